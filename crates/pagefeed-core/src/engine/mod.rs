@@ -244,6 +244,12 @@ impl Engine {
             .map_or(Ok(()), |state| state.audit(outside))
     }
 
+    /// Where the engine stands, in words: for simulations.
+    #[cfg(feature = "simulate")]
+    pub fn describe(&self) -> String {
+        self.shared.peek().map_or_else(String::new, State::describe)
+    }
+
     /// Whether the engine has given up all it had: for simulations.
     #[cfg(feature = "simulate")]
     pub fn is_empty(&self) -> bool {

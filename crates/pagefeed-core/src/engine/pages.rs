@@ -50,6 +50,8 @@ struct Entry {
 #[derive(Debug)]
 struct Record {
     page: u64,
+    /// How many pages were entered before it: a slot may get the same page again.
+    number: u64,
     /// What `page` is the key of, unless it is a page.
     bundle: Option<Arc<Bundle>>,
     sizes: PageEntry,
@@ -69,8 +71,11 @@ pub(super) struct PageTable {
     evictable: BinaryHeap<(BatchNumber, Slot)>,
     /// Whether all of them are in there: not before memory is short.
     tracks_evictable: bool,
-    /// Pages never loaded, in plan order; those behind the first may have been since.
+    /// Pages never loaded, by slot and number, in plan order; those behind the first may
+    /// have been since.
     fresh: VecDeque<(Slot, u64)>,
+    /// Pages entered so far.
+    num_entered: u64,
     /// How many at the front of `fresh` the source was told about.
     num_advised: usize,
     /// Pages to be loaded again, by next use.
@@ -106,8 +111,11 @@ impl PageTable {
             Some(bundle) => bundle.entry(source),
             None => source.entry(page),
         };
+        let number = self.num_entered;
+        self.num_entered += 1;
         let record = Record {
             page,
+            number,
             bundle: bundle.cloned(),
             sizes,
             bytes: 0,
@@ -130,7 +138,7 @@ impl PageTable {
             }
         };
         self.slots.insert(page, slot);
-        self.fresh.push_back((slot, page));
+        self.fresh.push_back((slot, number));
         slot
     }
 
@@ -193,8 +201,8 @@ impl PageTable {
         let entry = &mut self.entries[slot as usize];
         entry.content = State::Loading;
         let was_evicted = entry.was_evicted;
-        while let Some(&(slot, page)) = self.fresh.front()
-            && !self.is_fresh(slot, page)
+        while let Some(&(slot, number)) = self.fresh.front()
+            && !self.is_fresh(slot, number)
         {
             self.fresh.pop_front();
             self.num_advised = self.num_advised.saturating_sub(1);
@@ -203,10 +211,11 @@ impl PageTable {
     }
 
     /// Whether a page was never loaded, and still is what lies in the slot.
-    fn is_fresh(&self, slot: Slot, page: u64) -> bool {
+    fn is_fresh(&self, slot: Slot, number: u64) -> bool {
         let entry = &self.entries[slot as usize];
         let is_absent = matches!(entry.content, State::Absent);
-        is_absent && !entry.was_evicted && self.page(slot) == page && !entry.uses.is_empty()
+        let is_same = self.records[slot as usize].number == number;
+        is_absent && !entry.was_evicted && is_same && !entry.uses.is_empty()
     }
 
     /// The next page that the source should be told about, if fewer than `distance`
@@ -215,9 +224,9 @@ impl PageTable {
         if self.num_advised >= distance {
             return None;
         }
-        let (_, page) = *self.fresh.get(self.num_advised)?;
+        let (slot, _) = *self.fresh.get(self.num_advised)?;
         self.num_advised += 1;
-        Some(page)
+        Some(self.page(slot))
     }
 
     /// Stores a loaded page; returns the batches that were waiting for it.
@@ -373,5 +382,55 @@ impl PageTable {
                 State::Held(page) => Arc::into_inner(page),
                 _ => None,
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::TokenPage;
+    use crate::engine::PageSource;
+    use crate::error::{Error, Result};
+    use crate::page::PageOpener;
+    use crate::storage::Fetched;
+
+    struct Nothing;
+
+    impl PageSource for Nothing {
+        fn entry(&self, _: u64) -> PageEntry {
+            PageEntry::default()
+        }
+
+        fn decode(
+            &self,
+            _: &mut PageOpener,
+            _: u64,
+            _: &Fetched,
+            _: Option<TokenPage>,
+        ) -> Result<Page> {
+            Err(Error::invalid("there are no pages"))
+        }
+    }
+
+    #[test]
+    fn a_page_that_comes_again_waits_for_its_turn() {
+        let mut table = PageTable::default();
+        let enter = |table: &mut PageTable, page, batch| {
+            let slot = table.enter(page, None, &Nothing);
+            table.add_use(slot, batch);
+            slot
+        };
+        enter(&mut table, 10, 1);
+        let early = enter(&mut table, 11, 2);
+        let next = enter(&mut table, 12, 4);
+        // Fetched along with others, used, and entered again into the slot it had.
+        table.begin_load(early);
+        table.loaded(early, Page::Tokens(TokenPage::default()), 0);
+        table.pin(early);
+        table.unpin(early, 2);
+        assert_eq!(enter(&mut table, 11, 5), early);
+        let first = table.next_load().map(|(_, slot)| slot);
+        table.begin_load(first.unwrap());
+        assert_eq!(table.next_load(), Some((4, next)));
     }
 }

@@ -6,111 +6,34 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagefeed_core::engine::{Batch, Engine, EngineConfig, Layout, PageSource, Plan, TokenType};
+use pagefeed_core::engine::{Batch, Engine, PageSource, Plan};
 use pagefeed_core::error::{Error, Kind};
-use pagefeed_core::fields::Field;
-use pagefeed_core::sync::simulated::{self, Random, fail, note, simulated_child, sleep};
+use pagefeed_core::sync::simulated::{self, fail, note, simulated_child, sleep};
 use pagefeed_core::sync::thread::Builder;
 use pagefeed_core::sync::{MutexGuard, PoisonError};
 
-use crate::pages::{Fault, Made, Planned};
-use crate::plans::{Course, PADDING, values};
+use crate::case::Case;
 
 /// Longer than anything takes that ends.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What a seed makes of an engine and those who use it.
-pub struct Case {
-    pub config: EngineConfig,
-    pub course: Course,
-    pub source: Arc<Made>,
-    /// Threads that take batches.
-    pub num_takers: usize,
-    /// Whether another thread closes the engine at some time.
-    pub is_closed: bool,
-    /// Calls after which the consumer has had enough.
-    pub patience: u64,
-    /// Longest time between two calls, in nanoseconds.
-    pub pause: u64,
-    /// Batches that are kept at most.
-    pub most_kept: u64,
-}
-
-impl Case {
-    pub fn draw(random: &mut Random) -> Self {
-        let course = Course::draw(random);
-        let mut config = EngineConfig {
-            num_threads: random.of(&[1, 1, 2, 2, 3, 5]) as usize,
-            budget: 0,
-            token_type: random.of(&[TokenType::I64, TokenType::I32, TokenType::U16]),
-            batch_rows: course.rows,
-            row_length: course.length,
-            num_columns: 0,
-            row_payload: 0,
-            padding: PADDING,
-            layout: Layout::default(),
-        };
-        let room = random.of(&[0, 300, 1_500, 5_000, 20_000, 1 << 20]);
-        config.budget = config.batch_bytes() * random.of(&[1, 2, 4, 12]) as usize + room as usize;
-        let source = Made::new(random);
-        if random.one_in(3) {
-            let pages = course.pages(0..course.expected.len());
-            for _ in 0..random.within(1..=3) {
-                if pages.is_empty() {
-                    break;
-                }
-                let planned = Planned {
-                    fault: random.of(&[
-                        Fault::Refused,
-                        Fault::Damaged,
-                        // Joined with others, it is the source that must count its tokens.
-                        if course.has_bundles {
-                            Fault::Damaged
-                        } else {
-                            Fault::Short
-                        },
-                        Fault::Changed,
-                        Fault::Panics,
-                        Fault::Never,
-                    ]),
-                    times: random.of(&[1, 2, usize::MAX]),
-                };
-                source
-                    .faults
-                    .borrow_mut()
-                    .insert(random.of(&pages), planned);
-            }
-        }
-        Self {
-            config,
-            course,
-            source: Arc::new(source),
-            num_takers: if random.one_in(5) { 2 } else { 1 },
-            is_closed: random.one_in(8),
-            patience: random.of(&[6, 40, 80]),
-            pause: random.of(&[0, 0, 50_000, 20_000_000]),
-            most_kept: random.of(&[0, 1, 3, 30]),
-        }
-    }
-}
-
 /// What the threads of a consumer share.
 pub struct Consumer {
-    case: Case,
+    pub case: Case,
     engine: RefCell<Option<Arc<Engine>>>,
     /// Batches submitted and not taken, by their numbers.
-    submitted: RefCell<Range<usize>>,
+    pub submitted: RefCell<Range<usize>>,
     /// Those taken although one before them is not yet judged.
-    early: RefCell<Vec<usize>>,
+    pub early: RefCell<Vec<usize>>,
     /// Batches that are kept, and their numbers.
-    kept: RefCell<Vec<(usize, Batch)>>,
+    pub kept: RefCell<Vec<(usize, Batch)>>,
     /// Calls under way.
     num_calls: Cell<usize>,
     /// Batches delivered and not given back.
     num_outside: Cell<usize>,
-    is_closing: Cell<bool>,
+    pub is_closing: Cell<bool>,
     /// Raised with every seek: what others took before is not judged.
-    num_seeks: Cell<u64>,
+    pub num_seeks: Cell<u64>,
 }
 
 impl Consumer {
@@ -332,7 +255,7 @@ impl Consumer {
         }
     }
 
-    fn give_back_some(&self) {
+    pub fn give_back_some(&self) {
         let most = simulated::random(|random| random.below(self.case.most_kept + 1));
         loop {
             let batch = {
@@ -348,7 +271,7 @@ impl Consumer {
         }
     }
 
-    fn drop_batch(&self, batch: Batch) {
+    pub fn drop_batch(&self, batch: Batch) {
         note("gives a batch back");
         self.call(|| drop(batch));
         self.num_outside.set(self.num_outside.get() - 1);
@@ -378,7 +301,7 @@ impl Consumer {
             Ok(None) => {
                 let is_missing = !self.submitted.borrow().is_empty() && timeout == LONG;
                 if is_missing && !self.may_never_come() {
-                    fail("a batch does not come");
+                    fail(&format!("a batch does not come: {}", engine.describe()));
                 }
                 false
             }
@@ -387,114 +310,6 @@ impl Consumer {
                 false
             }
         }
-    }
-
-    /// Whether a batch is the next one, and holds what it should.
-    fn judge(&self, batch: Batch, seeks: u64) {
-        note("gets a batch");
-        let next = match self.case.num_takers {
-            1 => self.submitted.borrow_mut().next(),
-            _ => self.find(&batch),
-        };
-        let Some(next) = next else {
-            if seeks == self.num_seeks.get() && self.case.num_takers == 1 {
-                fail("a batch comes that nobody planned");
-            }
-            self.drop_batch(batch);
-            return;
-        };
-        self.check(&batch, next, "a batch is wrong");
-        self.kept.borrow_mut().push((next, batch));
-        self.give_back_some();
-    }
-
-    /// The number of a batch that one of several threads took: they may come back in any
-    /// order.
-    fn find(&self, batch: &Batch) -> Option<usize> {
-        let found = self.values(batch);
-        let mut submitted = self.submitted.borrow_mut();
-        let mut early = self.early.borrow_mut();
-        let mut near = submitted.clone().filter(|number| !early.contains(number));
-        let Some(number) = near.find(|&number| self.case.course.expected[number] == found) else {
-            fail(&format!("a batch comes that nobody planned: {found:?}"));
-        };
-        early.push(number);
-        while let Some(at) = early.iter().position(|&one| one == submitted.start) {
-            early.swap_remove(at);
-            submitted.start += 1;
-        }
-        Some(number)
-    }
-
-    fn values(&self, batch: &Batch) -> Vec<i64> {
-        let bytes = &batch.bytes()[batch.range(Field::InputIds)];
-        let mut found = values(bytes, self.case.config.token_type);
-        if self.case.config.token_type == TokenType::U16 {
-            found.iter_mut().for_each(|value| *value &= 0xffff);
-        }
-        found
-    }
-
-    fn check(&self, batch: &Batch, number: usize, what: &str) {
-        let (found, expected) = (self.values(batch), &self.case.course.expected[number]);
-        if found != *expected {
-            fail(&format!(
-                "{what}: batch {number} is {found:?}, not {expected:?}"
-            ));
-        }
-    }
-
-    /// Whether an error is that of the next batch, and names its page.
-    fn judge_error(&self, error: &Error) {
-        note("gets an error");
-        if self.is_over(error) {
-            return;
-        }
-        let text = error.to_string();
-        let next = self.submitted.borrow().start;
-        let total = self.case.course.expected.len();
-        // Others may not have judged what they took before.
-        let num_early = self.early.borrow().len();
-        let near = next..(next + num_early + self.case.num_takers);
-        let is_named = |page: u64| {
-            text.contains(&format!("page {page}:")) || text.contains(&format!("page {page} of"))
-        };
-        let faults = self.case.source.faults.borrow();
-        let is_own = faults.iter().any(|(&page, planned)| {
-            let is_kind = match planned.fault {
-                Fault::Refused => matches!(error.kind(), Kind::Io(_)),
-                Fault::Damaged => error.kind() == Kind::Checksum,
-                Fault::Short => error.kind() == Kind::Corrupt,
-                Fault::Changed => error.kind() == Kind::Stale,
-                Fault::Panics => error.kind() == Kind::Internal,
-                Fault::Never => error.kind() == Kind::Cancelled,
-            };
-            let mut near = near.clone().filter(|&batch| batch < total);
-            let is_needed = |batch| match self.case.source.comes_along(planned.fault) {
-                // What is fetched together fails together.
-                Some(pages) => {
-                    let file = page / pages * pages;
-                    (file..=page).any(|page| self.case.course.needs(batch, page))
-                }
-                None => self.case.course.needs(batch, page),
-            };
-            is_kind && is_named(page) && near.any(is_needed)
-        });
-        if !is_own {
-            fail(&format!(
-                "batch {next} fails for another reason than its own: {text}"
-            ));
-        }
-    }
-
-    fn is_over(&self, error: &Error) -> bool {
-        self.is_closing.get() && error.kind() == Kind::Cancelled
-    }
-
-    /// Whether the storage never answers for a page of what was submitted.
-    fn may_never_come(&self) -> bool {
-        let faults = self.case.source.faults.borrow();
-        faults.values().any(|planned| planned.fault == Fault::Never)
     }
 
     /// After an error: goes on at the batch that failed, or behind it.

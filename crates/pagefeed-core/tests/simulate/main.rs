@@ -6,7 +6,9 @@
 #![allow(clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
+mod case;
 mod consumer;
+mod judging;
 mod memory;
 mod pages;
 mod plans;
@@ -19,7 +21,8 @@ use std::time::Instant;
 use pagefeed_core::sync::simulated::{Policy, Random, Settings, Summary, run};
 
 use arguments::Arguments;
-use consumer::{Case, Consumer};
+use case::Case;
+use consumer::Consumer;
 
 thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };

@@ -43,16 +43,20 @@ impl PageTable {
         Ok(())
     }
 
-    /// Pages that are neither there nor to come; what failed is not tried again.
+    /// Pages that are neither there nor to come, or come too late; what failed is not
+    /// tried again.
     pub fn num_lost(&self) -> usize {
-        let is_lost = |(&page, &slot): (&u64, &Slot)| {
+        let next = self
+            .next_load()
+            .map_or(BatchNumber::MAX, |(batch, _)| batch);
+        let is_lost = |&&slot: &&Slot| {
+            let number = self.records[slot as usize].number;
             let is_absent = matches!(self.entries[slot as usize].content, State::Absent);
             let is_queued = self.again.contains(&(self.next_use(slot), slot))
-                || self.fresh.contains(&(slot, page));
-            is_absent && !is_queued
+                || self.fresh.contains(&(slot, number));
+            is_absent && (!is_queued || self.next_use(slot) < next)
         };
-        let slots = self.slots.iter();
-        slots.filter(|&one| is_lost(one)).count()
+        self.slots.values().filter(is_lost).count()
     }
 
     /// Bytes counted for the pages that are held.

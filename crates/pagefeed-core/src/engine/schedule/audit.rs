@@ -97,6 +97,27 @@ impl State {
         Ok(())
     }
 
+    /// Where it stands, in words.
+    pub fn describe(&self) -> String {
+        format!(
+            "batch {} is next of {}; ready {:?}, next load {:?}, fetched {}, running {}, idle {} \
+             and {} fetching, failure {:?}, {:?}, {:?}",
+            self.head,
+            self.batches.len(),
+            self.ready,
+            self.pages.next_load(),
+            self.fetched.len(),
+            self.num_running,
+            self.num_idle,
+            self.num_idle_fetchers,
+            self.failure,
+            self.budget,
+            self.batches
+                .front()
+                .map(|head| (&head.phase, head.num_missing, &head.uses)),
+        )
+    }
+
     /// Whether it has given up all it had.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
