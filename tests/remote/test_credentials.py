@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import pickle
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -71,6 +72,9 @@ def test_a_profile_reads_a_bucket(aws, s3, monkeypatch):
     data = pf.parquet(s3.base, column="input_ids", storage_options={"allow_http": True})
     assert len(data) == 600
     assert len(list(numbered_loader(data))) > 10
+    for held in (pickle.dumps(data), repr(data.storage).encode()):
+        assert SECRET_KEY.encode() not in held
+    assert pickle.loads(pickle.dumps(data)).storage.read(s3.urls[0], 0, 4) == b"PAR1"
     with pytest.raises(AccessDeniedError, match="AWS_SECRET_ACCESS_KEY is missing"):
         pf.parquet(s3.base, column="input_ids", storage_options=half)
     monkeypatch.delenv("AWS_PROFILE")

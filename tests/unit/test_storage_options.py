@@ -75,3 +75,26 @@ def test_a_cache_needs_a_folder(environment, tmp_path):
     environment.setenv("PAGEFEED_CACHE_DIR", "s3://bucket/cache")
     with pytest.raises(InvalidArgumentError, match="on this machine"):
         settings(storage_cache="1GB")
+
+
+def test_a_token_is_the_hubs_or_goes_with_a_key():
+    alone = settings(token="t")
+    assert alone["hub_token"] == "t"
+    assert alone["providers"][0] == []
+    beside = settings(key="k", secret="s", token="t")
+    assert beside["hub_token"] is None
+    assert dict(beside["providers"][0])["session_token"] == "t"
+
+
+def test_a_profile_gives_what_nothing_else_names(environment, tmp_path):
+    config = tmp_path / "config"
+    config.write_text("[profile lab]\nregion = here\nendpoint_url = https://a\n")
+    environment.setenv("AWS_CONFIG_FILE", str(config))
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
+        environment.delenv(name, raising=False)
+    given = {"region": "here", "endpoint_url": "https://a"}
+    assert dict(settings(profile="lab")["providers"][0]) == given
+    assert settings()["providers"][0] == []
+    environment.setenv("AWS_REGION", "there")
+    named = settings(profile="lab", endpoint_url="https://b")
+    assert dict(named["providers"][0]) == {"endpoint_url": "https://b"}

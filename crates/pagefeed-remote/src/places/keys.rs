@@ -195,6 +195,10 @@ mod tests {
             assert_eq!(ring.keys().await.unwrap().key_id, "0", "the service fails");
             overdue();
             assert_eq!(ring.keys().await.unwrap().key_id, "2");
+            let since = Instant::now().checked_sub(LEAST * 2);
+            ring.held.try_lock().unwrap().as_mut().unwrap().since = since.unwrap();
+            assert!(ring.forget().await, "a server may call old ones expired");
+            assert_eq!(ring.keys().await.unwrap().key_id, "3");
             assert!(!format!("{ring:?}").contains("hidden"));
         });
     }
