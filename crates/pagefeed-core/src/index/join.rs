@@ -86,10 +86,8 @@ impl Joint {
             ))
             .in_file(&file.path));
         }
-        let pairs = self.tables.iter_mut().zip(tables);
-        pairs
-            .map(|(into, table)| into.append(table, files.clone()))
-            .collect()
+        let mut pairs = self.tables.iter_mut().zip(tables);
+        pairs.try_for_each(|(into, table)| into.append(table, files.clone()))
     }
 
     pub fn finish(self, column: &str) -> Result<Index> {
