@@ -118,10 +118,11 @@ def write_index(
         FileAccessError: If it cannot be written, or others write it at the same time.
 
     Example:
-        >>> url = "s3://bucket/corpus"
-        >>> index = f"{url}/_pagefeed"
-        >>> write_index(url, index, column="input_ids")  # doctest: +SKIP
-        >>> web = parquet(url, column="input_ids", index=index)  # doctest: +SKIP
+        >>> place = "corpus/web/_pagefeed"
+        >>> _ = write_index("corpus/web", place, column="input_ids")  # doctest: +SKIP
+        >>> web = pagefeed.parquet(  # doctest: +SKIP
+        ...     "corpus/web", column="input_ids", index=place
+        ... )
     """
     folder = output_folder(output, storage_options, "output")
     if num_threads is not None:
@@ -339,7 +340,9 @@ def check_index(
         MissingFileError: If there is no such index, or nothing at a path.
 
     Example:
-        >>> check_index(url, index, column="input_ids").ok  # doctest: +SKIP
+        >>> place = "corpus/web/_pagefeed"
+        >>> _ = write_index("corpus/web", place, column="input_ids")  # doctest: +SKIP
+        >>> check_index("corpus/web", place, column="input_ids").ok  # doctest: +SKIP
         True
     """
     files = located(paths, storage_options)
