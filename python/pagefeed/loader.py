@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, Self, cast
 
 from pagefeed._base import (
     check_callable,
+    check_choice,
     check_flag,
     check_positive,
     check_vocab_size,
@@ -38,7 +39,7 @@ from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, BalanceLike, Shuffle, ShuffleLike
-from pagefeed.run import LoaderState, MixtureRun, Origin, Slot
+from pagefeed.run import MixtureRun, Origin, Slot
 from pagefeed.sequences import SequenceSetting, check_sequences
 
 __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
@@ -230,7 +231,7 @@ class Loader(LoaderFacts):
         self,
         state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        grown: Literal["next-epoch"] | None = None,
+        grown: Literal["next-epoch", "now"] | None = None,
         replay: bool = False,
     ) -> None:
         """Make the next iteration continue at ``state``, by a seek.
@@ -242,10 +243,10 @@ class Loader(LoaderFacts):
 
         Args:
             state: What ``state_dict`` returned.
-            grown: Give ``"next-epoch"`` if files were added to the dataset since. What
-                remains of the epoch comes exactly as it would have, and the new files
-                come from the next epoch on. It changes nothing if the data are the
-                same.
+            grown: If files were added to the dataset since: ``"next-epoch"`` delivers
+                what remains of the epoch exactly as it would have been, and the new
+                files from the next epoch on; ``"now"`` mixes these into what remains,
+                each sequence once. It changes nothing if the data are the same.
             replay: Begin the recorded iteration again in place of continuing it: the
                 same sequences come in the same order, under the weights that the state
                 records, set by whatever policy, without its losses.
@@ -256,8 +257,8 @@ class Loader(LoaderFacts):
             StateMismatchError: If it belongs to another dataset, plan or release, lies
                 beyond the end of this loader, or is no state at all.
         """
-        if grown not in (None, "next-epoch"):
-            raise InvalidArgumentError(f"grown={grown!r} must be 'next-epoch' or None")
+        if grown is not None:
+            check_choice(grown, ("next-epoch", "now"), "grown")
         if isinstance(state, Mapping) and not state:
             return
         if check_flag(replay, "replay"):
@@ -268,7 +269,7 @@ class Loader(LoaderFacts):
         elif grown is None:
             self._session.load_state_dict(state)
         else:
-            self._counted.load_grown(LoaderState.from_dict(cast("Any", state)))
+            self._counted.load_state_dict(state, grown)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th.

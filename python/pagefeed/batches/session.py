@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from pagefeed.mixture import Mixture
 from pagefeed.run import (
     Cursor,
     DatasetRun,
+    GrownRun,
     LoaderState,
     MixtureCursor,
     MixtureRun,
@@ -43,6 +44,9 @@ _logger = logging.getLogger("pagefeed")
 
 LEARNING = "learning"
 """Name of what a learner adds to a state."""
+
+Grown: TypeAlias = Literal["next-epoch", "now"]
+"""When data are delivered that were added."""
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
@@ -154,21 +158,24 @@ class Session(LoaderSession):
             "step": self.state.step,
         }
 
-    def load_state_dict(self, state: Any) -> None:  # noqa: ANN401 - a user's
+    def load_state_dict(self, state: Any, grown: Grown | None = None) -> None:  # noqa: ANN401 - a user's
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
 
         Raises:
+            InvalidArgumentError: If data were added, and the run has no one dataset, or
+                joins epochs.
             StateMismatchError: If it belongs to another run, or is none.
         """
         learning = None
         if isinstance(state, Mapping) and LEARNING in state:
             learning = state[LEARNING]
             state = {name: state[name] for name in state if name != LEARNING}
-        self.resume(LoaderState.from_dict(state))
+        self._load(LoaderState.from_dict(state), grown)
         self.loaded = self.begin
         self._learning = learning
         if self._learner is not None:
             self._learner.load_state_dict(learning, self.state.step)
+        self.tell()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, and what a learner remembers."""
@@ -187,54 +194,58 @@ class Session(LoaderSession):
         self.restart(replace(self.again, epoch=begin.first_epoch))
         self.loaded = self.begin
 
-    def load_grown(self, state: LoaderState) -> None:
-        """Continue an epoch over the files of before, and then over all files.
-
-        If nothing was delivered of the epoch, all files are delivered at once.
-
-        Raises:
-            InvalidArgumentError: If the run has no one dataset, or joins epochs.
-            StateMismatchError: If the data are not those of before with files added.
-        """
-        settings = self.settings
-        if isinstance(settings.dataset, Mixture) or self.run.epochs != 1:
-            raise InvalidArgumentError(
-                "grown='next-epoch' goes on where an epoch ends: give one dataset and "
-                "epochs=1, and loop over the loader once an epoch"
-            )
-        if self._grown is not None:
-            self.restart(self.run.beginning(self._grown[0] + 1))
-        if not what_changed(state.dataset, self.run.initial.dataset):
-            self.resume(state)
-            self.loaded = self.begin
-            return
-        if state.skipped:
-            raise InvalidArgumentError(
-                "grown='next-epoch' and skipped steps exclude each other: these are "
-                "counted through all epochs of the data of before"
-            )
-        dataset = before_growth(settings.dataset, state.dataset)
-        before = replace(settings, dataset=dataset)
-        run = make_run(before)
-        begin = run.going_on(run.accept(state))
-        if begin.step == 0:
-            self.restart(self.run.beginning(begin.epoch))
-        else:
-            feed = make_feed(before, run)
-            self.restart(self._begin_state)
-            self._grown = begin.epoch, self._run, self._feed
-            self._run, self._feed = run, feed
-            self.restart(begin)
-        self.loaded = self.begin
-        self.tell()
-
     def resume(self, state: LoaderState) -> None:
         """Continue at ``state`` without marking it as loaded.
 
         Used when a session is copied.
         """
-        self.restart(self.run.accept(state))
+        self._load(state, None if state.mixture is not None else "next-epoch")
         self.tell()
+
+    def _load(self, state: LoaderState, grown: Grown | None) -> None:
+        """Continue an epoch of the data of before, perhaps with those that were added.
+
+        If nothing was delivered of the epoch, all data are delivered at once.
+        """
+        if self._grown is not None:
+            self.restart(self.run.beginning(self._grown[0] + 1))
+        run = self.run
+        same = grown is None or not what_changed(state.dataset, run.initial.dataset)
+        if same and not state.grown:
+            self.restart(run.accept(state))
+            return
+        dataset = self.settings.dataset
+        if isinstance(dataset, Mixture) or run.epochs != 1:
+            raise InvalidArgumentError(
+                "an epoch in which data were added ends on its own: give one dataset "
+                "and epochs=1, and loop over the loader once an epoch"
+            )
+        if not same and state.skipped:
+            raise InvalidArgumentError(
+                f"grown={grown!r} and skipped steps exclude each other: these are "
+                "counted through all epochs of the data of before"
+            )
+        before = dataset if same else before_growth(dataset, state.dataset)
+        settings = replace(self.settings, dataset=before)
+        old = make_run(settings, begun=state)
+        begin = old.going_on(old.accept(state))
+        if begin.step == 0:
+            self.restart(run.beginning(begin.epoch))
+            return
+        if grown == "now" and not same:
+            growths = (*begin.grown, (state.dataset, begin.position))
+            whole = run.initial
+            begin = replace(
+                begin, grown=growths, dataset=whole.dataset, erased=whole.erased
+            )
+            settings = self.settings
+            old = make_run(settings, begun=begin)
+            begin = old.accept(begin)
+        feed = make_feed(settings, old)
+        self.restart(self._begin_state)
+        self._grown = begin.epoch, self._run, self._feed
+        self._run, self._feed = old, feed
+        self.restart(begin)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th, see :meth:`Loader.set_epoch`."""
@@ -412,8 +423,12 @@ class Session(LoaderSession):
             self._finished = finished
 
 
-def make_run(settings: LoaderSettings) -> Run:
+def make_run(settings: LoaderSettings, *, begun: LoaderState | None = None) -> Run:
     """Return what is delivered on this rank.
+
+    Args:
+        settings: Of the loader.
+        begun: A state of the epoch that goes on, if data may have been added in it.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -423,6 +438,8 @@ def make_run(settings: LoaderSettings) -> Run:
     options["memory"] = settings.order_bytes
     if isinstance(settings.dataset, Mixture):
         return MixtureRun(mixture=settings.dataset, **options)
+    if begun is not None and begun.grown:
+        return GrownRun(dataset=settings.dataset, begun=begun, **options)
     return DatasetRun(dataset=settings.dataset, **options)
 
 

@@ -13,7 +13,7 @@ from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
-from pagefeed.dataset.growth import before_growth
+from pagefeed.dataset.growth import before_growth, growth_parts
 from pagefeed.dataset.identity import identity_of_data, what_changed
 from pagefeed.dataset.index_writing import (
     IndexDifferences,
@@ -60,6 +60,7 @@ __all__ = [
     "delta",
     "derived_arrays",
     "derived_key",
+    "growth_parts",
     "iceberg",
     "identity_of_data",
     "known_vocab_size",

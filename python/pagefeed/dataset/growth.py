@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import cast
 
 from pagefeed.dataset.dataset import Dataset
 from pagefeed.dataset.identity import identity_of_data, what_changed
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["before_growth"]
+__all__ = ["before_growth", "growth_parts"]
 
 
 def before_growth(dataset: Dataset, then: str) -> ParquetDataset:
-    """Return the files of a dataset that there were, as a dataset.
+    """Return the files of a dataset that there were, as a dataset, see below."""
+    return _files_before(dataset, then)[0]
+
+
+def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetDataset]:
+    """Return the files there were at first, those added next, and so on.
+
+    Args:
+        dataset: With all files.
+        then: What states recorded before each addition.
+
+    Raises:
+        StateMismatchError: If its files are not those of before and some more.
+    """
+    found: list[ParquetDataset] = []
+    held: list[int] = []
+    for record in then:
+        part, numbers = _files_before(dataset, record)
+        added = [number for number in numbers if number not in {*held}]
+        found.append(part.with_files([numbers.index(number) for number in added]))
+        held = numbers
+    whole, known = cast("ParquetDataset", dataset), {*held}
+    added = [n for n in range(len(whole.files)) if n not in known]
+    return [*found, whole.with_files(added)]
+
+
+def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int]]:
+    """The files of a dataset that there were, as a dataset, and their numbers.
 
     These are its first files, as in a table or a list; or, of this machine, those that
     were written before all others. What they hold must be what the state records.
@@ -33,7 +61,7 @@ def before_growth(dataset: Dataset, then: str) -> ParquetDataset:
     for numbers in _candidates(dataset, int(then.split()[1])):
         part = dataset.with_files(numbers)
         if not what_changed(then, identity_of_data(part)):
-            return part
+            return part, numbers
     changed = what_changed(then, identity_of_data(dataset))
     raise StateMismatchError(
         "the dataset is not that of the state with some files added: neither its first "

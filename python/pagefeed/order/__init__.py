@@ -13,6 +13,7 @@ does not grow with the dataset:
 from pagefeed.order.balance import Balance, BalanceLike, Costs
 from pagefeed.order.balanced_order import BalancedOrder, Dealing, Ordered
 from pagefeed.order.epoch_order import EpochOrder
+from pagefeed.order.grown_order import GrownOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
 from pagefeed.order.permutation import Permutation
@@ -30,6 +31,7 @@ __all__ = [
     "Dealing",
     "EpochOrder",
     "ExplicitBlocks",
+    "GrownOrder",
     "KeyPart",
     "Lanes",
     "Ordered",

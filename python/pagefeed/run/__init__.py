@@ -5,6 +5,7 @@ state of a few integers, the route of a rank from there, and the sequences ahead
 """
 
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
+from pagefeed.run.grown_run import GrownRun
 from pagefeed.run.mixture_parts import MAX_STATE_BYTES
 from pagefeed.run.mixture_run import MixtureCursor, MixtureRun
 from pagefeed.run.mixture_totals import (
@@ -27,6 +28,7 @@ __all__ = [
     "DatasetCursor",
     "DatasetRun",
     "DatasetTotals",
+    "GrownRun",
     "LoaderState",
     "MixtureCursor",
     "MixtureRun",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -135,7 +136,7 @@ class DatasetRun(Run):
         InvalidArgumentError: If it holds no sequence.
     """
 
-    _cursor = DatasetCursor
+    _cursor: ClassVar[type[Cursor]] = DatasetCursor
 
     index: SequenceIndex = field(init=False)
     dataset: Dataset
@@ -183,6 +184,11 @@ class DatasetRun(Run):
     def _adopt(self, state: LoaderState) -> LoaderState:
         state.check_run(self.initial)
         state.check_lanes(len(self.dataset.index))
+        if state.grown:
+            raise StateMismatchError(
+                "data were added in the epoch of the state: it loads into a loader of "
+                "one dataset with epochs=1"
+            )
         if state.position >= self.num_sequences:
             raise StateMismatchError(
                 f"the state has position={state.position}, an epoch has "

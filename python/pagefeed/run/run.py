@@ -155,8 +155,7 @@ class Run(ABC):
         Raises:
             StateMismatchError: If it belongs to another run, or lies beyond the end.
         """
-        records = records_after(state.erased, self.names, self.datasets)
-        accepted = replace(self._adopt(state), erased=records)
+        accepted = replace(self._adopt(state), erased=self.erased_after(state))
         cursor = self.at(accepted)
         start, end = cursor.start, cursor.end
         if end is not None and end < start:
@@ -172,6 +171,10 @@ class Run(ABC):
     def erased(self) -> Records:
         """What states record of rows that were erased."""
         return records_of(self.names, self.datasets)
+
+    def erased_after(self, state: LoaderState) -> Records:
+        """Return what is erased now: all that was in a state, and perhaps more."""
+        return records_after(state.erased, self.names, self.datasets)
 
     def check_steps(self, begin: LoaderState) -> None:
         """Refuse to iterate over nothing.

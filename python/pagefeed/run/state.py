@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from pagefeed._base import MOST, check_positive, check_whole
 from pagefeed.dataset import what_changed
@@ -20,7 +20,8 @@ __all__ = ["LoaderState"]
 VERSION = 3
 MAX_SKIPPED = 16
 """Skipped ranges in a state. With more of them a state could exceed 1 KB."""
-OPTIONAL = ("balance", "ranks", "erased", "mixture")
+Growths: TypeAlias = tuple[tuple[str, int], ...]
+OPTIONAL = ("balance", "ranks", "erased", "grown", "mixture")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
@@ -63,6 +64,8 @@ class LoaderState:
     """Number of ranks that the epoch's order balances."""
     erased: Records = ()
     """What was erased, as a record of each dataset by its name, "" if it has none."""
+    grown: Growths = ()
+    """Where in the epoch data were added, and what the record of all was before."""
     mixture: Schedule | None = None
     """Datasets and weights of a mixture, by position."""
 
@@ -72,6 +75,7 @@ class LoaderState:
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = [list(span) for span in self.skipped]
         values["erased"] = dict(self.erased) or None
+        values["grown"] = [list(each) for each in self.grown] or None
         for name in OPTIONAL:
             if values[name] is None:
                 del values[name]
@@ -211,6 +215,7 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(balance, str):
             raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
         values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
+    values["grown"] = _checked_growths(state.get("grown", []))
     values["erased"] = checked_records(state.get("erased", {}))
     sizes, spans = state["sizes"], state["skipped"]
     if not isinstance(spans, list | tuple):
@@ -227,6 +232,15 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
             f"skipped={spans!r:.60} must be ranges that rise, {MAX_SKIPPED} at most"
         )
     return values | {"sizes": sizes, "skipped": tuple(skipped)}
+
+
+def _checked_growths(given: Any) -> Growths:  # noqa: ANN401 - of a state
+    if not isinstance(given, list | tuple):
+        raise InvalidArgumentError(f"grown={given!r:.60} must be a list")
+    found = [(str(record), check_whole(at, "grown", least=0)) for record, at in given]
+    if [at for _, at in found] != sorted(at for _, at in found):
+        raise InvalidArgumentError(f"grown={given!r:.60} must rise")
+    return tuple(found)
 
 
 def _runs(steps: Iterable[int]) -> Ranges:

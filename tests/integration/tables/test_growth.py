@@ -1,8 +1,11 @@
 """Data that grew between a save and a load: what remained comes as it would have."""
 
 import os
+import pickle
 import random
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -147,49 +150,212 @@ def test_what_did_not_grow_is_refused(tmp_path):
         folder_loader(tmp_path, epochs=2).load_state_dict(state, grown="next-epoch")
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_sequence_of_growth_and_resumes(tmp_path, seed):
-    """Against a plain model: an epoch delivers the files there were at its begin."""
+class Model:
+    """What epochs deliver, in plain Python: sequences that are left of one."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.folder, self.rng = folder, rng
+        self.files: dict[str, list[int]] = {}
+        """Tokens of the files, by name; a token tells its document."""
+        self.waiting: list[str] = []
+        """Files that were added and are not in the epoch."""
+        self.calls: list[dict[str, list[int]]] = []
+        self.erased: set[int] = set()
+        self.left: list[list[int]] = []
+        self.epoch = self.delivered = self.num_mixed = 0
+        self.append()
+        self.begin_epoch(0)
+
+    def append(self) -> None:
+        name = f"{'mcxaqz'[len(self.files)]}.parquet"
+        first, rows = 1 + 100 * len(self.files), self.rng.randrange(20, 70)
+        add_file(self.folder, name, first, rows=rows)
+        documents = [[n] * (1 + n % 7) for n in range(first, first + rows)]
+        self.files[name] = [token for each in documents for token in each]
+        self.waiting.append(name)
+
+    def erase(self) -> None:
+        name = self.rng.choice(sorted(self.files))
+        known = sorted({*self.files[name]})
+        gone = self.rng.sample(known, self.rng.randrange(1, 6))
+        self.calls.append({str(self.folder / name): [n - known[0] for n in gone]})
+        self.erased |= {*gone}
+
+    def sequences_of(self, names: Iterable[str]) -> list[list[int]]:
+        line = [token for name in sorted(names) for token in self.files[name]]
+        return [line[n : n + 16] for n in range(0, len(line) - 15, 16)]
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.epoch, self.delivered = epoch, 0
+        self.left, self.waiting = self.sequences_of(self.files), []
+
+    def load(self, epoch: int, when: str) -> None:
+        """A loader stands in an epoch; what was added is mixed in now, or later."""
+        if epoch != self.epoch:
+            assert len(self.left) < 3  # On several ranks some may be left.
+            self.begin_epoch(epoch)
+        elif self.waiting and not self.delivered:
+            self.begin_epoch(epoch)
+        elif self.waiting and when == "now":
+            self.left += self.sequences_of(self.waiting)
+            self.waiting, self.num_mixed = [], self.num_mixed + 1
+
+    def take(self, row: list[int]) -> None:
+        """One of the sequences that are left, without tokens that were erased."""
+        self.left.remove(next(seq for seq in self.left if self.without(seq) == row))
+        self.delivered += 1
+
+    def without(self, sequence: list[int]) -> list[int]:
+        return [0 if token in self.erased else token for token in sequence]
+
+
+GROWN: Any = ["next-epoch", "now"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_sequence_of_appends_erasures_and_resumes(tmp_path, seed):
     rng = random.Random(seed)
-    names = [f"{letter}.parquet" for letter in "mcxaqz"]
-    add_file(tmp_path, names[0], 0)
-    held, first = frozenset([0]), 100
-
-    def sequences_of(numbers: frozenset[int]) -> list[list[int]]:
-        files = sorted(numbers, key=lambda number: names[number])
-        paths = [str(tmp_path / names[number]) for number in files]
-        loader = loader_of(
-            pf.parquet(paths, column="tokens"), batch_size=1, drop_last=False
-        )
-        return sorted(row for batch in batches(loader) for row in batch)
-
+    model = Model(tmp_path, rng)
+    shuffle = rng.choice(["page", "row", None])
     state: dict[str, object] = {}
-    delivered: list[list[int]] = []
-    epoch, of_epoch, num_epochs = 0, held, 0
     for _ in range(16):
-        if len(held) < len(names) and rng.random() < 0.4:
-            add_file(tmp_path, names[len(held)], first, rows=rng.randrange(20, 70))
-            held, first = held | {len(held)}, first + 100
-        world_size = rng.choice([1, 2])
-        ranks = [
-            folder_loader(tmp_path, batch_size=1, rank=rank, world_size=world_size)
-            for rank in range(world_size)
-        ]
+        while len(model.files) < 6 and rng.random() < 0.3:
+            model.append()
+        if rng.random() < 0.4:
+            model.erase()
+        dataset = pf.parquet(tmp_path, column="tokens")
+        for rows in model.calls:
+            dataset = dataset.erase(rows=rows)
+        size, when = rng.choice([1, 2, 3]), rng.choice(GROWN)
+        wanted = {"batch_size": 1, "world_size": size, "shuffle": shuffle}
+        ranks = [loader_of(dataset, rank=rank, **wanted) for rank in range(size)]
         for loader in ranks:
-            loader.load_state_dict(state, grown="next-epoch")
-        if ranks[0].epoch != epoch:
-            whole = sequences_of(of_epoch)
-            for row in delivered:
-                whole.remove(row)
-            assert len(whole) < 2  # On two ranks one may be left.
-            epoch, delivered, num_epochs = ranks[0].epoch, [], num_epochs + 1
-        if not delivered:
-            of_epoch = held
+            loader.load_state_dict(state, grown=when)
+        model.load(ranks[0].epoch, when)
         left = ranks[0].num_steps_left
         assert left
-        steps = min(left, rng.randrange(1, 20))
-        for loader in ranks:
-            delivered += [row for batch in taken(loader, steps) for row in batch]
+        for row in rows_of_all(ranks, min(left, rng.randrange(1, 20))):
+            model.take(row)
         state = ranks[0].state_dict()
         assert all(loader.state_dict() == state for loader in ranks)
-    assert num_epochs > 1
+        assert len(str(state)) < 1500
+        for loader in ranks:
+            loader.close()
+    assert model.epoch
+    assert model.erased
+
+
+def rows_of_all(ranks: list[pf.Loader], steps: int | None = None) -> list[list[int]]:
+    """Rows of some steps of all ranks, in the order of positions."""
+    found: list[list[int]] = []
+    iterators = [iter(loader) for loader in ranks]
+    while steps is None or steps > 0:
+        batches = [next(iterator, None) for iterator in iterators]
+        if batches[0] is None:
+            break
+        rows = [batch["input_ids"] for batch in batches if batch is not None]
+        found += np.stack(rows, axis=1).reshape(-1, rows[0].shape[1]).tolist()
+        steps = None if steps is None else steps - 1
+    return found
+
+
+def all_ranks(folder: Path, world_size: int, **options) -> list[pf.Loader]:
+    return [
+        folder_loader(folder, rank=rank, world_size=world_size, **options)
+        for rank in range(world_size)
+    ]
+
+
+@pytest.mark.parametrize("shuffle", ["page", "row", "row_group", "buffer", None])
+@pytest.mark.parametrize("name", ["z.parquet", "0.parquet"])
+def test_new_data_are_mixed_into_what_remains(tmp_path, name, shuffle):
+    for number, old in enumerate(["a.parquet", "b.parquet"]):
+        add_file(tmp_path, old, 100 * number)
+    options = {"shuffle": shuffle, "batch_size": 1}
+    whole = [row for [row] in batches(folder_loader(tmp_path, **options))]
+    begun = folder_loader(tmp_path, **options)
+    assert taken(begun, 5) == [[row] for row in whole[:5]]
+    state = begun.state_dict()
+    add_file(tmp_path, name, 900, rows=80)
+    added = pf.parquet(tmp_path / name, column="tokens")
+    new = [row for [row] in batches(loader_of(added, **options))]
+    found = {}
+    for world_size in (1, 2, 3):
+        ranks = all_ranks(tmp_path, world_size, **options)
+        for loader in ranks:
+            loader.load_state_dict(state, grown="now")
+        assert {loader.epoch for loader in ranks} == {0}
+        rows = rows_of_all(ranks)
+        left = len(whole) - 5 + len(new)
+        assert left - world_size < len(rows) <= left
+        found[world_size] = rows
+        assert ranks[0].epoch == 1
+    assert found[1][: len(found[3])] == found[3]
+    assert [row for row in found[1] if max(row) < 900] == whole[5:]
+    assert sorted(row for row in found[1] if min(row) >= 900) == sorted(new)
+    half = found[1][: len(found[1]) // 2]
+    count = sum(min(row) >= 900 for row in half)
+    assert abs(count - len(new) / 2) <= 50  # A group of lanes, about.
+
+
+def test_a_state_of_mixed_data_goes_on_at_any_size(tmp_path):
+    add_file(tmp_path, "b.parquet", 0)
+    add_file(tmp_path, "c.parquet", 100)
+    begun = folder_loader(tmp_path, batch_size=1)
+    taken(begun, 4)
+    first = begun.state_dict()
+    add_file(tmp_path, "a.parquet", 900)
+    one = folder_loader(tmp_path, batch_size=1)
+    one.load_state_dict(first, grown="now")
+    expected = rows_of_all([one])
+    one = folder_loader(tmp_path, batch_size=1)
+    one.load_state_dict(first, grown="now")
+    assert rows_of_all([one], 6) == expected[:6]
+    state = one.state_dict()
+    assert len(str(state)) < 1024
+    # It says itself that the data grew, and travels to other processes.
+    copied = pickle.loads(pickle.dumps(one))
+    assert copied.state_dict() == state
+    assert rows_of_all([copied]) == expected[6:]
+    for world_size in (2, 3):
+        ranks = all_ranks(tmp_path, world_size, batch_size=1)
+        for loader in ranks:
+            loader.load_state_dict(state)
+        assert rows_of_all(ranks, 2) == expected[6 : 6 + 2 * world_size]
+    # It grows again, twice in an epoch.
+    add_file(tmp_path, "d.parquet", 2000)
+    again = folder_loader(tmp_path, batch_size=1)
+    with pytest.raises(StateMismatchError, match="files then 3, now 4"):
+        again.load_state_dict(state)
+    again.load_state_dict(state, grown="now")
+    rows = rows_of_all([again])
+    assert [row for row in rows if max(row) < 2000] == expected[6:]
+    assert any(min(row) >= 2000 for row in rows)
+    later = folder_loader(tmp_path, batch_size=1)
+    later.load_state_dict(state, grown="next-epoch")
+    assert rows_of_all([later]) == expected[6:]
+    fresh = folder_loader(tmp_path, batch_size=1)
+    fresh.set_epoch(1)
+    assert rows_of_all([later]) == rows_of_all([again]) == rows_of_all([fresh])
+    with pytest.raises(InvalidArgumentError, match="epochs=1"):
+        folder_loader(tmp_path, batch_size=1, epochs=2).load_state_dict(
+            again.state_dict() | {"grown": [["x", 3]]}
+        )
+
+
+def test_where_mixed_data_come_from(tmp_path):
+    add_file(tmp_path, "b.parquet", 0)
+    begun = folder_loader(tmp_path, batch_size=2)
+    taken(begun, 2)
+    add_file(tmp_path, "a.parquet", 900)
+    now = folder_loader(tmp_path, batch_size=2)
+    now.load_state_dict(begun.state_dict(), grown="now")
+    for step, batch in enumerate(now, 2):
+        for row in range(2):
+            for origin in now.locate(step, row):
+                first = 900 if origin.file.endswith("a.parquet") else 0
+                assert batch["input_ids"][row, origin.offset] == first + origin.row
+                slots = now.steps_of(origin.file, origin.row)
+                assert (step, row) in {(slot.step, slot.row) for slot in slots}
+        if step == 8:
+            break
