@@ -18,6 +18,7 @@ from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
 from pagefeed.batches import ContextParallel, Decode, Fields
 from pagefeed.dataset import (
+    Infill,
     PageIndex,
     StreamWriter,
     delta,
@@ -53,6 +54,7 @@ __all__ = [
     "Decode",
     "Documents",
     "Fields",
+    "Infill",
     "Loader",
     "Mixture",
     "Packed",

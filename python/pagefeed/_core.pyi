@@ -15,6 +15,7 @@ __all__ = [
     "Engine",
     "FlatField",
     "Index",
+    "Infilling",
     "ListFile",
     "RecordColumn",
     "Remote",
@@ -150,6 +151,7 @@ class Index:
     def changed_files(self, files: Sequence[int]) -> list[int]: ...
     @property
     def column(self) -> str: ...
+    def infilled(self, infilling: Infilling, filling: int | None = None) -> Index: ...
     @property
     def num_pages(self) -> int: ...
     @property
@@ -186,6 +188,30 @@ class Index:
     def read_page(self, page: int, *, verify_checksums: bool) -> ArrowArray: ...
 
 @final
+class Infilling:
+    def __new__(
+        cls,
+        *,
+        choice: tuple[int, int],
+        cuts: tuple[int, int],
+        rate: int,
+        spm: int,
+        tokens: Sequence[int],
+        within_sequence: bool,
+    ) -> Infilling: ...
+    def num_chosen(self, borders: npt.NDArray[np.int64]) -> bytes: ...
+    def own(
+        self,
+        document: int,
+        num_tokens: int,
+        start: int,
+        stop: int,
+        *,
+        epoch: int,
+        parts: Sequence[tuple[int, int]] | None = None,
+    ) -> list[tuple[int, int, int]]: ...
+
+@final
 class FlatField:
     def __new__(cls, dtype: str, offset: int) -> FlatField: ...
     @property
@@ -199,6 +225,7 @@ class RecordColumn:
         dtype: str,
         offset: int,
         shards: Sequence[tuple[str, str, int, int]] | None = None,
+        filling: int | None = None,
     ) -> RecordColumn: ...
     @property
     def mean_row_bytes(self) -> int: ...

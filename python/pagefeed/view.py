@@ -17,6 +17,7 @@ from pagefeed.batches import (
     Batch,
     DType,
     Format,
+    check_infills,
     check_padding,
     make_converter,
     parse_dtype,
@@ -102,6 +103,7 @@ class SequenceView:
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
         )
+        check_infills([dataset], self.dtype, self.vocab_size)
         self._aligned = AlignedColumns.of([dataset])
         self._engine = token_engine(
             [dataset],

@@ -7,7 +7,7 @@
 //! [`index`] knows where every page of a column lies, [`store`] reads bytes,
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
 //! turns pages into tokens or Arrow arrays, [`pages`] loads them by number,
-//! [`packing`] puts documents into sequences, [`gather`] copies tokens into batches,
+//! [`infill`] rearranges documents, [`packing`] puts them into sequences, [`gather`] copies tokens into batches,
 //! [`fields`] makes what comes with them, [`metadata`] what is known of their documents,
 //! [`engine`] executes plans on its own threads. [`write`](mod@write) makes files of
 //! tokens; [`order`] hashes and permutes numbers. Nothing here knows about Python.
@@ -23,6 +23,7 @@ pub mod footer;
 pub mod gather;
 pub mod header;
 pub mod index;
+pub mod infill;
 pub mod levels;
 pub mod limits;
 pub mod metadata;

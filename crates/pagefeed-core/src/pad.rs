@@ -185,7 +185,7 @@ pub(crate) fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
 }
 
 /// What lists hold; `None` if they are no lists.
-fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
+pub(crate) fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
     match lists.data_type() {
         DataType::List(_) => Some(lists.as_list::<i32>().values()),
         DataType::LargeList(_) => Some(lists.as_list::<i64>().values()),

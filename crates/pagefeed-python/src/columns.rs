@@ -8,13 +8,15 @@ use arrow_schema::{DataType, Field};
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::{Aligned, PageSource};
 use pagefeed_core::error::{Error, Result};
+use pagefeed_core::infill::Infilling;
 use pagefeed_core::metadata::TableSchema;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::infilled::InfilledPages;
 use pagefeed_core::pages::numbering::NumberedPages;
-use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
+use pagefeed_core::pages::row_column::{Column, InfilledRows, mean_row_bytes, row_columns};
 use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
@@ -41,12 +43,29 @@ pub enum Values<'py> {
 impl Values<'_> {
     fn into_column(self, verify_checksums: bool) -> Result<Column> {
         Ok(match self {
-            Self::Records(records) => Column::Records(records.get().column()?),
+            Self::Records(records) => {
+                let column = records.get().column()?;
+                match records.get().infilled(&column) {
+                    None => Column::Records(column),
+                    Some(how) => Column::Infilled(Box::new(Column::Records(column)), how),
+                }
+            }
             Self::Index(index) => {
-                let (index, column) = (index.get(), index.get().indexed(verify_checksums));
-                match &index.tokenization {
-                    None => Column::Pages(column),
-                    Some(tokenization) => Column::Texts(column, tokenization.clone()),
+                let (index, rows) = (index.get(), index.get().indexed(verify_checksums));
+                let column = match &index.tokenization {
+                    None => Column::Pages(rows.clone()),
+                    Some(tokenization) => Column::Texts(rows.clone(), tokenization.clone()),
+                };
+                match index.infilling.clone() {
+                    None => column,
+                    Some((infilling, filling)) => Column::Infilled(
+                        Box::new(column),
+                        InfilledRows {
+                            rows,
+                            infilling,
+                            filling,
+                        },
+                    ),
                 }
             }
             Self::Numbers(numbers) => {
@@ -90,6 +109,8 @@ impl AlignedPart {
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
     tokens: Vec<(Indexed, Option<Tokenization>)>,
+    /// Of each dataset, how its documents are infilled, if they are.
+    infillings: Vec<Option<Arc<Infilling>>>,
     /// Of each dataset, the columns that come with its tokens.
     aligned: Vec<Vec<AlignedPart>>,
     metadata: Option<Metadata>,
@@ -134,11 +155,17 @@ impl Columns {
             };
             columns.map(part).collect()
         });
-        let tokens = tokens.iter().zip(of_tokens);
+        let tokens: Vec<_> = tokens.iter().zip(of_tokens).collect();
         let rows = rows.into_iter().zip(of_rows);
+        let infillings = tokens.iter().map(|(index, _)| {
+            let infilling = index.get().infilling.as_ref();
+            infilling.map(|(infilling, _)| Arc::clone(infilling))
+        });
         Ok(Self {
+            infillings: infillings.collect(),
             aligned: aligned.collect(),
             tokens: tokens
+                .into_iter()
                 .map(|(index, &verify)| {
                     let index = index.get();
                     (index.indexed(verify), index.tokenization.clone())
@@ -183,6 +210,10 @@ impl Columns {
         }));
         let rows = self.rows.iter_mut().filter_map(|column| match column {
             Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
+            Column::Infilled(column, _) => match &mut **column {
+                Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
+                _ => None,
+            },
             Column::Records(_) | Column::Values(_) => None,
         });
         for column in tokens.chain(rows) {
@@ -198,10 +229,14 @@ impl Columns {
     pub fn row_payload(&self) -> Result<usize> {
         let mut sum = 0usize;
         for column in self.rows.iter().take(self.names.len()) {
-            let bytes = match column {
+            let plain = match column {
+                Column::Infilled(plain, _) => plain,
+                column => column,
+            };
+            let bytes = match plain {
                 Column::Pages(pages) | Column::Texts(pages, _) => mean_row_bytes(&pages.index)?,
                 Column::Records(records) => records.row_bytes(),
-                Column::Values(_) => 0,
+                Column::Values(_) | Column::Infilled(..) => 0,
             };
             sum = sum.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
         }
@@ -229,9 +264,14 @@ impl Columns {
             .collect())
     }
 
-    /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
+    /// All of them, numbered through: those of tokens first. Tokens that infilling adds
+    /// have the `aligned_paddings`. Of `memory` bytes at most a
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
-    pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
+    pub fn numbered(
+        self,
+        memory: usize,
+        aligned_paddings: Vec<u64>,
+    ) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         // Many pages of tokens share a page of the columns beside them.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));
@@ -265,8 +305,15 @@ impl Columns {
             });
         }
         if let Some(metadata) = self.metadata {
-            let each = sources.into_iter().zip(indexes).collect();
+            let each = sources.into_iter().zip(indexes.iter().cloned()).collect();
             sources = metadata.with(each, &shared)?;
+        }
+        let with_rows = self.infillings.into_iter().zip(indexes);
+        for (source, (infilling, rows)) in sources.iter_mut().zip(with_rows) {
+            if let Some(infilling) = infilling {
+                let (plain, fillings) = (Arc::clone(source), aligned_paddings.clone());
+                *source = Arc::new(InfilledPages::new(plain, rows, infilling, fillings));
+            }
         }
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;

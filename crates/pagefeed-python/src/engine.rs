@@ -127,6 +127,7 @@ impl Engine {
             metadata,
             metadata_token_bytes,
         };
+        let paddings = layout.aligned.iter().map(|column| column.padding).collect();
         let stop = Arc::default();
         let columns = columns.stopped_by(&stop);
         detached(py, || {
@@ -141,7 +142,7 @@ impl Engine {
                 padding,
                 layout,
             };
-            let (pages, fields) = columns.numbered(memory)?;
+            let (pages, fields) = columns.numbered(memory, paddings)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
             let columns = Arc::new(BatchColumns {
                 fields,

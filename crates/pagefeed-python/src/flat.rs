@@ -5,8 +5,10 @@ use std::sync::Arc;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Number, Records};
+use pagefeed_core::infill::{arrange_lists, infilled_field};
 use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::record_column::{RecordColumn as CoreColumn, RecordValues};
+use pagefeed_core::pages::row_column::InfilledRows;
 use pagefeed_core::pages::stream_spans::{ShardPayloads, StreamSpans};
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::store::{FileId, Store};
@@ -50,6 +52,8 @@ pub struct RecordColumn {
     field: CoreField,
     /// Of streams where the payloads of each shard lie, and their bytes.
     shards: Option<(Vec<ShardPayloads>, Vec<u64>)>,
+    /// Bits of the number of markers, where documents are infilled.
+    filling: Option<u64>,
 }
 
 impl RecordColumn {
@@ -69,21 +73,33 @@ impl RecordColumn {
         };
         Ok(CoreColumn { column, values })
     }
+
+    /// How its rows are infilled, if they are.
+    pub(crate) fn infilled(&self, column: &CoreColumn) -> Option<InfilledRows> {
+        let (infilling, _) = self.index.get().infilling.as_ref()?;
+        Some(InfilledRows {
+            rows: column.column.clone(),
+            infilling: Arc::clone(infilling),
+            filling: Some(self.filling?),
+        })
+    }
 }
 
 #[pymethods]
 impl RecordColumn {
     /// The number of a type that lies behind `offset` bytes of each record of an index; if
     /// there are `shards`, it is that of a payload. Each of them is the file of the places
-    /// of its payloads, the file of these, how many there are, and their bytes.
+    /// of its payloads, the file of these, how many there are, and their bytes. Where the
+    /// documents of the index are infilled, markers have the bits `filling`.
     #[new]
-    #[pyo3(signature = (index, dtype, offset, shards=None))]
+    #[pyo3(signature = (index, dtype, offset, shards=None, filling=None))]
     fn new(
         py: Python<'_>,
         index: Py<Index>,
         dtype: &str,
         offset: usize,
         shards: Option<Vec<(String, String, u64, u64)>>,
+        filling: Option<u64>,
     ) -> PyResult<Self> {
         let field = FlatField::new(dtype, offset)?.field;
         let storage = index.get().indexed(false).storage;
@@ -107,6 +123,7 @@ impl RecordColumn {
             index,
             field,
             shards,
+            filling,
         };
         detached(py, || made.column().map(drop))?;
         Ok(made)
@@ -122,8 +139,13 @@ impl RecordColumn {
     fn read_page(&self, py: Python<'_>, page: u64) -> PyResult<ArrowArray> {
         detached(py, || {
             let column = self.column()?;
-            let rows = column.read(page, Fetched::NOTHING)?;
-            let field = column.field(column.column.index.column());
+            let mut rows = column.read(page, Fetched::NOTHING)?;
+            let mut field = column.field(column.column.index.column());
+            if let Some(how) = self.infilled(&column) {
+                let first = how.rows.index.rows_of_page(page)?.start;
+                field = infilled_field(&field)?;
+                rows = arrange_lists(&how.infilling, &rows, first, 0, how.filling)?;
+            }
             Ok(ArrowArray::new(rows, field.as_ref().clone()))
         })
     }

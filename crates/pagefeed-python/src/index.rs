@@ -10,6 +10,7 @@ use arrow_schema::DataType;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
+use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
@@ -25,6 +26,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
+use crate::infill::PyInfilling;
 use crate::numbers::{lookup, numbers};
 use crate::run::{cancellable, detached, detached_if_many};
 use crate::storage::{reading, stopped_by, storage_of};
@@ -40,6 +42,9 @@ pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
     /// How its texts become tokens, if they are to.
     pub(crate) tokenization: Option<Tokenization>,
+    /// How its documents are infilled, if they are; and the bits of the number that
+    /// markers have, unless it holds tokens.
+    pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
     /// The storage of this process, by its number. Locked only under the GIL, which a
     /// forking thread holds, so a child never finds it locked.
     storage: Mutex<(u32, Arc<dyn Storage>)>,
@@ -50,6 +55,7 @@ impl Index {
         Self {
             index: Arc::new(index),
             tokenization: None,
+            infilling: None,
             storage: Mutex::new((std::process::id(), storage)),
         }
     }
@@ -59,6 +65,7 @@ impl Index {
         Self {
             index: Arc::clone(&self.index),
             tokenization: Some(tokenization),
+            infilling: None,
             storage: Mutex::new((std::process::id(), self.storage())),
         }
     }
@@ -211,6 +218,18 @@ impl Index {
     #[getter]
     fn column(&self) -> &str {
         self.index.column()
+    }
+
+    /// The same index, whose documents are infilled. Markers are tokens, or have the bits
+    /// `filling` where it holds other numbers.
+    #[pyo3(signature = (infilling, filling = None))]
+    fn infilled(&self, infilling: &PyInfilling, filling: Option<u64>) -> Self {
+        Self {
+            index: Arc::clone(&self.index),
+            tokenization: self.tokenization.clone(),
+            infilling: Some((Arc::clone(&infilling.infilling), filling)),
+            storage: Mutex::new((std::process::id(), self.storage())),
+        }
     }
 
     /// Number of pages.
@@ -370,7 +389,7 @@ impl Index {
         })
     }
 
-    /// Reads and decodes one page.
+    /// Reads and decodes one page; its documents are infilled as in epoch 0.
     #[pyo3(signature = (page, *, verify_checksums))]
     fn read_page(&self, py: Python<'_>, page: u64, verify_checksums: bool) -> PyResult<ArrowArray> {
         reading(py, self.indexed(verify_checksums), |column| {
@@ -385,7 +404,12 @@ impl Index {
                 let texts = TextColumn::new(column, how, None)?;
                 Ok((texts.read_lists(opener, page, nothing)?, field))
             };
-            let (array, field) = Self::opened(read)?;
+            let (mut array, mut field) = Self::opened(read)?;
+            if let Some((infilling, filling)) = &self.infilling {
+                let first = self.index.rows_of_page(page)?.start;
+                field = infilled_field(&field)?;
+                array = arrange_lists(infilling, &array, first, 0, *filling)?;
+            }
             Ok(ArrowArray::new(array, field.as_ref().clone()))
         })
     }

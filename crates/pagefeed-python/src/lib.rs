@@ -14,6 +14,7 @@ mod error;
 mod fields;
 mod flat;
 mod index;
+mod infill;
 mod list_file;
 mod metadata;
 mod numbers;
@@ -47,6 +48,8 @@ mod _core {
     use crate::flat::{FlatField, RecordColumn, flat_index};
     #[pymodule_export]
     use crate::index::Index;
+    #[pymodule_export]
+    use crate::infill::PyInfilling;
     #[pymodule_export]
     use crate::list_file::ListFile;
     #[pymodule_export]

@@ -9,7 +9,7 @@ from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.context_parallel import ContextParallel
 from pagefeed.batches.decode import Decode
 from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.feeds import token_engine
+from pagefeed.batches.feeds import check_infills, token_engine
 from pagefeed.batches.fields import FieldName, Fields
 from pagefeed.batches.formats import (
     Batch,
@@ -40,6 +40,7 @@ __all__ = [
     "MoveListener",
     "ProcessEngine",
     "Session",
+    "check_infills",
     "check_padding",
     "make_converter",
     "make_feed",

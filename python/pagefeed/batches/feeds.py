@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_vocab_size
 from pagefeed.batches.aligned import AlignedColumns
@@ -16,10 +18,11 @@ from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.plan import BatchPlan, plan_batches
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.dataset import Dataset, known_vocab_size
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import Run
 from pagefeed.sequences import SequenceLayout
 
-__all__ = ["EngineFeed", "Feed", "TokenFeed", "token_engine"]
+__all__ = ["EngineFeed", "Feed", "TokenFeed", "check_infills", "token_engine"]
 
 
 class BatchEngine(Protocol):
@@ -90,6 +93,7 @@ class EngineFeed(Feed):
         self._aligned.check(fields)
         self._metadata = Metadata.of(run.datasets, fields)
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
+        check_infills(run.datasets, settings.dtype, settings.vocab_size)
 
     def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
@@ -98,6 +102,27 @@ class EngineFeed(Feed):
     def close(self) -> None:
         """End this process's engine."""
         self._engine.close()
+
+
+def check_infills(
+    datasets: Sequence[Dataset], dtype: str, vocab_size: int | None
+) -> None:
+    """Refuse special tokens of infilled documents that no batch can hold.
+
+    Raises:
+        InvalidArgumentError: Naming the token.
+    """
+    for dataset in datasets:
+        infill = getattr(dataset, "infilling", None)
+        if infill is None:
+            continue
+        check_vocab_size(vocab_size, **infill.named_tokens)
+        for name, token in infill.named_tokens.items():
+            if token > np.iinfo(dtype).max:
+                raise InvalidArgumentError(
+                    f"{name}={token} does not fit tokens of dtype={dtype!r}: ask for a "
+                    "wider one"
+                )
 
 
 class TokenFeed(EngineFeed):

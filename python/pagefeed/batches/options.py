@@ -211,6 +211,7 @@ CALLS: dict[str, Collection[str]] = {
     "forecast": ("uncounted",),
     "inspect": ("uncounted", "mixture"),
     "mix, SequenceView": ("uncounted",),
+    "dataset.infill": ("uncounted", "mixture"),
 }
 """What a loader or its dataset is asked later, and the kinds that refuse it then."""
 

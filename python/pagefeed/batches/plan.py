@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array, UInt64Array, distinct
 from pagefeed.run import NO_SEQUENCE
-from pagefeed.sequences import AnyIndex
+from pagefeed.sequences import (
+    EPOCH_SHIFT,
+    AnyIndex,
+    Bundles,
+    epochs_of,
+    epochs_of_bundles,
+    numbers_of,
+)
 
 __all__ = ["BatchPlan", "plan_batches"]
 
@@ -41,15 +48,21 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
         batch_size: Rows of a batch.
     """
     places = np.flatnonzero(sequences != NO_SEQUENCE)
+    epochs = epochs_of(sequences)
+    tells_epochs = bool((epochs > 0).any())
+    numbers = numbers_of(sequences) if tells_epochs else sequences
     if len(places) == len(sequences):
-        segments = index.segments(sequences)
+        segments = index.segments(numbers)
         place = segments.sequence
     else:
-        segments = index.segments(sequences[places])
+        segments = index.segments(numbers[places])
         place = places[segments.sequence]
+    if tells_epochs:
+        page = segments.page + (epochs[place] << EPOCH_SHIFT)
+        segments = segments._replace(page=page)
     bundles: tuple[npt.NDArray[Any], ...] | None = None
     if index.layout.packing is not None and len(segments.page):
-        found = index.bundles(distinct(segments.page))
+        found = _bundles(index, segments.page)
         key, page = _unsigned(found.key), _unsigned(found.part_page)
         bundles = key, *found[1:3], page, *found[4:]
     return BatchPlan(
@@ -62,6 +75,20 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
         destination_offset=segments.offset,
         bundles=bundles,
     )
+
+
+def _bundles(index: AnyIndex, pages: Int64Array) -> Bundles:
+    """Return the bundles that segments name, of each epoch apart."""
+    keys = distinct(pages)
+    epochs = epochs_of_bundles(keys)
+    borders = np.flatnonzero(np.diff(epochs, prepend=-1))
+    found = []
+    for mine in np.split(keys, borders[1:]):
+        shift = int(epochs_of_bundles(mine[:1])[0]) << EPOCH_SHIFT
+        bundles = index.bundles(mine - shift)
+        page = bundles.part_page + shift
+        found.append(bundles._replace(key=mine, part_page=page))
+    return Bundles.joined(found)
 
 
 def _unsigned(numbers: Int64Array) -> UInt64Array:

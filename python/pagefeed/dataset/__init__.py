@@ -21,6 +21,7 @@ from pagefeed.dataset.index_writing import (
     check_index,
     write_index,
 )
+from pagefeed.dataset.infill import Infill
 from pagefeed.dataset.named_files import parquet
 from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
@@ -35,7 +36,7 @@ from pagefeed.dataset.spans import (
     refuse_unknown_rows,
 )
 from pagefeed.dataset.tables import delta, iceberg
-from pagefeed.dataset.text import TokenizedIndex, UncountedText
+from pagefeed.dataset.text import UncountedText
 
 __all__ = [
     "Aligned",
@@ -44,13 +45,13 @@ __all__ = [
     "Erased",
     "FolderColumn",
     "IndexDifferences",
+    "Infill",
     "Page",
     "PageIndex",
     "ParquetDataset",
     "RecordedTokenizer",
     "SpanParts",
     "Spans",
-    "TokenizedIndex",
     "UncountedText",
     "WrittenIndex",
     "before_growth",

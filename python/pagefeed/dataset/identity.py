@@ -38,6 +38,8 @@ class _Identity(NamedTuple):
     """Digest of the tokenizer and chat template; ``-`` without a tokenizer."""
     snapshot: str = ""
     """Of a table, which one: for messages, since the contents decide."""
+    infill: str = ""
+    """How documents are infilled."""
 
 
 COUNTS = {
@@ -51,6 +53,8 @@ COUNTS = {
 def identity_of_data(dataset: Dataset) -> str:
     """Return the record of a dataset: facts with blanks between them."""
     index: Any = dataset.index
+    infill = getattr(index, "infill", None)
+    index = index if infill is None else index.plain
     sizes = np.array([np.diff(index.file_first_row), np.diff(index.file_first_value)])
     tokenizer = getattr(index, "tokenizer", None)
     rows = getattr(index, "rows", None)
@@ -67,6 +71,8 @@ def identity_of_data(dataset: Dataset) -> str:
         else _digits(f"{tokenizer.fingerprint} {rows and rows.fingerprint}".encode()),
         snapshot="" if index.recipe.table is None else index.recipe.table.snapshot,
     )
+    if infill is not None:
+        facts = facts._replace(snapshot=facts.snapshot or "-", infill=infill.identity)
     return " ".join(map(str, facts)).rstrip()
 
 
@@ -97,6 +103,9 @@ def what_changed(then: str, now: str) -> str:
         for name, what in COUNTS.items()
         if getattr(old, name) != getattr(new, name)
     ]
+    if old.infill != new.infill:
+        found.append(f"{old.infill or 'no infill'} then, now {new.infill or 'none'}")
+        old, new = old._replace(snapshot=""), new._replace(snapshot="")
     if old.snapshot != new.snapshot:
         found.append(
             f"snapshot then {old.snapshot or 'none'}, now {new.snapshot or 'none'}: "

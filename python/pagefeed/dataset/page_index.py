@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from pagefeed.errors import (
 )
 from pagefeed.storage import PathLike, Paths, Storage, StorageOptions, located
 
-__all__ = ["BlockKind", "Page", "PageIndex", "Pieces"]
+__all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces"]
 
 BlockKind = Literal["page", "row_group"]
 
@@ -61,6 +61,10 @@ class Page:
     compressed_size: int
     """Header and data as stored, in bytes; without the dictionary page."""
 
+
+OwnTokens: TypeAlias = tuple[int, int, int]
+"""Consecutive tokens of a document in a part of its row: the first, counted within the
+document, how many there are, and how many tokens of the part come before."""
 
 Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
 """Ranges of tokens cut at the ends of pages, as :class:`SpanParts` names them."""
@@ -391,6 +395,39 @@ class PageIndex:
             UnsupportedError: If the column is not a list of integers.
         """
         return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
+
+    @property
+    def is_infilled(self) -> bool:
+        """Whether pages hold infilled documents, in each epoch others."""
+        return False
+
+    def own_tokens(
+        self,
+        page: int,  # noqa: ARG002 - of pages whose rows hold other tokens, too
+        row: int,  # noqa: ARG002
+        tokens: range,
+        epoch: int,  # noqa: ARG002
+        parts: Sequence[range] | None = None,  # noqa: ARG002
+    ) -> list[OwnTokens]:
+        """Return which tokens of its document some of a row are, in their order.
+
+        Args:
+            page: Number of the page.
+            row: Row in the page.
+            tokens: Tokens of the row.
+            epoch: Epoch for which the row is read.
+            parts: Tokens of the row that each sequence holds, where it matters.
+        """
+        return [(tokens.start, len(tokens), 0)]
+
+    def text_range(
+        self,
+        page: int,  # noqa: ARG002 - of pages of texts
+        row: int,  # noqa: ARG002
+        tokens: range,  # noqa: ARG002
+    ) -> tuple[int, int] | None:
+        """Return the part of a text that some tokens of a row encode; None here."""
+        return None
 
     def _check_page(self, page: int) -> int:
         number = check_whole(page, "page")

@@ -67,14 +67,7 @@ class ParquetDataset(DatasetRows):
     _require_labels: bool = True
     """Refuse chats in which no token has a label."""
 
-    @lazy
-    def index(self) -> PageIndex:
-        """The page index of the column, built or opened on first use.
-
-        For tokenized texts, first use also counts their tokens.
-        """
-        if self.selection is not None:
-            return self.selection.index
+    def _plain_index(self) -> PageIndex:
         index = self._build_index(self.column)
         # A column that does not exist is an error here.
         for name in (*self.metadata, *self.span_columns):
@@ -83,8 +76,9 @@ class ParquetDataset(DatasetRows):
         if self.tokenizer is not None:
             return self._tokenized(index, self.tokenizer)
         for each in self.aligned:
-            self._column_indexes[each.column] = self._build_index(each.column)
-            check_aligned_index(index, self._column_indexes[each.column])
+            beside = self._build_index(each.column)
+            check_aligned_index(index, beside)
+            self._column_indexes[each.column] = self._beside(each.column, beside)
         return index
 
     def _tokenized(self, index: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
@@ -153,10 +147,14 @@ class ParquetDataset(DatasetRows):
         """Return the page index of any column of the same rows."""
         if column == self.column:
             return self.index
-        if self.aligned and self.row_encoder is not None and column == LABELS:
-            return cast("TokenizedIndex", self.index).labels
         if column not in self._column_indexes:
-            self._column_indexes[column] = self._build_index(column)
+            is_made = self.aligned and self.row_encoder is not None
+            plain = (
+                cast("TokenizedIndex", self.plain_index).labels
+                if is_made and column == LABELS
+                else self._build_index(column)
+            )
+            self._column_indexes[column] = self._beside(column, plain)
         return self._column_indexes[column]
 
     def source_of(self, column: str) -> PageIndex | FolderColumn:

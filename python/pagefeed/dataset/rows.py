@@ -15,10 +15,18 @@ from pagefeed.dataset import select
 from pagefeed.dataset.aligned import Aligned
 from pagefeed.dataset.erasing import erased_rows
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.infill import Infill
+from pagefeed.dataset.infilled_index import InfilledIndex
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Expression, Selection
-from pagefeed.dataset.spans import Erased, Spans
+from pagefeed.dataset.spans import (
+    Erased,
+    Spans,
+    refuse_texts,
+    refuse_unknown_rows,
+)
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["DatasetRows"]
 
@@ -44,10 +52,37 @@ class DatasetRows(ABC):
     erasures: tuple[Selection, ...] = ()
     """Rows of the files that were erased, by each call."""
 
-    @property
-    @abstractmethod
+    infilling: Infill | None = None
+    """How documents are infilled; None leaves them as they are."""
+
+    @lazy
     def index(self) -> PageIndex:
-        """The index of the pages of the column."""
+        """The page index of the column, built or opened on first use.
+
+        For tokenized texts, first use also counts their tokens.
+        """
+        if self.selection is not None:
+            return self.selection.index
+        plain = self._plain_index()
+        return plain if self.infilling is None else InfilledIndex(plain, self.infilling)
+
+    @property
+    def plain_index(self) -> PageIndex:
+        """The index of the column as the files have it."""
+        index = self.index
+        return index.plain if isinstance(index, InfilledIndex) else index
+
+    def _beside(self, column: str, index: PageIndex) -> PageIndex:
+        """Return the index of a column, if it is aligned infilled like the tokens."""
+        found = [each for each in self.aligned if each.column == column]
+        if self.infilling is None or not found:
+            return index
+        filling = found[0].bits(found[0].padding, str(index.handle.number_type))
+        return InfilledIndex(index, self.infilling, filling)
+
+    @abstractmethod
+    def _plain_index(self) -> PageIndex:
+        """Build or open the index of the column as it is."""
 
     @abstractmethod
     def source_of(self, column: str) -> PageIndex | FolderColumn:
@@ -165,6 +200,7 @@ class DatasetRows(ABC):
             "files": len(self.files),
             "selected": chosen and list(chosen),
             "erased": [name for each in self.erasures for name in each.names] or None,
+            "infill": self.infilling and self.infilling.identity,
             "rows": rows,
             "tokens": tokens,
         }
@@ -286,6 +322,42 @@ class DatasetRows(ABC):
         """
         found = erased_rows(self.index, where, rows, snapshot)
         return replace(self, erasures=(*self.erasures, found))
+
+    def infill(self, infill: Infill) -> Self:
+        """Rearrange documents so that a model learns to fill in the middle.
+
+        Args:
+            infill: Special tokens, shares, and what is cut.
+
+        Returns:
+            A dataset of the same rows. Those that are chosen hold their parts in
+            another order, with special tokens between, cut elsewhere in every epoch;
+            indexing, :meth:`head` and iteration show epoch 0.
+
+        Raises:
+            InvalidArgumentError: If the documents are infilled already, or not known.
+            UnsupportedError: If the column holds no tokens.
+
+        Example:
+            >>> from pagefeed import Infill
+            >>> code.infill(Infill(prefix=1, middle=2, suffix=3))  # doctest: +SKIP
+        """
+        if not isinstance(infill, Infill):
+            raise InvalidArgumentError(
+                f"infill({infill!r:.60}): give pagefeed.Infill(prefix=, middle=, "
+                "suffix=), with the special tokens of your tokenizer"
+            )
+        if self.infilling is not None:
+            raise InvalidArgumentError(
+                f"{self!r:.60} is infilled already, by {self.infilling.identity}: "
+                "infill the dataset that it was made of"
+            )
+        refuse_texts(self.index, "infill")
+        refuse_unknown_rows(self.spans, "infill")
+        rows = replace(self, selection=None, infilling=infill)
+        if self.selection is None:
+            return rows
+        return replace(rows, selection=self.selection.over(rows.spans))
 
     def check_not_empty(self) -> None:
         """Raise if rows were selected and there are none.

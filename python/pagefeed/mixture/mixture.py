@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -89,6 +89,17 @@ class Mixture:
     """Steps at most."""
     max_tokens: int | None = None
     """Tokens of all ranks at most."""
+
+    def infill(self, infill: object) -> NoReturn:
+        """Refuse: each dataset is infilled by itself.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError(
+            f"infill({infill!r:.60}) is of one dataset: infill those of this mixture "
+            f"that should be, of {sorted(self.datasets)}, and mix them then"
+        )
 
     @property
     def has_end(self) -> bool:

@@ -32,6 +32,7 @@ from pagefeed.sequences import (
     Segments,
     SequenceIndex,
     are_bundles,
+    numbers_of,
 )
 
 __all__ = ["ColumnReads", "Simulation", "joined_index", "simulate", "simulate_loads"]
@@ -186,7 +187,7 @@ def _stretch(cursor: Cursor, memory: int) -> tuple[Int64Array, Int64Array, int, 
     count = num_steps if 2 * wanted >= num_steps else wanted
     pieces = cursor.pieces((num_steps - count) // 2, count)
     found = [each[each >= 0] for each in pieces if each is not None]
-    sequences = np.concatenate([np.empty(0, dtype=np.int64), *found])
+    sequences = numbers_of(np.concatenate([np.empty(0, dtype=np.int64), *found]))
     piece = np.repeat(np.arange(len(found)), [len(each) for each in found])
     return sequences, piece, ahead, count == num_steps
 

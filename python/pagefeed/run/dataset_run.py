@@ -90,7 +90,8 @@ class DatasetCursor(Cursor):
                 count = int(np.searchsorted(positions, first + size))
                 now = positions[:count] - first
             positions = positions[count:]
-            yield (yield from self._order(epoch).reading(now))
+            found = yield from self._order(epoch).reading(now)
+            yield self._numbered(0, found, epoch)
 
     def positions(self, found: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""

@@ -186,7 +186,7 @@ class MixtureCursor(Cursor):
 
     def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences as datasets come, before ranks are balanced."""
-        names = self.course.schedule.names
+        names, begun = self.course.schedule.names, self.begin.epoch
         at_once = AT_ONCE // 4 if self.run.shuffle.in_order else AT_ONCE
         for first in range(0, len(positions), at_once):
             part = positions[first : first + at_once]
@@ -198,18 +198,17 @@ class MixtureCursor(Cursor):
             for number in np.flatnonzero(np.bincount(dataset)).tolist():
                 which = np.flatnonzero(dataset == number)
                 ours = self._number_of(names[number])
-                first_sequence = self.run.index.first_sequence[ours]
-                for order, now, places in self._epochs(ours, local[which]):
-                    sequences = yield from order.reading(places)
-                    found[which[now]] = sequences + first_sequence
+                for epoch, now, places in self._epochs(ours, local[which]):
+                    sequences = yield from self._order(ours, epoch).reading(places)
+                    found[which[now]] = self._numbered(ours, sequences, epoch, begun)
                     yield None
             yield found
 
     def local_sequences(self, number: int, local: Int64Array) -> Int64Array:
         """Return the sequences of one dataset at its local positions: int64 [local]."""
         sequences = np.empty(len(local), dtype=np.int64)
-        for order, now, places in self._epochs(number, local):
-            sequences[now] = order.at(places)
+        for epoch, now, places in self._epochs(number, local):
+            sequences[now] = self._order(number, epoch).at(places)
         return sequences
 
     def positions(self, found: SequencesOf, now: int) -> Int64Array:
@@ -244,8 +243,8 @@ class MixtureCursor(Cursor):
 
     def _epochs(
         self, number: int, local: Int64Array
-    ) -> Iterator[tuple[Ordered, Int64Array, Int64Array]]:
-        """Yield the orders of local positions: which are of it, and at which places."""
+    ) -> Iterator[tuple[int, Int64Array, Int64Array]]:
+        """Yield the epochs of local positions: which are of it, and at which places."""
         epoch, place = np.divmod(local, self.run.indexes[number].num_sequences)
         rising, which = sorted_with_places(epoch)
         borders = np.flatnonzero(np.diff(rising, prepend=-1))
@@ -253,7 +252,7 @@ class MixtureCursor(Cursor):
         # Of one epoch the places stay in order.
         for first, end in zip(borders.tolist(), ends, strict=True):
             now = which[first:end]
-            yield self._order(number, int(rising[first])), now, place[now]
+            yield int(rising[first]), now, place[now]
 
     def _order(self, number: int, epoch: int) -> Ordered:
         """The order of a dataset in an epoch of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagefeed.dataset import PageIndex, Spans, TokenizedIndex
+from pagefeed.dataset import PageIndex, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import DocumentIndex, SequenceIndex
 
@@ -36,12 +36,13 @@ class Origin:
 
 
 def origins_of_sequence(
-    index: PageIndex, sequences: SequenceIndex, sequence: int
+    index: PageIndex, sequences: SequenceIndex, sequence: int, epoch: int = 0
 ) -> list[Origin]:
-    """Return where the tokens of a sequence come from, in their order.
+    """Return where the tokens of a sequence come from, in their order, in an epoch.
 
-    Separators come from nowhere. The pages of the sequence are read, to learn the
-    lengths of their rows. A document without tokens has an origin, too.
+    Separators, and special tokens of infilled documents, come from nowhere. The pages
+    of the sequence are read, to learn the lengths of their rows. A document without
+    tokens has an origin, too.
     """
     has_bos = int(sequences.layout.bos is not None)
     sources = []
@@ -53,21 +54,28 @@ def origins_of_sequence(
         if first_own >= end_own and not isinstance(sequences, DocumentIndex):
             continue
         where = index.locate(int(page))
-        text_range = None
-        if isinstance(index, TokenizedIndex):
-            tokens = range(first_own - has_bos, end_own - has_bos)
-            text_range = index.text_range(int(page), int(row), tokens)
-        source = Origin(
-            file=where.file,
-            row_group=where.row_group,
-            page=where.page,
-            row=where.first_row + int(row),
-            first_token=first_own - has_bos,
-            num_tokens=end_own - first_own,
-            offset=int(offset) + first_own - int(first),
-            text_range=text_range,
+        runs = index.own_tokens(
+            int(page),
+            int(row),
+            range(first_own - has_bos, end_own - has_bos),
+            epoch,
+            sequences.row_parts(sequence, int(page), int(row)),
         )
-        sources.append(source)
+        if not runs and isinstance(sequences, DocumentIndex):
+            runs = [(0, 0, 0)]
+        for first_token, num_tokens, place in runs:
+            tokens = range(first_token, first_token + num_tokens)
+            source = Origin(
+                file=where.file,
+                row_group=where.row_group,
+                page=where.page,
+                row=where.first_row + int(row),
+                first_token=first_token,
+                num_tokens=num_tokens,
+                offset=int(offset) + first_own - int(first) + place,
+                text_range=index.text_range(int(page), int(row), tokens),
+            )
+            sources.append(source)
     return sources
 
 

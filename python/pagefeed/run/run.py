@@ -18,13 +18,20 @@ import numpy as np
 from pagefeed._base import Int64Array, finished, lazy
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
-from pagefeed.order import Balance, Costs, Shuffle
+from pagefeed.order import Balance, Costs, Shuffle, derive_key
 from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
 from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.state import LoaderState
 from pagefeed.run.unreadable import unreadable_sequences
-from pagefeed.sequences import AnyIndex, SequenceIndex, SequenceSetting
+from pagefeed.sequences import (
+    AnyIndex,
+    SequenceIndex,
+    SequenceSetting,
+    epochs_of,
+    numbers_of,
+    with_epoch,
+)
 
 __all__ = ["MAX_HORIZON", "NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
 
@@ -198,7 +205,13 @@ class Run(ABC):
 
     def dataset_of(self, sequences: Int64Array) -> Int64Array:
         """Return the number of each sequence's dataset, -1 for padding: int64."""
-        return np.searchsorted(self.first_sequence, sequences, side="right") - 1
+        numbers = numbers_of(sequences) if self.tells_epochs else sequences
+        return np.searchsorted(self.first_sequence, numbers, side="right") - 1
+
+    @lazy
+    def tells_epochs(self) -> bool:
+        """Whether numbers of some sequences tell the epoch, see :func:`with_epoch`."""
+        return any(data.index.is_infilled for data in self.datasets)
 
     def document_sequences(self, file: str, row: int) -> SequencesOf:
         """Return the sequences with tokens of a document.
@@ -227,11 +240,13 @@ class Run(ABC):
     def origins(self, sequence: int) -> list[Origin]:
         """Return where the tokens of a sequence come from."""
         number = int(self.dataset_of(np.array([sequence]))[0])
-        local = sequence - int(self.first_sequence[number])
+        asked = np.array([sequence])
+        [plain], [epoch] = numbers_of(asked).tolist(), epochs_of(asked).tolist()
+        local = plain - int(self.first_sequence[number])
         index = self.datasets[number].index
         return [
             replace(origin, dataset=self.names[number])
-            for origin in origins_of_sequence(index, self.indexes[number], local)
+            for origin in origins_of_sequence(index, self.indexes[number], local, epoch)
         ]
 
 
@@ -297,6 +312,21 @@ class Cursor(ABC):
     def positions(self, found: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""
 
+    def _numbered(
+        self, number: int, local: Int64Array, epoch: int, of_mixture: int = 0
+    ) -> Int64Array:
+        """Return sequences of a dataset as those of all.
+
+        They tell their epoch, where the dataset holds other tokens in each.
+        """
+        found: Int64Array = local + self.run.first_sequence[number]
+        if not self.run.datasets[number].index.is_infilled:
+            return found
+        if of_mixture:  # In each of these the epochs of datasets begin anew.
+            key = derive_key(of_mixture, "infill", epoch)
+            epoch = int.from_bytes(key[:8], "little")
+        return with_epoch(found, epoch)
+
     @abstractmethod
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
         """Prepare the epoch after that of a position, unless the end comes first."""
@@ -351,10 +381,10 @@ class Cursor(ABC):
         Returns:
             int64 [count * batch_size]; ``NO_SEQUENCE`` past the end of the iteration.
         """
-        return finished(self._found(first, count))
+        return numbers_of(finished(self._found(first, count)))
 
     def sequence_of(self, step: int, row: int) -> int:
-        """Return the sequence in a row of this rank's batches.
+        """Return the sequence in a row of this rank's batches, with its epoch.
 
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.
@@ -365,7 +395,7 @@ class Cursor(ABC):
             raise InvalidArgumentError(f"row={row} must lie below {route.batch_size}")
         if route.number_of(index) != step:
             raise InvalidArgumentError(f"step={step} is skipped")
-        sequence = int(self.sequences(index, 1)[row])
+        sequence = int(finished(self._found(index, 1))[row])
         if sequence == NO_SEQUENCE:
             raise InvalidArgumentError(f"step={step}, row={row} is padding")
         return sequence
@@ -394,6 +424,8 @@ class Cursor(ABC):
         is_begin: bool = False,
     ) -> Iterator[Int64Array | None]:
         """Find the sequences of these steps, in pieces that are soon planned.
+
+        Where documents are infilled, numbers tell the epoch, see :func:`with_epoch`.
 
         Args:
             first: First step.

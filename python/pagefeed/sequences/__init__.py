@@ -6,7 +6,7 @@ file order, grouped in blocks, each a few token ranges. No seed, no epoch, no da
 """
 
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
-from pagefeed.sequences.bundles import are_bundles
+from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
 from pagefeed.sequences.costs import SequenceCosts
 from pagefeed.sequences.cutting import (
     SequenceSetting,
@@ -14,6 +14,7 @@ from pagefeed.sequences.cutting import (
     cut_sequences,
 )
 from pagefeed.sequences.documents import DocumentIndex, Documents
+from pagefeed.sequences.epochs import EPOCH_SHIFT, epochs_of, numbers_of, with_epoch
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import Packed, PackedIndex
 from pagefeed.sequences.sequence_index import (
@@ -25,8 +26,10 @@ from pagefeed.sequences.sequence_index import (
 from pagefeed.sequences.windows import Windows
 
 __all__ = [
+    "EPOCH_SHIFT",
     "AnyIndex",
     "Blocks",
+    "Bundles",
     "DocumentIndex",
     "Documents",
     "ExplicitBlocks",
@@ -42,5 +45,9 @@ __all__ = [
     "are_bundles",
     "check_sequences",
     "cut_sequences",
+    "epochs_of",
+    "epochs_of_bundles",
+    "numbers_of",
+    "with_epoch",
     "with_erased",
 ]

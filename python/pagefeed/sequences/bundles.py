@@ -6,12 +6,14 @@ bundle, which is larger than the number of any page. So segments are plain array
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, UInt32Array
+from pagefeed.sequences.epochs import epochs_of
 
 __all__ = ["Bundles", "are_bundles", "bundle_keys", "page_numbers"]
 
@@ -39,6 +41,11 @@ def are_bundles(pages: Int64Array) -> npt.NDArray[np.bool_]:
 def page_numbers(pages: Int64Array) -> Int64Array:
     """Return the number of each page, or bundle: int64."""
     return pages % _FIRST_KEY
+
+
+def epochs_of_bundles(keys: Int64Array) -> Int64Array:
+    """Return the epochs that keys of bundles tell, int64."""
+    return epochs_of(page_numbers(keys))
 
 
 class Bundles(NamedTuple):
@@ -70,3 +77,22 @@ class Bundles(NamedTuple):
         offsets = np.zeros(1, dtype=np.uint32)
         parts = numbers, counts, counts
         return cls(numbers, counts, offsets, *parts, offsets, counts, counts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Bundles]) -> Bundles:
+        """Return the bundles of several, at least one, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = cls(*(np.concatenate(c) for c in zip(*parts, strict=True)))
+        return columns._replace(
+            part_offsets=_joined([each.part_offsets for each in parts]),
+            erased_offsets=_joined([each.erased_offsets for each in parts]),
+        )
+
+
+def _joined(offsets: Sequence[UInt32Array]) -> UInt32Array:
+    """Offsets into arrays one after another."""
+    counts = np.concatenate([np.diff(each) for each in offsets])
+    joined = np.zeros(len(counts) + 1, dtype=np.uint32)
+    np.cumsum(counts, out=joined[1:])
+    return joined

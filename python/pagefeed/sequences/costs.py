@@ -18,6 +18,7 @@ from pagefeed.dataset import (
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.documents import DocumentIndex
+from pagefeed.sequences.epochs import numbers_of
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import PackedIndex
 from pagefeed.sequences.windows import WindowIndex
@@ -72,6 +73,7 @@ class SequenceCosts:
         return self._known(sequences)
 
     def _known(self, sequences: Int64Array) -> Float64Array:
+        sequences = numbers_of(sequences)
         if len(self._parts) == 1:
             return self._parts[0][sequences].astype(np.float64)
         part = np.searchsorted(self._first, sequences, side="right") - 1

@@ -30,11 +30,23 @@ def cut_sequences(sequences: SequenceSetting, spans: Spans) -> SequenceIndex:
         InvalidArgumentError: If rows are needed, and the index does not know them.
         UnsupportedError: If the column holds something else.
     """
+    infill = getattr(spans.index, "infill", None)
+    if infill is not None and infill.within == "sequence":
+        _check_packed(sequences)
     if isinstance(sequences, Windows):
         return WindowIndex(spans, sequences)
     if isinstance(sequences, Packed):
         return PackedIndex(spans, sequences)
     return DocumentIndex(spans, sequences)
+
+
+def _check_packed(sequences: SequenceSetting) -> None:
+    if not isinstance(sequences, Packed):
+        raise InvalidArgumentError(
+            "Infill(within='sequence') cuts what a packed sequence holds of a "
+            f"document, and {sequences!r} packs none: give Packed(length), or "
+            "within='document'"
+        )
 
 
 def check_sequences(sequences: object) -> None:

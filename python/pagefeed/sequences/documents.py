@@ -243,6 +243,9 @@ class DocumentIndex:
             page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
         )
 
+    def row_parts(self, sequence: int, page: int, row: int) -> None:
+        """Return None: documents are infilled before they are cut."""
+
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the document that is a row of the spans."""
         return np.array([row])

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pagefeed._base import Int64Array, UInt32Array
+from pagefeed._base import Int64Array
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.sequence_index import (
     Segments,
@@ -84,11 +84,7 @@ class JoinedIndex:
             found.append(bundles._replace(key=mine, part_page=page))
         if not found:
             return self.parts[0].bundles(keys)
-        columns = Bundles(*(np.concatenate(c) for c in zip(*found, strict=True)))
-        return columns._replace(
-            part_offsets=_joined([each.part_offsets for each in found]),
-            erased_offsets=_joined([each.erased_offsets for each in found]),
-        )
+        return Bundles.joined(found)
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return the token ranges of ``sequences``, in their order."""
@@ -122,14 +118,6 @@ class JoinedIndex:
             local = pages[here] - first_page[part]
             sizes[here] = self.parts[part].loaded_bytes(local)
         return sizes
-
-
-def _joined(offsets: Sequence[UInt32Array]) -> UInt32Array:
-    """Offsets into arrays one after another."""
-    counts = np.concatenate([np.diff(each) for each in offsets])
-    joined = np.zeros(len(counts) + 1, dtype=np.uint32)
-    np.cumsum(counts, out=joined[1:])
-    return joined
 
 
 AnyIndex: TypeAlias = SequenceIndex | JoinedIndex

@@ -303,6 +303,25 @@ class PackedIndex:
             offset=packing.offset[here],
         )
 
+    def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:
+        """Return the tokens of a row that each sequence holds, see `SequenceIndex`."""
+        infill = getattr(self.spans.index, "infill", None)
+        if infill is None or infill.within == "document":
+            return None
+        block = int(self._blocks.block_of(np.array([sequence]))[0])
+        packing = self._packing(block)
+        span = self.spans.spans_at([page], [row])
+        _, first = self.spans.places(span)
+        before = self.spans.first_rows([*span, self.first_span[block]])
+        number = int(before[0] - before[1]) + row - int(first[0])
+        here = packing.row == number
+        offsets = self.spans.index.row_offsets(page)
+        most = int(offsets[row + 1] - offsets[row])
+        begin = packing.first_token[here] - int(self.layout.bos is not None)
+        end = begin + packing.num_tokens[here]
+        parts = np.clip([begin, end], 0, most).T
+        return [range(*each) for each in np.sort(parts, axis=0).tolist()]
+
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the sequences with tokens of a row; reads its block's pages."""
         span = int(self.spans.spans_of_rows([row])[0])

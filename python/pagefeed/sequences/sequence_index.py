@@ -152,6 +152,12 @@ class SequenceIndex(Protocol):
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its pages."""
 
+    def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:
+        """Return the tokens of a row, separators not counted, that each sequence holds.
+
+        None where rows are cut by what follows from the index alone.
+        """
+
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the sequences with tokens of a row of the spans; reads its page."""
 

@@ -192,6 +192,9 @@ class WindowIndex:
         start += self._shift[line]
         return start, np.minimum(start + self.length, self.line_first[line + 1])
 
+    def row_parts(self, sequence: int, page: int, row: int) -> None:
+        """Return None: documents are infilled before they are cut."""
+
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the windows with tokens of a row of the spans; reads its page."""
         first, last = self.lines.row_range(row)

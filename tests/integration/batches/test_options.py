@@ -270,6 +270,9 @@ def calls(name, folder, kind):
         ],
         "inspect": [lambda: pf.inspect(loader.dataset)],
         "mix, SequenceView": [lambda: pf.mix({"a": loader.dataset})],
+        "dataset.infill": [
+            lambda: loader.dataset.infill(pf.Infill(prefix=1, middle=2, suffix=3))
+        ],
     }[name]
 
 

@@ -114,6 +114,13 @@ def test_a_head_learns_concepts_from_spans(tmp_path):
     assert float(found.split()[1]) < 0.3
 
 
+def test_a_model_learns_to_fill_in(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("examples/train_infilling.py", str(tmp_path))
+    right, total = re.findall(r"(\d+) of (\d+) middles", found)[0]
+    assert int(right) >= 0.2 * int(total)  # Untrained, none is.
+
+
 def test_two_ranks_tell_their_step_times():
     pytest.importorskip("torch", reason="torch is not installed")
     found = _run("examples/balanced_ranks.py", "--steps=3")

@@ -13,6 +13,7 @@ use super::page::Scratch;
 use super::{EngineConfig, PageEntry, PageSource};
 use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::error::{Error, Result};
+use crate::infill::{Arranged, Pending, Postponed, arrange};
 use crate::packing::{Packing, pack};
 use crate::storage::Fetched;
 
@@ -196,6 +197,8 @@ impl Bundle {
         joined.row_offsets.push(0);
         joined.joins = Joins::default();
         joined.skipped = 0;
+        joined.infilled.clear();
+        joined.postponed = None;
         let mut rows: Vec<Vec<ArrayRef>> = Vec::new();
         if fetched.is_empty() {
             self.by_page().for_each(|(page, _)| source.will_need(page));
@@ -221,7 +224,45 @@ impl Bundle {
                     None => error,
                 })?;
         }
-        Ok(joined)
+        match joined.postponed.take() {
+            Some(postponed) => self.infilled(joined, &postponed, config, scratch),
+            None => Ok(joined),
+        }
+    }
+
+    /// Infills rows by what each sequence holds of them.
+    fn infilled(
+        &self,
+        mut plain: TokenPage,
+        postponed: &Postponed,
+        config: &EngineConfig,
+        scratch: &mut Scratch,
+    ) -> Result<TokenPage> {
+        let has_bos = u32::from(config.layout.bos.is_some());
+        let infilling = &postponed.infilling;
+        let packing = self.packing();
+        let packing = packing.ok_or_else(|| Error::internal("rows that are not packed"))?;
+        let pieces = packing.by_row();
+        let rows = postponed.rows.iter().map(|pending| {
+            let row = pending.row as u32;
+            let first = pieces.partition_point(|piece| piece.row < row);
+            let own = pieces[first..].iter().take_while(|piece| piece.row == row);
+            let count = plain.row_offsets[pending.row + 1] - plain.row_offsets[pending.row];
+            let end = has_bos + count + infilling.num_added();
+            let parts = own.map(|piece| {
+                let behind = end.min(piece.first_token + piece.num_tokens);
+                let begin = piece.first_token.max(has_bos).min(behind);
+                begin - has_bos.min(begin)..behind - has_bos.min(begin)
+            });
+            infilling.arranged_in(pending, count, parts)
+        });
+        let rows = rows.collect();
+        let paddings = config.layout.aligned.iter().map(|column| column.padding);
+        let paddings: Vec<u64> = paddings.collect();
+        let mut page = std::mem::take(&mut scratch.opener.spare);
+        arrange(infilling, &mut plain, rows, &paddings, &mut page)?;
+        scratch.opener.spare = plain;
+        Ok(page)
     }
 
     fn pack(
@@ -237,7 +278,11 @@ impl Bundle {
         let lengths: Vec<u32> = page
             .row_offsets
             .windows(2)
-            .map(|pair| (pair[1] - pair[0]).saturating_add(per_row))
+            .enumerate()
+            .map(|(row, pair)| {
+                let added = page.postponed.as_ref().map_or(0, |rows| rows.added(row));
+                (pair[1] - pair[0]).saturating_add(per_row + added)
+            })
             .collect();
         let length = u32::try_from(config.row_length).unwrap_or(u32::MAX);
         let packing = pack(&lengths, length, rule)?;
@@ -294,6 +339,30 @@ fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, count: usiz
         .resize_with(page.aligned.len(), Numbers::default);
     for (joined, numbers) in joined.aligned.iter_mut().zip(&page.aligned) {
         joined.append(numbers, range.clone(), count)?;
+    }
+    let num_before = joined.row_offsets.len() - 1;
+    let number =
+        |row: usize| (row >= first && row < first + num_rows).then(|| row - first + num_before);
+    for arranged in &page.infilled {
+        let row = number(arranged.row);
+        joined.infilled.extend(row.map(|row| Arranged {
+            row,
+            ..arranged.clone()
+        }));
+    }
+    if let Some(postponed) = &page.postponed {
+        let rows = postponed.rows.iter();
+        let rows = rows.filter_map(|&pending| {
+            Some(Pending {
+                row: number(pending.row)?,
+                ..pending
+            })
+        });
+        let all = joined.postponed.get_or_insert_with(|| Postponed {
+            infilling: Arc::clone(&postponed.infilling),
+            rows: Vec::new(),
+        });
+        all.rows.extend(rows);
     }
     let shift = |offset: &u32| offset - begin + before as u32;
     joined.row_offsets.extend(rows[1..].iter().map(shift));

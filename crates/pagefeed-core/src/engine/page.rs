@@ -7,6 +7,7 @@ use super::bundle::Bundle;
 use super::{EngineConfig, PageSource};
 use crate::decode::{Numbers, TokenPage};
 use crate::error::{Error, Result};
+use crate::infill::{Arranged, Postponed};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 
@@ -61,6 +62,8 @@ impl TokenPage {
         let metadata = metadata.map(|array| array.get_array_memory_size());
         self.tokens.num_bytes()
             + self.row_offsets.capacity() * size_of::<u32>()
+            + self.infilled.capacity() * size_of::<Arranged>()
+            + self.postponed.as_ref().map_or(0, Postponed::num_bytes)
             + aligned.sum::<usize>()
             + metadata.sum::<usize>()
     }

@@ -71,6 +71,13 @@ impl Packing {
         self.first_piece.len().saturating_sub(1)
     }
 
+    /// All pieces, document by document, each from its begin on.
+    pub fn by_row(&self) -> Vec<Piece> {
+        let mut pieces = self.pieces.clone();
+        pieces.sort_unstable_by_key(|piece| (piece.row, piece.first_token));
+        pieces
+    }
+
     /// The pieces of a sequence, in its order.
     pub fn sequence(&self, sequence: usize) -> Option<&[Piece]> {
         let (first, end) = (

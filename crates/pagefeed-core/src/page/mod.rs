@@ -6,6 +6,7 @@ mod scratch;
 
 use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
+use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
@@ -30,6 +31,8 @@ pub struct PageOpener {
     kept: KeptPages,
     /// Levels of old files, converted to the encoding of new ones.
     levels: [Vec<u8>; 2],
+    /// A decoded page whose rows are written to another one.
+    pub(crate) spare: TokenPage,
 }
 
 /// A data page, decompressed.
@@ -199,7 +202,7 @@ impl PageOpener {
 
     /// Bytes of buffers, and of pages that are kept for the next time they are opened.
     pub fn kept_bytes(&self) -> usize {
-        self.buffer_bytes() + self.kept.num_bytes()
+        self.buffer_bytes() + self.kept.num_bytes() + self.spare.num_bytes()
     }
 
     fn buffer_bytes(&self) -> usize {
@@ -210,6 +213,10 @@ impl PageOpener {
     /// Gives up the buffers if they have more, and the pages that were used longest ago,
     /// until the rest has at most `bytes`.
     pub fn keep_at_most(&mut self, bytes: usize) {
+        if self.spare.num_bytes() > bytes {
+            self.spare = TokenPage::default();
+        }
+        let bytes = bytes - self.spare.num_bytes();
         if self.buffer_bytes() > bytes {
             (self.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
             self.levels = [Vec::new(), Vec::new()];

@@ -10,6 +10,8 @@
 //! [`row_ranges`] finds these rows and keeps pages that several pages of tokens share.
 //! [`stream_spans`] are read of streams beside their tokens.
 //!
+//! [`infilled`] are pages of tokens or lists whose documents are infilled.
+//!
 //! [`indexed`] is an index with the storage of its files; [`reader`] reads one page as
 //! an Arrow array; [`flat`] those of files that are no Parquet. [`dictionaries`] keeps
 //! dictionaries between loads, `dictionary_fetch` has each fetched once, [`token_ids`]
@@ -21,6 +23,7 @@ mod dictionary_fetch;
 pub mod flat;
 mod flat_parts;
 pub mod indexed;
+pub mod infilled;
 pub mod metadata;
 pub mod numbering;
 pub mod reader;

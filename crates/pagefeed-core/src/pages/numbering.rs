@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::decode::TokenPage;
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
+use crate::infill::{EPOCH_SHIFT, split_epoch};
 use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::row_ranges::SharedPages;
@@ -51,8 +52,9 @@ impl NumberedPages {
         }
     }
 
-    /// The source that a page is of, and its number there.
+    /// The source that a page is of, and its number there, with the epoch it is read for.
     fn find(&self, page: u64) -> Result<(usize, u64)> {
+        let (epoch, page) = split_epoch(page);
         if page >= self.num_pages {
             return Err(Error::invalid(format!(
                 "page {page} is out of range: there are {} pages",
@@ -60,7 +62,8 @@ impl NumberedPages {
             )));
         }
         let number = self.sources.partition_point(|each| each.first_page <= page) - 1;
-        Ok((number, page - self.sources[number].first_page))
+        let page = page - self.sources[number].first_page;
+        Ok((number, page | epoch << EPOCH_SHIFT))
     }
 
     fn source(&self, number: usize) -> &dyn PageSource {
@@ -112,9 +115,14 @@ impl PageSource for NumberedPages {
         opener: &mut PageOpener,
         page: u64,
         fetched: &Fetched,
-        recycle: Option<TokenPage>,
+        mut recycle: Option<TokenPage>,
     ) -> Result<Page> {
         let (number, page) = self.find(page)?;
+        if let Some(spent) = &mut recycle {
+            // Of another source, perhaps, whose documents were infilled.
+            spent.infilled.clear();
+            spent.postponed = None;
+        }
         self.source(number).decode(opener, page, fetched, recycle)
     }
 

@@ -10,8 +10,10 @@ use crate::decode::{TokenPage, conform};
 use crate::engine::{Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
+use crate::infill::{Infilling, infilled_field};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
+use crate::pages::infilled::InfilledPages;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
 use crate::pages::record_column::{RecordColumn, RecordPages};
@@ -37,16 +39,40 @@ pub enum Column {
     Records(RecordColumn),
     /// It has few values, each in many rows: rows of this array.
     Values(ArrayRef),
+    /// Lists of tokens, or of numbers for each, whose documents are infilled.
+    Infilled(Box<Self>, InfilledRows),
+}
+
+/// How the rows of a column are infilled.
+pub struct InfilledRows {
+    /// Numbers the rows.
+    pub rows: Indexed,
+    /// How.
+    pub infilling: Arc<Infilling>,
+    /// Bits of the number of a marker, unless the column holds tokens.
+    pub filling: Option<u64>,
 }
 
 impl Column {
-    fn field(&self, name: &str) -> FieldRef {
-        match self {
+    fn field(&self, name: &str) -> Result<FieldRef> {
+        Ok(match self {
             Self::Pages(pages) => Arc::clone(pages.index.field()),
             Self::Texts(pages, how) => how.field(pages.index.field()),
             Self::Records(records) => records.field(name),
             Self::Values(array) => Arc::new(Field::new(name, array.data_type().clone(), true)),
-        }
+            Self::Infilled(column, _) => infilled_field(&column.field(name)?)?,
+        })
+    }
+
+    /// The path of the first file, if it has files of its own.
+    fn first_file(&self) -> Option<&str> {
+        let index = match self {
+            Self::Pages(pages) | Self::Texts(pages, _) => &pages.index,
+            Self::Records(records) => &records.column.index,
+            Self::Infilled(column, _) => return column.first_file(),
+            Self::Values(_) => return None,
+        };
+        index.files().first().map(|file| &*file.path)
     }
 
     /// The pages of the column, each as `data_type`.
@@ -66,6 +92,12 @@ impl Column {
                 data_type: data_type.clone(),
             }),
             Self::Values(array) => Arc::new(Values(conform(&array, data_type)?)),
+            Self::Infilled(column, how) => {
+                let own = column.field("")?;
+                let plain = column.source(own.data_type(), token_ids)?;
+                let pages = InfilledPages::new(plain, how.rows, how.infilling, Vec::new());
+                Arc::new(pages.as_lists(data_type, how.filling))
+            }
         })
     }
 }
@@ -97,7 +129,7 @@ pub fn row_columns(
 fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Result<FieldRef> {
     let mut all: Option<FieldRef> = None;
     for column in columns {
-        let field = column.field(name);
+        let field = column.field(name)?;
         all = Some(match &all {
             None => field,
             Some(all) => common_field(all, &field).ok_or_else(|| {
@@ -107,14 +139,9 @@ fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Re
                     field.data_type(),
                     all.data_type()
                 ));
-                match column {
-                    Column::Pages(pages) | Column::Texts(pages, _) => {
-                        error.in_file(&pages.index.files()[0].path)
-                    }
-                    Column::Records(records) => {
-                        error.in_file(&records.column.index.files()[0].path)
-                    }
-                    Column::Values(_) => error,
+                match column.first_file() {
+                    Some(file) => error.in_file(file),
+                    None => error,
                 }
             })?,
         });

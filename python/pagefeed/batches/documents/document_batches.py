@@ -24,8 +24,15 @@ from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.plan import BatchPlan
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.dataset import Dataset, FolderColumn, PageIndex
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, Run
-from pagefeed.sequences import DocumentIndex, Documents
+from pagefeed.sequences import (
+    EPOCH_SHIFT,
+    DocumentIndex,
+    Documents,
+    epochs_of,
+    numbers_of,
+)
 
 __all__ = ["DocumentFeed"]
 
@@ -46,6 +53,8 @@ class DocumentFeed(EngineFeed):
         super().__init__(settings, run)
         documents, datasets = cast("Documents", settings.sequences), run.datasets
         self._documents, metadata = documents, self._metadata
+        if metadata is not None:
+            _refuse_infilled(datasets)
         columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
         self._names = columns.names
         settings.fields.check_given(columns.names)
@@ -113,6 +122,7 @@ class DocumentFeed(EngineFeed):
         """Which of them are documents, and were not erased."""
         found: npt.NDArray[np.bool_] = sequences != NO_SEQUENCE
         run, part = self._run, self._run.dataset_of(sequences)
+        sequences = numbers_of(sequences)
         for number, index in enumerate(run.indexes):
             if index.erased is not None:
                 which = np.flatnonzero(part == number)
@@ -180,7 +190,8 @@ class DocumentFeed(EngineFeed):
         num_columns = self._num_columns
         page = np.empty((len(sequences), num_columns), dtype=np.uint64)
         row = np.empty((len(sequences), num_columns), dtype=np.uint32)
-        part = self._run.dataset_of(sequences)
+        part, epochs = self._run.dataset_of(sequences), epochs_of(sequences)
+        sequences = numbers_of(sequences)
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
             index = self._run.datasets[number].index
@@ -197,8 +208,21 @@ class DocumentFeed(EngineFeed):
                 else:
                     local = source.pages_of_rows(rows)
                     row[which, column] = rows - source.first_rows(local)
+                if isinstance(source, PageIndex) and source.is_infilled:
+                    local = local + (epochs[which] << EPOCH_SHIFT)
                 page[which, column] = local + self._first_pages[place]
         return page, row
+
+
+def _refuse_infilled(datasets: Sequence[Dataset]) -> None:
+    """Refuse infilled documents: their metadata tells of parts, which batches join."""
+    for dataset in datasets:
+        if dataset.index.is_infilled:
+            raise InvalidArgumentError(
+                "fields=('metadata',) tells where parts of infilled documents are in "
+                "sequences of Windows or Packed: with Documents leave it out; "
+                "columns=[...] gives columns of the documents"
+            )
 
 
 def _told(

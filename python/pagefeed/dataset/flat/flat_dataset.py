@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from pagefeed._base import check_column, lazy
+from pagefeed._base import check_column
 from pagefeed.dataset.aligned import Aligned, AlignedSource
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
@@ -45,11 +45,7 @@ class FlatDataset(DatasetRows):
         """The numbers of :attr:`aligned`, beside the tokens."""
         return ()
 
-    @lazy
-    def index(self) -> PageIndex:
-        """The page index of the tokens, built or opened on first use."""
-        if self.selection is not None:
-            return self.selection.index
+    def _plain_index(self) -> PageIndex:
         recipe = FlatRecipe(
             files=self.files,
             column=self.column,

@@ -26,6 +26,7 @@ class RecordColumn(PageIndex):
         dtype: Type of the number, as NumPy names it; for spans that of payload ids.
         offset: Bytes of a record before the number.
         shards: Files of the payloads of spans; None for plain numbers.
+        filling: Bits of the number of special tokens, where documents are infilled.
     """
 
     handle: Any
@@ -36,18 +37,28 @@ class RecordColumn(PageIndex):
         dtype: str,
         offset: int,
         shards: tuple[PayloadFiles, ...] | None = None,
+        filling: int | None = None,
     ) -> None:
         super().__init__(index.core, index.recipe)
-        self._made_of = index, dtype, offset, shards
+        self._made_of = index, dtype, offset, shards, filling
         self.shards = shards
         self.handle = _core.RecordColumn(
-            index.core, dtype, offset, None if shards is None else list(shards)
+            index.core,
+            dtype,
+            offset,
+            None if shards is None else list(shards),
+            filling,
         )
         self._value_bytes = np.dtype(dtype).itemsize if shards is None else 0
 
     def __reduce__(self) -> tuple[type[RecordColumn], tuple[Any, ...]]:
         """Pickle as its arguments: the other process makes its own handle."""
         return RecordColumn, self._made_of
+
+    @property
+    def is_infilled(self) -> bool:
+        """Whether its rows are those of infilled documents."""
+        return self.shards is None and self._made_of[0].is_infilled
 
     @property
     def value_bytes(self) -> int:

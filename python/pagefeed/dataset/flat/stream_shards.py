@@ -172,7 +172,10 @@ class StreamDataset(FlatDataset):
         how: StreamFormat = self.format  # type: ignore[assignment]
         for each, field in zip(self.aligned, how.fields, strict=True):
             if each.column == column:
-                return RecordColumn(self.index, field.dtype, field.offset)
+                filling = each.bits(each.padding, field.dtype)
+                return RecordColumn(
+                    self.index, field.dtype, field.offset, filling=filling
+                )
         return super().source_of(column)
 
     def payload(self, data: bytes) -> Any:  # noqa: ANN401 - as it was written
@@ -248,11 +251,10 @@ class StreamDataset(FlatDataset):
         span = spans.spans_of_rows([number])
         [page], [first] = spans.places(span)
         place = int(first + number - spans.first_rows(span)[0])
-        offsets = self.index.row_offsets(int(page))
-        file = int(self.index.files_of_rows(self.index.first_rows([page]))[0])
-        before = int(
-            self.index.first_values([page])[0] - self.index.file_first_value[file]
-        )
+        index = self.plain_index
+        offsets = index.row_offsets(int(page))
+        file = int(index.files_of_rows(index.first_rows([page]))[0])
+        before = int(index.first_values([page])[0] - self.index.file_first_value[file])
         return read_document(
             storage,
             read_header(storage, _header_of(self.files[file])),

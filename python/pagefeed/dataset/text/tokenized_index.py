@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Facts, Int64Array, lazy
-from pagefeed.dataset.page_index import PageIndex, Pieces
-from pagefeed.dataset.spans import cut_at
+from pagefeed.dataset.counted_index import CountedIndex
+from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.text.counts import TokenCounts, token_counts
 from pagefeed.tokenizer import Rows, Tokenizer
 
@@ -34,7 +33,7 @@ def tokenized(
     return TokenizedIndex(texts, tokenizer, counts, rows, beside)
 
 
-class TokenizedIndex(PageIndex):
+class TokenizedIndex(CountedIndex):
     """The pages of a column of texts as pages of tokens.
 
     A page is encoded when it is loaded. Loading fails if the tokens are not those that
@@ -60,7 +59,7 @@ class TokenizedIndex(PageIndex):
         is_labels: bool = False,
     ) -> None:
         self._counts = counts
-        self._of_row, self._first_token, num_learned = counts
+        self._of_row, first_token, num_learned = counts
         self.num_learned = num_learned
         """Rows with at least one labelled token; 0 without labels."""
         core = tokenizer.handle.tokenized(
@@ -71,7 +70,7 @@ class TokenizedIndex(PageIndex):
             beside=[each.handle for each in beside],
             is_labels=is_labels,
         )
-        super().__init__(core, texts.recipe)
+        super().__init__(core, texts.recipe, first_token)
         self.texts = texts
         """The index of the texts."""
         self.tokenizer = tokenizer
@@ -109,11 +108,6 @@ class TokenizedIndex(PageIndex):
             text += f" {each.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    @property
-    def num_values(self) -> int:
-        """Number of tokens."""
-        return int(self._first_token[-1])
-
     @lazy
     def num_written(self) -> int:
         """Number of rows that have tokens."""
@@ -124,38 +118,10 @@ class TokenizedIndex(PageIndex):
         """Bytes of a token in memory."""
         return 2 if self.tokenizer.vocab_size <= 1 << 16 else 4
 
-    @lazy
-    def mean_row_bytes(self) -> int:
-        """Approximate bytes of a row in memory."""
-        return self.num_values * self.value_bytes // max(self.num_rows, 1)
-
-    @lazy
-    def file_first_value(self) -> Int64Array:
-        """First token of each file, and the number of tokens: int64 [files + 1]."""
-        return self._first_token[self.file_first_page]
-
     @property
     def null_pages(self) -> Int64Array:
         """Pages in which a list holds a null: none, no tokenizer gives one."""
         return np.zeros(0, dtype=np.int64)
-
-    def first_values(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the tokens before each of ``pages``; ``len(index)`` gives them all."""
-        return self._first_token[np.asarray(pages, dtype=np.int64)]
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
-        """Cut ranges of tokens, none of them empty, at the ends of pages."""
-        rows = self._first_row
-        return cut_at(self._first_token, rows, per_row, starts, stops)
-
-    @lazy
-    def _first_row(self) -> Int64Array:
-        """Rows before each page, and of all: int64 [pages + 1]."""
-        return self.first_rows(np.arange(len(self) + 1))
-
-    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
-        """Return the page that holds each of ``values``, numbered through."""
-        return np.searchsorted(self._first_token, values, side="right") - 1
 
     def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
         """Return the part of a text that some of its tokens encode.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import NoReturn
 
 from pagefeed._base import Facts, html_of, text_of
 from pagefeed.dataset.dataset import Dataset
+from pagefeed.errors import UncountedError
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["UncountedText"]
@@ -50,6 +52,17 @@ class UncountedText:
         """Identifies the contents: the texts and the tokenizer."""
         text = f"uncounted {self.texts.fingerprint} {self.tokenizer.fingerprint}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def infill(self, infill: object) -> NoReturn:
+        """Refuse: lengths of infilled documents must be known.
+
+        Raises:
+            UncountedError: Always.
+        """
+        raise UncountedError(
+            f"infill({infill!r:.60}) needs documents of known lengths, and these texts "
+            "are not counted: give tokenize(tokenizer) without count=False"
+        )
 
     def facts(self) -> Facts:
         """Return what is known without reading or building anything."""

@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrow_array::ArrayRef;
 
 use super::held::Numbers;
+use crate::infill::{Arranged, Postponed};
 
 /// Does `$what` with the `$values`, whatever their type.
 macro_rules! with_values {
@@ -105,6 +106,10 @@ pub struct TokenPage {
     pub metadata: Vec<ArrayRef>,
     /// Whether its rows are parts of longer ones.
     pub joins: Joins,
+    /// The rows that are infilled, in their order; their tokens are so already.
+    pub infilled: Vec<Arranged>,
+    /// Those that are to be infilled once they are packed.
+    pub postponed: Option<Postponed>,
 }
 
 /// Where a page without borders of documents goes on: only files that do not know them

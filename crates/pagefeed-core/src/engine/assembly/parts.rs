@@ -3,6 +3,7 @@
 use arrow_array::{ArrayRef, RecordBatch};
 
 use super::gathering::Gathering;
+use crate::decode::TokenPage;
 use crate::engine::Page;
 use crate::error::Result;
 use crate::gather::{LinePart, OwnTokens};
@@ -21,7 +22,32 @@ pub(super) struct Parts {
 
 impl Parts {
     /// Notes what a line that was written at a place of the batch holds of its row.
-    pub fn note(&mut self, page_use: usize, line: LinePart, own: OwnTokens, at: Place) {
+    pub fn note(
+        &mut self,
+        page_use: usize,
+        page: &TokenPage,
+        line: LinePart,
+        own: OwnTokens,
+        at: Place,
+    ) {
+        let found = page.infilled.binary_search_by_key(&line.row, |row| row.row);
+        let Ok(arranged) = found.map(|number| &page.infilled[number]) else {
+            return self.add(page_use, line, own, at);
+        };
+        let num_tokens = page.row_offsets[line.row + 1] - page.row_offsets[line.row];
+        let asked = own.first_token as u32..(own.first_token + own.count) as u32;
+        for run in arranged.own(num_tokens - arranged.num_added(), asked) {
+            let run = OwnTokens {
+                num_before: own.num_before + run.place as usize,
+                from: own.from + run.place as usize,
+                first_token: run.first_token as usize,
+                count: run.num_tokens as usize,
+            };
+            self.add(page_use, line, run, at);
+        }
+    }
+
+    fn add(&mut self, page_use: usize, line: LinePart, own: OwnTokens, at: Place) {
         if own.count > 0 {
             self.parts.push(Part {
                 sequence: at.sequence,

@@ -357,7 +357,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
                 sequence: start / self.config.row_length,
                 offset: start % self.config.row_length,
             };
-            documents.note(self.page_use, part, own, place);
+            documents.note(self.page_use, page, part, own, place);
         }
     }
 }

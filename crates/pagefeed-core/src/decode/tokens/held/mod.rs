@@ -91,6 +91,25 @@ impl Numbers {
         empty
     }
 
+    /// One number of the column that `like` is of, by its bits, held in the same way.
+    pub(crate) fn one(like: &Self, bits: u64) -> Result<Self> {
+        let mut one = Self::new(like.width, Self::default());
+        if let (Held::Places(_), Held::Places(few)) = (&like.held, &mut one.held) {
+            few.push(match like.width {
+                8 => bits.cast_signed(),
+                4 => i64::from(bits as i32),
+                _ => i64::from(bits as u16),
+            });
+            return Ok(one);
+        }
+        match like.width {
+            8 => one.extend(&[bits.cast_signed()], 0)?,
+            4 => one.extend(&[bits as i32], 0)?,
+            _ => one.extend(&[bits as u16], 0)?,
+        }
+        Ok(one)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         with_held!(&self.held, few => few.len(), values => values.len())

@@ -34,6 +34,12 @@ impl Places {
         self.numbers.clear();
     }
 
+    /// Appends a number, the first one.
+    pub fn push(&mut self, number: i64) {
+        self.places.push(self.numbers.len() as u8);
+        self.numbers.push(number);
+    }
+
     /// The different numbers.
     pub fn different(&self) -> &[i64] {
         &self.numbers

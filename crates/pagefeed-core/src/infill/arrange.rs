@@ -1,0 +1,128 @@
+//! The rows of a page, written with their markers.
+
+use super::{Arranged, Infilling, Marker, Run};
+use crate::decode::{Numbers, TokenPage, Tokens};
+use crate::error::{Error, Result};
+
+/// Writes the rows of `from` to `page`, those of `rows` infilled, which rise; the numbers
+/// of aligned columns follow their tokens, and markers have those whose bits are
+/// `fillings`. What is known of rows goes along.
+pub fn arrange(
+    infilling: &Infilling,
+    from: &mut TokenPage,
+    rows: Vec<Arranged>,
+    fillings: &[u64],
+    page: &mut TokenPage,
+) -> Result<()> {
+    let added = rows.len() * infilling.tokens.len();
+    let num_tokens = from.tokens.len() + added;
+    if u32::try_from(num_tokens).is_err() {
+        return Err(Error::limit("an infilled page of more than 2^32 tokens"));
+    }
+    page.row_offsets.clear();
+    let mut next = 0;
+    let mut shift = 0;
+    for (row, &offset) in from.row_offsets.iter().enumerate() {
+        page.row_offsets.push(offset + shift);
+        if rows.get(next).is_some_and(|chosen| chosen.row == row) {
+            next += 1;
+            shift += infilling.num_added();
+        }
+    }
+    let offsets = &from.row_offsets;
+    copy_tokens(
+        &infilling.tokens,
+        &from.tokens,
+        num_tokens,
+        &mut page.tokens,
+        |write| each_run(offsets, &rows, write),
+    );
+    page.aligned
+        .resize_with(from.aligned.len(), Numbers::default);
+    for (number, (own, into)) in from.aligned.iter().zip(&mut page.aligned).enumerate() {
+        into.clear();
+        let filling = Numbers::one(own, fillings.get(number).copied().unwrap_or(0))?;
+        let mut result = Ok(());
+        each_run(offsets, &rows, |run| {
+            if result.is_ok() {
+                result = match run {
+                    Piece::Marker(_) => into.append(&filling, 0..1, num_tokens),
+                    Piece::Tokens(range) => into.append(own, range, num_tokens),
+                };
+            }
+        });
+        result?;
+    }
+    page.metadata = std::mem::take(&mut from.metadata);
+    (page.skipped, page.joins) = (0, from.joins);
+    (page.infilled, page.postponed) = (rows, None);
+    Ok(())
+}
+
+/// What comes next of a page.
+enum Piece {
+    Marker(Marker),
+    Tokens(std::ops::Range<usize>),
+}
+
+/// Gives what the rows hold, in order; rows that are not infilled many at a time.
+fn each_run(offsets: &[u32], rows: &[Arranged], mut write: impl FnMut(Piece)) {
+    let mut done = 0;
+    for arranged in rows {
+        let [begin, end] = [0, 1].map(|more| offsets[arranged.row + more] as usize);
+        if done < begin {
+            write(Piece::Tokens(done..begin));
+        }
+        for run in arranged.runs((end - begin) as u32) {
+            write(match run {
+                Run::Marker(marker) => Piece::Marker(marker),
+                Run::Own(own) => {
+                    Piece::Tokens(begin + own.start as usize..begin + own.end as usize)
+                }
+            });
+        }
+        done = end;
+    }
+    let end = offsets.last().map_or(0, |&end| end as usize);
+    if done < end {
+        write(Piece::Tokens(done..end));
+    }
+}
+
+/// Copies tokens in a type that holds the markers, too.
+fn copy_tokens(
+    markers: &[i64],
+    from: &Tokens,
+    count: usize,
+    into: &mut Tokens,
+    each: impl FnOnce(&mut dyn FnMut(Piece)),
+) {
+    let most = markers.iter().copied().max().unwrap_or(0);
+    let fits = |limit: i64| most <= limit;
+    macro_rules! copied {
+        ($from:expr, $kind:ident, $to:ty) => {{
+            if !matches!(into, Tokens::$kind(_)) {
+                *into = Tokens::$kind(Vec::new());
+            }
+            if let Tokens::$kind(into) = into {
+                into.clear();
+                into.reserve_exact(count);
+                each(&mut |piece| match piece {
+                    Piece::Marker(marker) => into.push(markers[marker as usize] as $to),
+                    Piece::Tokens(range) => {
+                        into.extend($from[range].iter().map(|&token| token as $to));
+                    }
+                });
+            }
+        }};
+    }
+    match from {
+        Tokens::U16(from) if fits(u16::MAX.into()) => copied!(from, U16, u16),
+        Tokens::U16(from) if fits(i32::MAX.into()) => copied!(from, I32, i32),
+        Tokens::I32(from) if fits(i32::MAX.into()) => copied!(from, I32, i32),
+        Tokens::U32(from) => copied!(from, U32, u32),
+        Tokens::U16(from) => copied!(from, I64, i64),
+        Tokens::I32(from) => copied!(from, I64, i64),
+        Tokens::I64(from) => copied!(from, I64, i64),
+    }
+}

@@ -1,0 +1,152 @@
+//! Rows of a column as Arrow lists, written with their markers.
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, LargeListArray, ListArray, PrimitiveArray, make_array,
+};
+use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_data::ArrayData;
+use arrow_data::transform::MutableArrayData;
+use arrow_schema::{DataType, Field, FieldRef};
+
+use super::{Infilling, Run};
+use crate::error::{Error, Result};
+use crate::pad;
+
+/// What a column of lists is when its rows are infilled: lists of any length.
+pub fn infilled_field(field: &FieldRef) -> Result<FieldRef> {
+    match field.data_type() {
+        DataType::List(_) | DataType::LargeList(_) => Ok(Arc::clone(field)),
+        DataType::FixedSizeList(item, _) => {
+            let list = DataType::List(Arc::clone(item));
+            Ok(Arc::new(Field::new(field.name(), list, true)))
+        }
+        other => Err(Error::unsupported(format!(
+            "documents of {:?} cannot be infilled as rows, since it is {other} and no list: cut it by \
+             Windows or Packed",
+            field.name()
+        ))),
+    }
+}
+
+/// Writes lists with those rows infilled that are, the documents from number `first` on.
+/// Markers are the tokens, or the number with the bits `filling`.
+pub fn arrange_lists(
+    infilling: &Infilling,
+    lists: &ArrayRef,
+    first: u64,
+    epoch: u64,
+    filling: Option<u64>,
+) -> Result<ArrayRef> {
+    let values =
+        pad::items(lists).ok_or_else(|| Error::internal("infilled rows that are no lists"))?;
+    let markers = markers(infilling, values.data_type(), filling)?.to_data();
+    let own = values.to_data();
+    let capacity = own.len() + lists.len() * infilling.tokens.len();
+    let mut written = MutableArrayData::new(vec![&own, &markers], false, capacity);
+    let mut offsets = Vec::with_capacity(lists.len() + 1);
+    offsets.push(0);
+    let mut pending = infilling
+        .pending(first, lists.len(), epoch)
+        .into_iter()
+        .peekable();
+    let mut validity = Vec::with_capacity(lists.len());
+    for row in 0..lists.len() {
+        let bounds = pad::bounds(lists, row);
+        let (begin, end) = bounds.unwrap_or((0, 0));
+        let chosen = pending.next_if(|pending| pending.row == row);
+        validity.push(bounds.is_some() || chosen.is_some());
+        match chosen {
+            None => written.try_extend(0, begin, end)?,
+            Some(chosen) => {
+                let count = (end - begin) as u32;
+                for run in infilling.arranged(&chosen, 0..count).runs(count) {
+                    match run {
+                        Run::Own(own) => {
+                            let [from, to] = [own.start, own.end].map(|own| begin + own as usize);
+                            written.try_extend(0, from, to)?;
+                        }
+                        Run::Marker(marker) => {
+                            written.try_extend(1, marker as usize, marker as usize + 1)?;
+                        }
+                    }
+                }
+            }
+        }
+        offsets.push(written.len());
+    }
+    let values = make_array(written.freeze());
+    let nulls = Some(validity.into()).filter(|_| lists.null_count() > 0);
+    let lengths = offsets.windows(2).map(|pair| pair[1] - pair[0]);
+    Ok(match lists.data_type() {
+        DataType::LargeList(item) => {
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            Arc::new(LargeListArray::try_new(
+                Arc::clone(item),
+                offsets,
+                values,
+                nulls,
+            )?)
+        }
+        DataType::List(item) | DataType::FixedSizeList(item, _) => {
+            if i32::try_from(values.len()).is_err() {
+                return Err(Error::limit("infilled lists of more than 2^31 values"));
+            }
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            Arc::new(ListArray::try_new(
+                Arc::clone(item),
+                offsets,
+                values,
+                nulls,
+            )?)
+        }
+        _ => return Err(Error::internal("infilled rows that are no lists")),
+    })
+}
+
+/// The markers as an array of the type of the tokens, or of an aligned column.
+fn markers(infilling: &Infilling, item: &DataType, filling: Option<u64>) -> Result<ArrayRef> {
+    if let Some(bits) = filling {
+        let width = item.primitive_width().unwrap_or(8);
+        let one = &bits.to_le_bytes()[..width];
+        let count = infilling.tokens.len();
+        let data = ArrayData::builder(item.clone())
+            .len(count)
+            .add_buffer(Buffer::from_vec(one.repeat(count)))
+            .align_buffers(true)
+            .build()?;
+        return Ok(make_array(data));
+    }
+    let tokens = &infilling.tokens;
+    match item {
+        DataType::Int8 => narrowed::<Int8Type>(tokens),
+        DataType::Int16 => narrowed::<Int16Type>(tokens),
+        DataType::Int32 => narrowed::<Int32Type>(tokens),
+        DataType::Int64 => narrowed::<Int64Type>(tokens),
+        DataType::UInt8 => narrowed::<UInt8Type>(tokens),
+        DataType::UInt16 => narrowed::<UInt16Type>(tokens),
+        DataType::UInt32 => narrowed::<UInt32Type>(tokens),
+        DataType::UInt64 => narrowed::<UInt64Type>(tokens),
+        other => Err(Error::unsupported(format!(
+            "documents of {other} are not infilled"
+        ))),
+    }
+}
+
+fn narrowed<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(tokens: &[i64]) -> Result<ArrayRef> {
+    let narrow = |&token: &i64| {
+        T::Native::try_from(token).map_err(|_| {
+            Error::unsupported(format!(
+                "the column holds {}, and the special token {token} of Infill does not fit: cut \
+                 it by Windows or Packed, or write it in a wider type",
+                T::DATA_TYPE
+            ))
+        })
+    };
+    let tokens: Vec<T::Native> = tokens.iter().map(narrow).collect::<Result<_>>()?;
+    Ok(Arc::new(PrimitiveArray::<T>::from_iter_values(tokens)))
+}

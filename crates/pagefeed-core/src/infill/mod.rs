@@ -1,0 +1,289 @@
+//! Infilling: documents as prefix, suffix and middle, after Bavarian et al., "Efficient
+//! Training of Language Models to Fill in the Middle" (2022).
+//!
+//! Which documents are infilled depends on their numbers alone, so that their lengths are
+//! known without reading them; where they are cut, and in which order their parts come,
+//! on the epoch too. [`Infilling`] decides by keyed hashes, [`Arranged`] says what a row
+//! then holds, [`arrange`] writes the rows of a page so.
+
+mod arrange;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::order::mix;
+
+pub use arrange::arrange;
+pub use lists::{arrange_lists, infilled_field};
+
+/// Where the number of a page ends and the epoch it is read for begins: documents of a
+/// page are cut elsewhere in each.
+pub const EPOCH_SHIFT: u32 = 40;
+
+/// The epoch that a page is read for, and its number.
+pub fn split_epoch(page: u64) -> (u64, u64) {
+    (page >> EPOCH_SHIFT, page & ((1 << EPOCH_SHIFT) - 1))
+}
+
+/// What is written between the parts of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// Before the prefix.
+    Prefix,
+    /// Before the suffix.
+    Suffix,
+    /// Before the middle.
+    Middle,
+    /// Behind the middle.
+    End,
+}
+
+/// How the documents of a dataset are infilled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Infilling {
+    /// Key of which documents are.
+    pub choice: [u64; 2],
+    /// Key of where they are cut, and of their order.
+    pub cuts: [u64; 2],
+    /// Of 2^32 documents, how many are infilled.
+    pub rate: u64,
+    /// Of 2^32 of these, how many have their suffix first.
+    pub spm: u64,
+    /// Tokens of the markers, as [`Marker`] orders them; without an end three.
+    pub tokens: Vec<i64>,
+    /// Cut what a sequence holds of a document, and not all of it.
+    pub within_sequence: bool,
+}
+
+/// What the hash of a document and an epoch comes to: 32 bits each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draws {
+    cuts: [u32; 2],
+    order: u32,
+    part: u32,
+}
+
+/// A row that is infilled: its tokens `within` are, those before and behind stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arranged {
+    /// Row of the page.
+    pub row: usize,
+    /// Tokens that are infilled.
+    pub within: Range<u32>,
+    /// The middle.
+    pub middle: Range<u32>,
+    /// Whether the suffix comes first.
+    pub is_spm: bool,
+    /// Whether a marker ends the middle.
+    pub has_end: bool,
+}
+
+/// A row to be infilled once it is known which of its tokens are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// Row of the page.
+    pub row: usize,
+    /// What decides.
+    pub draws: Draws,
+}
+
+/// Rows of a page that are infilled once they are packed.
+#[derive(Clone, Debug)]
+pub struct Postponed {
+    /// How.
+    pub infilling: Arc<Infilling>,
+    /// The rows, in their order.
+    pub rows: Vec<Pending>,
+}
+
+impl Postponed {
+    /// Memory it takes.
+    pub fn num_bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<Pending>()
+    }
+
+    /// Tokens that are added to a row.
+    pub fn added(&self, row: usize) -> u32 {
+        let is_there = self.rows.binary_search_by_key(&row, |pending| pending.row);
+        is_there.map_or(0, |_| self.infilling.num_added())
+    }
+}
+
+/// What an infilled row holds, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// A marker.
+    Marker(Marker),
+    /// Tokens of the document.
+    Own(Range<u32>),
+}
+
+impl Infilling {
+    /// Tokens by which an infilled document is longer.
+    pub fn num_added(&self) -> u32 {
+        self.tokens.len() as u32
+    }
+
+    /// Whether a document is infilled, in every epoch.
+    pub fn is_chosen(&self, document: u64) -> bool {
+        let mut value = [document];
+        mix(&mut value, self.choice);
+        value[0] >> 32 < self.rate
+    }
+
+    /// How many of these documents are.
+    pub fn num_chosen(&self, documents: Range<u64>) -> u64 {
+        documents.map(|each| u64::from(self.is_chosen(each))).sum()
+    }
+
+    /// What decides of a document in an epoch.
+    pub fn draws(&self, document: u64, epoch: u64) -> Draws {
+        let mut key = [epoch, !epoch];
+        mix(&mut key, self.cuts);
+        let mut values = [document, !document];
+        mix(&mut values, key);
+        let mut further = values;
+        mix(&mut further, self.cuts);
+        Draws {
+            cuts: [values[0], values[1]].map(upper),
+            order: upper(further[0]),
+            part: upper(further[1]),
+        }
+    }
+
+    /// Those `rows` of a page that are infilled, documents from number `first` on.
+    pub fn pending(&self, first: u64, num_rows: usize, epoch: u64) -> Vec<Pending> {
+        let chosen = (0..num_rows).filter(|&row| self.is_chosen(first + row as u64));
+        let pending = chosen.map(|row| Pending {
+            row,
+            draws: self.draws(first + row as u64, epoch),
+        });
+        pending.collect()
+    }
+
+    /// Cuts the tokens `within` a row.
+    pub fn arranged(&self, pending: &Pending, within: Range<u32>) -> Arranged {
+        let Draws { cuts, order, .. } = pending.draws;
+        let count = u64::from(within.end - within.start);
+        // Between any two tokens, and at both ends.
+        let [one, other] = cuts.map(|draw| within.start + scaled(draw, count + 1));
+        Arranged {
+            row: pending.row,
+            within,
+            middle: one.min(other)..one.max(other),
+            is_spm: u64::from(order) < self.spm,
+            has_end: self.tokens.len() > 3,
+        }
+    }
+
+    /// Cuts one of the `parts` of a row of `num_tokens`, which count what is added: the
+    /// sequences that hold it have one each. A longer part is more likely to be cut.
+    pub fn arranged_in(
+        &self,
+        pending: &Pending,
+        num_tokens: u32,
+        parts: impl Iterator<Item = Range<u32>> + Clone,
+    ) -> Arranged {
+        let added = self.num_added();
+        let fitting = parts.filter(|part| part.end - part.start >= added);
+        let length = |part: &Range<u32>| u64::from(part.end - part.start);
+        let total = fitting.clone().map(|part| length(&part)).sum();
+        let mut place = u64::from(scaled(pending.draws.part, total));
+        let mut within = 0..num_tokens;
+        for part in fitting {
+            if place < length(&part) {
+                within = part.start..part.end - added;
+                break;
+            }
+            place -= length(&part);
+        }
+        self.arranged(pending, within)
+    }
+}
+
+fn upper(value: u64) -> u32 {
+    (value >> 32) as u32
+}
+
+/// A number below `extent`, all equally likely; 0 if there is none.
+fn scaled(draw: u32, extent: u64) -> u32 {
+    ((u128::from(draw) * u128::from(extent)) >> 32) as u32
+}
+
+impl Arranged {
+    /// Tokens by which the row is longer than its document.
+    pub fn num_added(&self) -> u32 {
+        3 + u32::from(self.has_end)
+    }
+
+    /// What the row holds, which has `num_tokens` of its own.
+    ///
+    /// With the prefix first these are prefix, suffix and middle, with a marker before
+    /// each. With the suffix first (variant 2 of the paper) the markers of prefix and
+    /// suffix begin the row, and behind that of the middle come prefix and middle.
+    pub fn runs(&self, num_tokens: u32) -> impl Iterator<Item = Run> {
+        let Self { within, middle, .. } = self;
+        let prefix = within.start..middle.start;
+        let suffix = middle.end..within.end;
+        let run = Run::Marker;
+        let parts = match self.is_spm {
+            false => [
+                run(Marker::Prefix),
+                Run::Own(prefix),
+                run(Marker::Suffix),
+                Run::Own(suffix),
+                run(Marker::Middle),
+                Run::Own(middle.clone()),
+            ],
+            true => [
+                run(Marker::Prefix),
+                run(Marker::Suffix),
+                Run::Own(suffix),
+                run(Marker::Middle),
+                Run::Own(prefix.start..middle.end),
+                Run::Own(0..0),
+            ],
+        };
+        let before = std::iter::once(Run::Own(0..within.start));
+        let end = self.has_end.then_some(run(Marker::End));
+        let behind = std::iter::once(Run::Own(within.end..num_tokens));
+        let all = before.chain(parts).chain(end).chain(behind);
+        all.filter(|run| !matches!(run, Run::Own(range) if range.is_empty()))
+    }
+
+    /// The document's own tokens among those `asked` of the row, which count markers:
+    /// where the first lies in the document, how many there are, and how many of those
+    /// asked for come before.
+    pub fn own(&self, num_tokens: u32, asked: Range<u32>) -> impl Iterator<Item = OwnRun> {
+        let mut place = 0;
+        let runs = self.runs(num_tokens);
+        runs.filter_map(move |run| {
+            let begin = place;
+            let Run::Own(range) = run else {
+                place += 1;
+                return None;
+            };
+            place += range.end - range.start;
+            let (from, to) = (begin.max(asked.start), place.min(asked.end));
+            (from < to).then(|| OwnRun {
+                first_token: range.start + from - begin,
+                num_tokens: to - from,
+                place: from - asked.start,
+            })
+        })
+    }
+}
+
+/// Consecutive tokens of a document in a part of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnRun {
+    /// First token of the document.
+    pub first_token: u32,
+    /// Number of tokens.
+    pub num_tokens: u32,
+    /// Tokens of the part before them.
+    pub place: u32,
+}

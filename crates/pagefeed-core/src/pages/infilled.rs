@@ -1,0 +1,155 @@
+//! Pages whose documents are infilled: decoded as they are stored, then written with
+//! their parts in another order. Their numbers say for which epoch.
+
+use std::sync::Arc;
+
+use arrow_schema::DataType;
+
+use crate::decode::{TokenPage, conform};
+use crate::engine::{ExtraReads, Page, PageEntry, PageSource};
+use crate::error::{Error, Result};
+use crate::infill::{Infilling, Postponed, arrange, arrange_lists, split_epoch};
+use crate::page::PageOpener;
+use crate::pages::indexed::Indexed;
+use crate::storage::Fetched;
+
+/// Bytes of a token, at most mostly.
+const TOKEN_BYTES: usize = 4;
+
+/// Pages of tokens, or of lists, with their documents infilled.
+pub struct InfilledPages {
+    pages: Arc<dyn PageSource>,
+    /// Numbers the rows of these pages.
+    rows: Indexed,
+    infilling: Arc<Infilling>,
+    /// Bits of the number of a marker, for each aligned column of pages of tokens.
+    fillings: Vec<u64>,
+    /// What lists become: their type, and the bits of markers unless these are tokens.
+    lists: Option<(DataType, Option<u64>)>,
+}
+
+impl InfilledPages {
+    /// The `pages` of tokens, which are those of the index `rows`.
+    pub fn new(
+        pages: Arc<dyn PageSource>,
+        rows: Indexed,
+        infilling: Arc<Infilling>,
+        fillings: Vec<u64>,
+    ) -> Self {
+        Self {
+            pages,
+            rows,
+            infilling,
+            fillings,
+            lists: None,
+        }
+    }
+
+    /// The same of pages of lists; markers are tokens, or have the bits `filling`.
+    pub fn as_lists(self, data_type: &DataType, filling: Option<u64>) -> Self {
+        let lists = Some((data_type.clone(), filling));
+        Self { lists, ..self }
+    }
+
+    fn arranged(
+        &self,
+        opener: &mut PageOpener,
+        mut plain: TokenPage,
+        first: u64,
+        epoch: u64,
+        recycle: Option<TokenPage>,
+    ) -> Result<TokenPage> {
+        let num_rows = plain.row_offsets.len().saturating_sub(1);
+        let pending = self.infilling.pending(first, num_rows, epoch);
+        if self.infilling.within_sequence {
+            plain.postponed = Some(Postponed {
+                infilling: Arc::clone(&self.infilling),
+                rows: pending,
+            });
+            return Ok(plain);
+        }
+        let mut page = recycle.unwrap_or_default();
+        let offsets = &plain.row_offsets;
+        let rows = pending.iter().map(|pending| {
+            let count = offsets[pending.row + 1] - offsets[pending.row];
+            self.infilling.arranged(pending, 0..count)
+        });
+        let rows = rows.collect();
+        arrange(&self.infilling, &mut plain, rows, &self.fillings, &mut page)?;
+        opener.spare = plain;
+        Ok(page)
+    }
+}
+
+impl PageSource for InfilledPages {
+    fn num_pages(&self) -> u64 {
+        self.pages.num_pages()
+    }
+
+    fn entry(&self, page: u64) -> PageEntry {
+        let (_, page) = split_epoch(page);
+        let mut entry = self.pages.entry(page);
+        let rows = self.rows.index.rows_of_page(page).unwrap_or_default();
+        let share = self.infilling.rate as f64 / (1u64 << 32) as f64;
+        let chosen = ((rows.end - rows.start) as f64 * share).ceil() as usize;
+        let added = chosen * self.infilling.tokens.len();
+        entry.num_values += added;
+        // The page as it is stored is there too, while it is loaded.
+        entry.loading_size = entry.loading_size.saturating_add(entry.decoded_size);
+        entry.decoded_size = entry.decoded_size.saturating_add(added * TOKEN_BYTES);
+        entry
+    }
+
+    fn decoded_size(&self, entry: &PageEntry) -> usize {
+        self.pages.decoded_size(entry)
+    }
+
+    fn num_in_flight(&self) -> usize {
+        self.pages.num_in_flight()
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        let pages: Vec<u64> = pages.iter().map(|&page| split_epoch(page).1).collect();
+        self.pages.fetch(&pages)
+    }
+
+    fn decode(
+        &self,
+        opener: &mut PageOpener,
+        page: u64,
+        fetched: &Fetched,
+        recycle: Option<TokenPage>,
+    ) -> Result<Page> {
+        let (epoch, page) = split_epoch(page);
+        let first = self.rows.index.rows_of_page(page)?.start;
+        let (spare, recycle) = match self.infilling.within_sequence {
+            true => (recycle, None),
+            false => (Some(std::mem::take(&mut opener.spare)), recycle),
+        };
+        match self.pages.decode(opener, page, fetched, spare)? {
+            Page::Tokens(plain) => self
+                .arranged(opener, plain, first, epoch, recycle)
+                .map(Page::Tokens),
+            Page::Rows(lists) => {
+                let Some((data_type, filling)) = &self.lists else {
+                    return Err(Error::internal("a page of rows, not of tokens"));
+                };
+                let lists = arrange_lists(&self.infilling, &lists, first, epoch, *filling)?;
+                conform(&lists, data_type).map(Page::Rows)
+            }
+        }
+        .map_err(|error| self.pages.locate(error, page))
+    }
+
+    fn will_need(&self, page: u64) {
+        self.pages.will_need(split_epoch(page).1);
+    }
+
+    fn extra_reads(&self) -> ExtraReads {
+        self.pages.extra_reads()
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        self.pages.locate(error, split_epoch(page).1)
+    }
+}
