@@ -193,6 +193,22 @@ def test_the_last_that_began_goes_on(s3, bucket):
         other.write(".lock", held)  # So that it can end.
 
 
+def test_a_conversion_to_parquet(s3, bucket, tmp_path):
+    tokens = pf.parquet(s3.urls, column="input_ids", storage_options=s3.options)
+    url = f"s3://{bucket.name}/again"
+
+    def convert(output: Any) -> pf.prepare.Conversion:
+        return pf.convert(tokens, output, to="parquet", storage_options=s3.options)
+
+    done = convert(url)
+    convert(tmp_path / "again")
+    assert contents(bucket / "again") == contents(tmp_path / "again")
+    read = pf.parquet(url, column="input_ids", storage_options=s3.options)
+    assert tuple(read.files) == done.files
+    with pytest.raises(InvalidArgumentError, match="is there already"):
+        convert(url)
+
+
 def test_one_file(s3, bucket, tmp_path):
     url = f"s3://{bucket.name}/a/report.html"
     with output_file(url, s3.options, "output") as out:

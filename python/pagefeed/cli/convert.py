@@ -13,7 +13,16 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import FILES, PATHS, arg, declare, open_paths, selected, tell
+from pagefeed.cli.common import (
+    FILES,
+    PATHS,
+    arg,
+    declare,
+    open_paths,
+    selected,
+    storage_options,
+    tell,
+)
 from pagefeed.prepare import TOKEN_FORMATS, convert
 
 
@@ -40,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         dtype=options.dtype,
         eos=options.eos,
         shard_size=options.shard_size,
+        storage_options=storage_options(options),
     )
     lines = (
         f"{done.num_documents:,} documents of {done.num_tokens:,} tokens "

@@ -22,7 +22,7 @@ from pagefeed.dataset import (
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.rows import rows_of
-from pagefeed.storage import PathLike, local_path
+from pagefeed.storage import PathLike, StorageOptions, local_path, output_folder
 
 __all__ = ["TOKEN_FORMATS", "Conversion", "convert"]
 
@@ -57,6 +57,7 @@ def convert(
     eos: int | None = None,
     column: str | None = None,
     shard_size: int | str = "512MiB",
+    storage_options: StorageOptions | None = None,
 ) -> Conversion:
     """Write the tokens of a dataset in another format, document by document.
 
@@ -68,12 +69,15 @@ def convert(
     Args:
         dataset: Any dataset: Parquet files, a selection of them, or token files.
         output: A folder for ``"parquet"``, ``"stream"`` and ``"mds"``, a prefix for
-            ``"megatron"``, and a file for ``"raw"`` and ``"npy"``.
+            ``"megatron"``, and a file for ``"raw"`` and ``"npy"``. Parquet is written
+            to a URL of a bucket as well.
         to: The format.
         dtype: Type of the tokens; by default the one they are read in.
         eos: A token to write after every document; raw files have no other border.
         column: Name of the tokens; by default that of the dataset.
         shard_size: Size after which a new file or shard begins.
+        storage_options: Settings of remote storage of the output, see
+            :func:`pagefeed.parquet`.
 
     Returns:
         What was written.
@@ -100,12 +104,16 @@ def convert(
     kind = _dtype(dataset, dtype, make.wide)
     num_rows = len(dataset)
     num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
+    folder = None
+    if to == "parquet":
+        folder = output_folder(output, storage_options, "output")
     out = make(
-        local_path(output, "output"),
+        local_path(output, "output") if folder is None else folder.path,
         kind,
         column=column or dataset.column,
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),
         num_tokens=num_tokens,
+        folder=folder,
     )
     written = 0
     with (

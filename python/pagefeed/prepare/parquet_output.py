@@ -6,7 +6,7 @@ from typing import Any
 
 from pagefeed._base import WholeWriter, require
 from pagefeed.dataset import Output, TokenRows
-from pagefeed.storage import PARQUET, FileWriter, make_folder
+from pagefeed.storage import PARQUET, FileWriter
 
 __all__ = ["ParquetOutput"]
 
@@ -31,9 +31,9 @@ class ParquetOutput(Output):
         table = arrow.table({self.column: lists.cast(kind)})
         if self._file is None or self._file.file.size >= self.shard_bytes:
             self.finish()
-            path = f"{make_folder(self.path)}/part-{len(self.files):05}.parquet"
-            self._file = self.stack.enter_context(_ParquetFile(path, table.schema))
-            self.files.append(path)
+            file = self.folder.writer(f"part-{len(self.files):05}.parquet")
+            self._file = self.stack.enter_context(_ParquetFile(file, table.schema))
+            self.files.append(file.path)
             self._waiting: list[Any] = []
         self._waiting.append(table)
         if sum(table.nbytes for table in self._waiting) >= _GROUP_BYTES:
@@ -56,9 +56,9 @@ class _ParquetFile(WholeWriter):
 
     closed = False
 
-    def __init__(self, path: str, schema: Any) -> None:  # noqa: ANN401
+    def __init__(self, file: FileWriter, schema: Any) -> None:  # noqa: ANN401
         parquet = _pyarrow("pyarrow.parquet")
-        self.file = FileWriter(path)
+        self.file = file
         self._is_abandoned = False
         self.writer = parquet.ParquetWriter(
             _pyarrow().PythonFile(self, mode="w"),

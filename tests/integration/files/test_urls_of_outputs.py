@@ -30,7 +30,7 @@ RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
         ["checklist", *RUN, "--facts", URL],
         ["trace", *RUN, "--steps", "0:1", "--output", URL],
         ["index", *RUN[:3], "--cache-dir", URL],
-        ["convert", *RUN[:3], "--to", "parquet", "--output", URL],
+        ["convert", *RUN[:3], "--to", "stream", "--output", URL],
         ["head", *RUN[:3], "--tokenizer", URL],
     ],
 )

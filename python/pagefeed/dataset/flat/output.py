@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array
 from pagefeed.dataset.flat.flat_file import fitting
 from pagefeed.errors import InvalidArgumentError, MissingFileError
-from pagefeed.storage import Storage
+from pagefeed.storage import OutputFolder
 
 __all__ = ["Output", "TokenRows"]
 
@@ -45,6 +45,7 @@ class Output(ABC):
         column: Name of the tokens, where the format has names.
         shard_bytes: Bytes of tokens after which a new shard begins.
         num_tokens: Number of tokens that will be written.
+        folder: The folder at ``path``, of formats that are written to buckets too.
 
     Raises:
         InvalidArgumentError: If the format cannot hold the type, or files of the format
@@ -64,8 +65,10 @@ class Output(ABC):
         column: str,
         shard_bytes: int,
         num_tokens: int,
+        folder: OutputFolder | None = None,
     ) -> None:
         self.path = path
+        self.folder = folder or OutputFolder(path)
         self.dtype = dtype
         self.column = column
         self.shard_bytes = shard_bytes
@@ -87,7 +90,7 @@ class Output(ABC):
         """Check the output before anything is opened."""
         for place in self.places:
             with suppress(MissingFileError):
-                found = Storage().list_files(place, self.signs)
+                found = self.folder.storage.list_files(place, self.signs)
                 raise InvalidArgumentError(
                     f"{found[0]} is there already, and would be replaced or read with "
                     "what is written: choose another output, or remove it"
