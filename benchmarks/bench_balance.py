@@ -12,6 +12,7 @@ import struct
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,6 +97,35 @@ def table(lengths: np.ndarray, length: int) -> None:
             )
 
 
+def budgets(lengths: np.ndarray, budget: int) -> None:
+    """Print what batches of so many tokens waste, and how soon a step is found."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = write_lengths(Path(folder), lengths)
+        for most in (1024, 2048, 4096):
+            ways: tuple[Any, ...] = ("longest", None)
+            for pad in ways:
+                documents = pf.Documents([], max_length=most, pad=pad)
+                begin = time.perf_counter()
+                loader = pf.Loader(
+                    data, sequences=documents, batch_tokens=budget, rank=0, world_size=8
+                )
+                made = time.perf_counter() - begin
+                tokens = int(np.minimum(lengths, most).sum())
+                waste = 1 - tokens / (loader.num_sequences * budget)
+                places = np.random.default_rng(0).integers(0, len(loader), 50)
+                seconds = []
+                for step in places.tolist():
+                    begin = time.perf_counter()
+                    loader.seek(step)
+                    loader.locate(step, 0)
+                    seconds.append(time.perf_counter() - begin)
+                print(
+                    f"{len(lengths)} documents, {budget} tokens, max_length={most}, "
+                    f"pad={pad}: {waste:.2%} wasted, {1e3 * np.median(seconds):.1f} ms "
+                    f"to seek, {made:.1f} s to open"
+                )
+
+
 def rates(lengths: np.ndarray) -> None:
     """Print tokens a second with and without, side by side."""
     rng = np.random.default_rng(0)
@@ -153,6 +183,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="*", default=[4096, 32768])
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--rates", action="store_true")
+    parser.add_argument("--budget", type=int, help="tokens of a batch, of documents")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     for length in arguments.lengths:
@@ -163,7 +194,10 @@ def main() -> None:
             lengths = rng.choice(corpus_lengths(arguments.corpus), wanted // 100)
         lengths = np.maximum(lengths, 1)
         stop = int(np.searchsorted(np.cumsum(lengths), wanted))
-        table(lengths[:stop], length)
+        if arguments.budget is None:
+            table(lengths[:stop], length)
+        else:
+            budgets(lengths[:stop], arguments.budget)
     if arguments.rates:
         rates(np.minimum(rng.lognormal(np.log(600), 1.3, 60_000).astype(int) + 1, 8192))
 

@@ -58,7 +58,9 @@ class ArrowArray:
         dtype: str,
         *,
         fields: Mapping[str, Any] | None = None,
+        starts: npt.NDArray[np.int64] | None = None,
     ) -> Buffer: ...
+    def joined(self, most: int) -> ArrowArray: ...
 
 @final
 class ArrowTable:
@@ -82,7 +84,7 @@ class Buffer:
     def __len__(self) -> int: ...
     def offset(self, field: str) -> int: ...
     def aligned_offset(self, column: int) -> int: ...
-    def take_columns(self) -> list[ArrowArray]: ...
+    def take_columns(self, *, only_filled: bool = False) -> list[ArrowArray]: ...
     def take_metadata(self) -> ArrowTable | None: ...
     @property
     def num_borders(self) -> int: ...
@@ -278,6 +280,7 @@ class Engine:
         eos: int | None = None,
         packing: str | None = None,
         never_split: bool = False,
+        multiple_of: int = 1,
         fields: Mapping[str, Any] | None = None,
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
@@ -371,7 +374,12 @@ def permute(
     inverse: bool,
 ) -> None: ...
 def pack(
-    lengths: npt.NDArray[np.int64], length: int, *, method: str, never_split: bool
+    lengths: npt.NDArray[np.int64],
+    length: int,
+    *,
+    method: str,
+    never_split: bool,
+    multiple_of: int = 1,
 ) -> bytes: ...
 def check_metadata(
     asked: tuple[Sequence[str], Sequence[bool], Sequence[Any]],

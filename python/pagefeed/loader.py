@@ -32,6 +32,7 @@ from pagefeed.batches import (
     check_padding,
     open_session,
     parse_dtype,
+    sized,
 )
 from pagefeed.dataset import Dataset, UncountedText, check_dataset
 from pagefeed.errors import InvalidArgumentError
@@ -63,6 +64,8 @@ class Loader(LoaderFacts):
             :func:`pagefeed.mix`, or uncounted text of ``tokenize(count=False)``.
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
+        batch_tokens: Tokens per step on this rank at most, in place of ``batch_size``:
+            padding counts. A step of :class:`Documents` takes as many as fit.
         seed: Seed of the order.
         shuffle: ``"page"``, ``"row_group"``, ``"row"``, ``"buffer"``, None for file
             order, or a :class:`Shuffle`.
@@ -120,7 +123,8 @@ class Loader(LoaderFacts):
         dataset: Dataset | Mixture | UncountedText,
         *,
         sequences: SequenceSetting,
-        batch_size: int,
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
         seed: int = 0,
         shuffle: ShuffleLike = "page",
         balance: BalanceLike = None,
@@ -148,11 +152,13 @@ class Loader(LoaderFacts):
         fields = Fields.parse(fields)
         fields.check_tokens(token_dtype)
         rank, world_size = resolve_rank(rank, world_size)
+        sequences, batch_size = sized(sequences, batch_size, batch_tokens)
         settings = LoaderSettings(
             # Uncounted text has what its own kind of session asks of it.
             dataset=cast("Dataset | Mixture", dataset),
             sequences=sequences,
-            batch_size=check_positive(batch_size, "batch_size"),
+            batch_size=batch_size,
+            batch_tokens=batch_tokens,
             seed=check_whole(seed, "seed"),
             shuffle=Shuffle.parse(shuffle),
             balance=Balance.parse(balance),
@@ -335,7 +341,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such row, the step is skipped, or it
                 lies before a resume with another batch size or world size.
         """
-        return self._counted.run.origins(self._counted.known().sequence_of(step, row))
+        return self._counted.known().origins(step, row)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return the steps that deliver a document in the current epoch.
@@ -358,8 +364,12 @@ class Loader(LoaderFacts):
             os.fspath(file), check_whole(row, "row", least=0)
         )
         now = session.run.at(session.state).start
-        positions = session.run.at(session.begin).positions(found, now)
-        return session.known().route.slots(positions)
+        cursor, route = session.run.at(session.begin), session.known().route
+        slots = list[Slot]()
+        for number, sequences, place in found:
+            here = route.slots(cursor.positions([(number, sequences)], now))
+            slots += [s if place is None else s._replace(row=place) for s in here]
+        return sorted(slots)
 
     def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:
         """Mix with other weights from the next step on.

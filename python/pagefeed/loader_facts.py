@@ -32,6 +32,7 @@ class LoaderFacts:
     dataset = Setting[Dataset | Mixture]()
     sequences = Setting[SequenceSetting]()
     batch_size = Setting[int]()
+    batch_tokens = Setting[int | None]()
     seed = Setting[int]()
     shuffle = Setting[Shuffle]()
     balance = Setting[Balance | None]()

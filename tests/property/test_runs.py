@@ -131,6 +131,82 @@ class BalancedMachine(EpochMachine):
         return balanced_tokens(epoch, self.model.ranks_of(epoch))[place]
 
 
+# Budgets of tokens.
+
+
+class Tag(Fuse):
+    """Tells a batch of documents by its largest token."""
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        tokens = super().__call__(batch)["input_ids"]
+        return {"input_ids": np.array([[tokens.max()]])}
+
+
+def budget_loader(**options: Any) -> pf.Loader:
+    documents = pf.Documents([], max_length=50)
+    settings = {"sequences": documents, "batch_tokens": 150, "batch_size": None}
+    return numbered_loader(numbered(), **settings, **options)
+
+
+@functools.cache
+def budget_tokens(epoch: int) -> list[int]:
+    """The tags of an epoch, one by one on a single rank."""
+    loader = budget_loader(padding=PADDING, transform=Tag())
+    loader.set_epoch(epoch)
+    return rows_of(loader)
+
+
+@functools.cache
+def tag_of() -> dict[int, int]:
+    """The tag of the batch that each document is in, by its first token."""
+    batches = (batch["input_ids"] for batch in budget_loader(padding=PADDING))
+    return {first: int(rows.max()) for rows in batches for first in rows[:, 0].tolist()}
+
+
+class BudgetMachine(EpochMachine):
+    """The same in batches of so many tokens: a sequence is a batch."""
+
+    @initialize(
+        world_size=st.sampled_from([1, 2, 3, 4]),
+        epochs=st.sampled_from([1, 1, 2]),
+        drop_last=st.booleans(),
+    )
+    def start(self, world_size: int, epochs: int, drop_last: bool) -> None:
+        model = RunModel(
+            batch_size=1,
+            world_size=world_size,
+            epoch_size=len(budget_tokens(0)),
+            epochs=epochs,
+            drop_last=drop_last,
+        )
+        self.begin(model)
+
+    def restore(self, snapshot: Any, batch_size: int, world_size: int) -> None:
+        del batch_size
+        super().restore(snapshot, 1, world_size)
+
+    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
+        assert batch_size == 1
+        return budget_loader(
+            rank=rank,
+            world_size=world_size,
+            epochs=self.model.epochs,
+            drop_last=self.model.drop_last,
+            padding=PADDING,
+            transform=Tag(),
+        )
+
+    def token(self, position: int) -> int:
+        epoch, place = divmod(position, len(budget_tokens(0)))
+        return budget_tokens(epoch)[place]
+
+    def token_at(self, source: Any) -> int:
+        return tag_of()[super().token_at(source)]
+
+    def check_place(self, state: dict[str, Any]) -> None:
+        RunMachine.check_place(self, state)
+
+
 # Mixtures.
 
 APART = 10**6
@@ -341,6 +417,7 @@ class CoarseMachine(MixtureMachine):
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
+TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
 TestEpochs.settings = settings(
@@ -355,6 +432,7 @@ TestBalanced.settings = settings(
     max_examples=30 * TIMES,
     stateful_step_count=25,
 )
+TestBudgets.settings = TestBalanced.settings
 TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,

@@ -23,15 +23,15 @@ def mesh_of(shape, names, coordinate):
     )
 
 
-def agree(feeds, same=None):
+def agree(feeds, same=None, parts=None):
     """Check as process 0 of these would, with its groups of the same batches."""
-    groups = same or [None] * len(feeds)
+    groups, parts = same or [None] * len(feeds), parts or [(0, 1)] * len(feeds)
     facts = [
-        (tuple(ranks), plan, group)
-        for (ranks, plan), group in zip(feeds, groups, strict=True)
+        (tuple(ranks), plan, group, part)
+        for (ranks, plan), group, part in zip(feeds, groups, parts, strict=True)
     ]
     check_agreement(
-        RankSettings(Ranks(*feeds[0][0]), feeds[0][1]),
+        RankSettings(Ranks(*feeds[0][0]), feeds[0][1], Ranks(*parts[0])),
         gather=lambda _: facts,
         same=groups[0],
     )
@@ -135,3 +135,14 @@ def test_jax_needs_jax(monkeypatch):
 def test_without_processes_that_were_joined_there_is_this_one():
     pytest.importorskip("torch")
     assert gather_from()({"seed": 1}) == [{"seed": 1}]
+
+
+def test_a_group_has_every_part_of_its_sequences():
+    group, halves = feeds(0, 0, 1, 1, world_size=2), [(0, 2), (1, 2)] * 2
+    same = [[0, 1], [0, 1], [2, 3], [2, 3]]
+    agree(group, same, halves)
+    for wrong in ([(0, 2)] * 4, [(0, 2), (1, 2), (1, 2), (1, 2)]):
+        with pytest.raises(InvalidArgumentError, match=r"part . of 2"):
+            agree(group, same, wrong)
+    with pytest.raises(InvalidArgumentError, match="no processes get part 1 of 2"):
+        agree(feeds(0, world_size=1), parts=[(0, 2)])

@@ -7,8 +7,10 @@ use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type,
 };
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, LargeListArray, UInt32Array};
+use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field as Column};
+use arrow_select::concat::concat;
 
 use crate::decode::{Joins, NumberType};
 use crate::engine::{Batch, Buffer, TokenType};
@@ -38,6 +40,24 @@ pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
     Ok((0..lists.len())
         .map(|row| bounds(row).unwrap_or(0))
         .collect())
+}
+
+/// All lists, each cut to `most`, as one.
+pub fn joined(lists: &ArrayRef, most: usize) -> Result<ArrayRef> {
+    let all = values(lists)?;
+    let ranges = (0..lists.len()).map(|row| bounds(lists, row).unwrap_or_default());
+    let parts: Vec<ArrayRef> = ranges
+        .map(|(begin, end)| all.slice(begin, most.min(end - begin)))
+        .collect();
+    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+    let one = match parts.is_empty() {
+        true => all.slice(0, 0),
+        false => concat(&parts)?,
+    };
+    let item = Arc::new(Column::new_list_field(one.data_type().clone(), true));
+    let offsets = OffsetBuffer::<i64>::from_lengths([one.len()]);
+    let list = LargeListArray::try_new(item, offsets, one, None)?;
+    Ok(Arc::new(list))
 }
 
 /// How lists become the rows of a batch.

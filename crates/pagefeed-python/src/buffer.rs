@@ -84,13 +84,19 @@ impl Buffer {
         self.batch.aligned_range(column).start
     }
 
-    /// Takes out the columns: an array each, null where the plan has no cell.
-    fn take_columns(&mut self, py: Python<'_>) -> PyResult<Vec<ArrowArray>> {
+    /// Takes out the columns: an array each, null where the plan has no cell. They have all
+    /// rows of a batch, or those up to the last one with a cell, and one at least.
+    #[pyo3(signature = (*, only_filled=false))]
+    fn take_columns(&mut self, py: Python<'_>, only_filled: bool) -> PyResult<Vec<ArrowArray>> {
         let BatchColumns { fields, num_rows } = &*self.columns;
+        let num_rows = match only_filled {
+            true => self.batch.num_filled_rows().max(1),
+            false => *num_rows,
+        };
         let types = fields.iter().map(|field| field.data_type().clone());
         let types: Vec<DataType> = types.collect();
         let batch = &mut self.batch;
-        let arrays = detached(py, || batch.take_columns(&types, *num_rows))?;
+        let arrays = detached(py, || batch.take_columns(&types, num_rows))?;
         let named = arrays.into_iter().zip(fields);
         Ok(named
             .map(|(array, field)| {

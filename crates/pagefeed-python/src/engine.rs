@@ -68,8 +68,8 @@ impl Engine {
         tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
         names=Vec::new(), has_tokens=false, aligned=Vec::new(), paddings=Vec::new(),
         loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
-        eos=None, packing=None, never_split=false, fields=None, vocab_size=None,
-        metadata=None
+        eos=None, packing=None, never_split=false, multiple_of=1, fields=None,
+        vocab_size=None, metadata=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -95,6 +95,7 @@ impl Engine {
         eos: Option<i64>,
         packing: Option<&str>,
         never_split: bool,
+        multiple_of: u32,
         fields: Option<AskedFields>,
         vocab_size: Option<u64>,
         metadata: Option<Asked<'_>>,
@@ -119,9 +120,11 @@ impl Engine {
             bos,
             eos,
             packing: packing
-                .map(|method| packing_rule(method, never_split))
+                .map(|method| packing_rule(method, never_split, multiple_of))
                 .transpose()?,
-            fields: AskedFields::parse(fields).map_err(|error| to_python(py, &error))?,
+            fields: AskedFields::parse(fields)
+                .map_err(|error| to_python(py, &error))?
+                .with_multiple_of(multiple_of),
             aligned: detached(py, || columns.aligned(&paddings))?,
             loss_column,
             metadata,

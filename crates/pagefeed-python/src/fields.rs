@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::engine::token_type;
+use crate::error::to_python;
 use crate::run::detached;
 
 /// Name, types, shape, number on padding, whether only pagefeed makes it, whether models of
@@ -76,6 +77,15 @@ impl AskedFields {
     }
 }
 
+/// Places in a flattened batch.
+pub fn places(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
+    let outside = |_| Error::invalid("a document begins before the batch");
+    let starts = starts.to_vec(py)?.into_iter();
+    let starts = starts.map(|start| usize::try_from(start).map_err(outside));
+    let starts: Result<Vec<usize>> = starts.collect();
+    starts.map_err(|error| to_python(py, &error))
+}
+
 /// A batch of rows that are all tokens: `tokens` (uint32) are those of all rows of `length`,
 /// documents begin at each row and at `starts` (int64, rising) among all tokens.
 #[pyfunction]
@@ -89,7 +99,7 @@ pub fn token_rows(
     fields: Option<AskedFields>,
 ) -> PyResult<Buffer> {
     let token_type = token_type(dtype)?;
-    let (tokens, starts) = (tokens.to_vec(py)?, starts.to_vec(py)?);
+    let (tokens, starts) = (tokens.to_vec(py)?, places(py, &starts)?);
     detached(py, || {
         let padding = Padding {
             length,
@@ -97,11 +107,6 @@ pub fn token_rows(
             token_type,
             fields: AskedFields::parse(fields)?,
         };
-        let outside = |_| Error::invalid("a document begins before the batch");
-        let starts = starts
-            .into_iter()
-            .map(|start| usize::try_from(start).map_err(outside));
-        let starts: Vec<usize> = starts.collect::<Result<_>>()?;
         padding.batch(&lists_of(tokens, length)?, &starts)
     })
     .map(Buffer::from)

@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use crate::run::detached;
 
 /// The rule of these names.
-pub fn packing_rule(method: &str, never_split: bool) -> PyResult<Rule> {
+pub fn packing_rule(method: &str, never_split: bool, multiple_of: u32) -> PyResult<Rule> {
     let method = match method {
         "best_fit" => Method::BestFit,
         "first_fit" => Method::FirstFit,
@@ -24,6 +24,7 @@ pub fn packing_rule(method: &str, never_split: bool) -> PyResult<Rule> {
     Ok(Rule {
         method,
         never_split,
+        multiple_of,
     })
 }
 
@@ -31,15 +32,16 @@ pub fn packing_rule(method: &str, never_split: bool) -> PyResult<Rule> {
 /// 5] in native order: sequence, document, first token of it, number of tokens, place
 /// in the sequence.
 #[pyfunction]
-#[pyo3(signature = (lengths, length, *, method, never_split))]
+#[pyo3(signature = (lengths, length, *, method, never_split, multiple_of=1))]
 pub fn pack<'py>(
     py: Python<'py>,
     lengths: PyBuffer<i64>,
     length: u32,
     method: &str,
     never_split: bool,
+    multiple_of: u32,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let rule = packing_rule(method, never_split)?;
+    let rule = packing_rule(method, never_split, multiple_of)?;
     let lengths = lengths.to_vec(py)?;
     let bytes = detached(py, || {
         let too_long = |number: &i64| {

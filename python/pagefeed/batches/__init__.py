@@ -23,7 +23,7 @@ from pagefeed.batches.iteration import steps_ahead
 from pagefeed.batches.loader_session import LoaderSession, MoveListener
 from pagefeed.batches.plan import plan_batches
 from pagefeed.batches.session import Session, make_feed, make_run
-from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches.settings import LoaderSettings, sized
 from pagefeed.batches.uncounted import open_session
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "open_session",
     "parse_dtype",
     "plan_batches",
+    "sized",
     "steps_ahead",
     "token_engine",
 ]

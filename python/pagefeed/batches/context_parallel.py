@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed._base import Int64Array, check_choice, check_positive, check_whole
+from pagefeed._base import (
+    Int64Array,
+    check_choice,
+    check_positive,
+    check_whole,
+    joined_ranges,
+)
 from pagefeed.batches.formats import Batch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import Documents, SequenceSetting
@@ -15,7 +22,7 @@ from pagefeed.sequences import Documents, SequenceSetting
 __all__ = ["ContextParallel"]
 
 LAYOUTS = ("zigzag", "contiguous")
-OF_SEQUENCES = ("cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens", "lengths")
+OF_SEQUENCES = ("doc_lens", "lengths")
 """What tells of whole sequences, and is the same for the whole group."""
 
 
@@ -28,6 +35,10 @@ class ContextParallel:
     length / size], labels, positions, masks and aligned columns. Labels and positions
     are those of the whole sequence. ``cu_seqlens`` and the like stay those of whole
     sequences.
+
+    Of ``Packed(multiple_of=2 * size)`` a rank gets its part of each document, as
+    TransformerEngine has it for its format ``thd``. ``cu_seqlens`` then counts tokens
+    of documents, and ``cu_seqlens_padded`` their places.
 
     Args:
         rank: Rank in the group.
@@ -105,31 +116,67 @@ class ContextParallel:
                 "longest of a batch: give Documents pad='max_length'"
             )
         self.check_length(length)
+        multiple_of = getattr(sequences, "multiple_of", 1)
+        if multiple_of > 1 and multiple_of % self.chunks:
+            raise InvalidArgumentError(
+                f"{self!r} cuts each document into {self.chunks} chunks: give Packed a "
+                f"multiple_of that is one of {self.chunks}, or none to cut sequences"
+            )
 
     def columns(self, length: int) -> Int64Array:
         """Return which tokens of a sequence are this rank's: int64 [length / size]."""
         self.check_length(length)
-        chunks: Int64Array = np.arange(length).reshape(self.chunks, -1)
-        if self.layout == "contiguous":
-            of_rank: Int64Array = chunks[self.rank]
-            return of_rank
-        return np.concatenate([chunks[self.rank], chunks[self.chunks - 1 - self.rank]])
+        return self.places(np.array([0, length]))
 
-    def part(self, batch: Batch, length: int) -> Batch:
+    def places(self, borders: npt.ArrayLike) -> Int64Array:
+        """Return which tokens of sequences, one behind another, are this rank's.
+
+        Args:
+            borders: First token of each sequence, and the number of tokens.
+
+        Returns:
+            int64 [tokens / size].
+
+        Raises:
+            InvalidArgumentError: If a length is no multiple of the chunks.
+
+        Example:
+            >>> ContextParallel(0, 2).places([0, 4, 12]).tolist()
+            [0, 3, 4, 5, 10, 11]
+        """
+        begin = np.asarray(borders, dtype=np.int64)
+        lengths = np.diff(begin)
+        odd = lengths[lengths % self.chunks > 0]
+        if len(odd):
+            self.check_length(int(odd[0]))
+        chunks = [self.rank]
+        if self.layout == "zigzag":
+            chunks.append(self.chunks - 1 - self.rank)
+        size = (lengths // self.chunks)[:, None]
+        first = begin[:-1, None] + size * np.array(chunks)
+        return joined_ranges(first.ravel(), (first + size).ravel())
+
+    def part(
+        self, batch: Batch, length: int, borders: npt.ArrayLike | None = None
+    ) -> Batch:
         """Return a batch with this rank's part of all that has a value for each token.
 
         Args:
-            batch: The whole batch: arrays or tensors.
-            length: Tokens of a sequence.
+            batch: The whole batch of arrays.
+            length: Tokens of a row.
+            borders: Where the sequences that are cut begin in the flattened batch, and
+                the end; by default they are the rows.
         """
-        columns = self.columns(length)
+        columns = self.columns(length) if borders is None else self.places(borders)
 
-        def cut(name: str, field: Any) -> Any:  # noqa: ANN401 - an array or a tensor
-            is_whole = name in OF_SEQUENCES or getattr(field, "ndim", 0) < 2
-            if is_whole or field.shape[1] != length:
+        def cut(name: str, field: Any) -> Any:  # noqa: ANN401 - anything in a batch
+            if name in OF_SEQUENCES or not isinstance(field, np.ndarray):
                 return field
-            if isinstance(field, np.ndarray):
+            if field.ndim < 2 or field.shape[1] != length:
+                return field
+            if borders is None:
                 return field.take(columns, axis=1)
-            return field[:, columns]
+            # Of every row it is as many.
+            return field.reshape(-1).take(columns).reshape(len(field), -1)
 
         return {name: cut(name, field) for name, field in batch.items()}

@@ -40,7 +40,7 @@ def _name_row(error: DataError, now: Cursor, step: int) -> None:
     """Say which row of which file a row of the batch is."""
     if error.batch_row is None:
         return
-    [origin, *_] = now.run.origins(now.sequence_of(step, error.batch_row))
+    [origin, *_] = now.origins(step, error.batch_row)
     error.file, error.row_group = origin.file, origin.row_group
     error.add_note(
         f"{origin.file}, row group {origin.row_group}, column {error.column}, row "

@@ -24,6 +24,8 @@ from pagefeed.sequences import SequenceLayout
 
 __all__ = ["EngineFeed", "Feed", "TokenFeed", "check_infills", "token_engine"]
 
+BORDERS = "cu_seqlens_padded"
+
 
 class BatchEngine(Protocol):
     """What executes plans, in order and ahead of the consumer."""
@@ -94,6 +96,8 @@ class EngineFeed(Feed):
         self._metadata = Metadata.of(run.datasets, fields)
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
         check_infills(run.datasets, settings.dtype, settings.vocab_size)
+        if settings.context_parallel is not None:
+            settings.context_parallel.check(settings.sequences, run.index.length)
 
     def engine(self) -> _core.Engine:
         """Return this process's engine: threads do not survive a fork."""
@@ -102,6 +106,15 @@ class EngineFeed(Feed):
     def close(self) -> None:
         """End this process's engine."""
         self._engine.close()
+
+    def _handed_out(
+        self, made: Batch, length: int, borders: Int64Array | None = None
+    ) -> Batch:
+        """Return this process's part of a batch of rows of ``length``, converted."""
+        part = self._settings.context_parallel
+        if part is not None:
+            made = part.part(made, length, borders)
+        return converted(made, self._convert)
 
 
 def check_infills(
@@ -133,7 +146,12 @@ class TokenFeed(EngineFeed):
         layout = run.index.layout
         self._aligned.check_eos(layout, run.datasets)
         check_vocab_size(settings.vocab_size, eos=layout.eos, bos=layout.bos)
-        self._index = run.index
+        self._index, self._fields = run.index, settings.fields
+        self._cuts_documents = layout.multiple_of > 1 and (
+            settings.context_parallel is not None
+        )
+        if self._cuts_documents:
+            self._fields = settings.fields.also(BORDERS)
         self._shape = settings.batch_size, run.index.length
         self._engine = token_engine(
             run.datasets,
@@ -145,7 +163,7 @@ class TokenFeed(EngineFeed):
             padding=settings.padding,
             layout=layout,
             aligned=self._aligned,
-            fields=settings.fields,
+            fields=self._fields,
             metadata=self._metadata,
             vocab_size=self._vocab_size,
         )
@@ -158,8 +176,11 @@ class TokenFeed(EngineFeed):
         """Make a batch of its memory."""
         fields = self._settings.fields
         given = self._aligned.arrays(delivered, self._shape)
-        made = fields.arrays(delivered, self._shape, self._settings.dtype, given)
-        batch = converted(made | given, self._convert)
+        made = self._fields.arrays(delivered, self._shape, self._settings.dtype, given)
+        borders = made[BORDERS] if self._cuts_documents else None
+        if self._fields is not fields:
+            del made[BORDERS]
+        batch = self._handed_out(made | given, self._shape[1], borders)
         if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()
         return batch
@@ -210,6 +231,7 @@ def token_engine(
             eos=layout.eos,
             packing=layout.packing,
             never_split=layout.never_split,
+            multiple_of=layout.multiple_of,
             **aligned.settings(fields or Fields(), layout),
             vocab_size=vocab_size,
             metadata=None if metadata is None else metadata.asked,

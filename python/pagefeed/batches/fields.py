@@ -8,7 +8,7 @@ is padding.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ FieldName: TypeAlias = Literal[
     "position_ids",
     "document_ids",
     "cu_seqlens",
+    "cu_seqlens_padded",
     "max_seqlen",
     "doc_lens",
     "max_doc_lens",
@@ -43,10 +44,10 @@ class Fields:
 
     Args:
         names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
-            ``cu_seqlens``, ``max_seqlen``, ``doc_lens``, ``max_doc_lens``,
-            ``attention_mask``, ``loss_mask``, ``dataset_ids`` (number of each
-            sequence's dataset in ``loader.dataset_names``) and ``metadata``, what the
-            files tell of the documents.
+            ``cu_seqlens``, ``cu_seqlens_padded``, ``max_seqlen``, ``doc_lens``,
+            ``max_doc_lens``, ``attention_mask``, ``loss_mask``, ``dataset_ids`` (number
+            of each sequence's dataset in ``loader.dataset_names``) and ``metadata``,
+            what the files tell of the documents.
         shifted: Labels stand where they are predicted, one place before their token;
             otherwise at their token, as Hugging Face models expect them.
         across_documents: The first token of a document is predicted from the last of
@@ -95,6 +96,10 @@ class Fields:
         if isinstance(fields, Fields):
             return fields
         return cls(names=_names(fields))
+
+    def also(self, name: str) -> Fields:
+        """Return these fields and another one."""
+        return self if name in self.names else replace(self, names=(*self.names, name))
 
     @property
     def are_made(self) -> bool:

@@ -96,7 +96,7 @@ class Iteration:
         self._plan_bytes = plan_bytes
         batch_size = cursor.route.batch_size
         self._steps_ahead = steps_ahead(cursor.horizon(memory), batch_size)
-        self._pieces_at_once = 1 + batch_size // STEP_SEQUENCES
+        self._pieces_at_once = 1 + _planned_each(cursor) // STEP_SEQUENCES
         self._process = os.getpid()
         self._is_open = True
         self.follow(cursor, is_new=True)
@@ -109,8 +109,9 @@ class Iteration:
         """Whether no step was taken since it began or was sent elsewhere."""
         self._num_steps = route.num_taken_here
         steps = BEGIN_EPOCHS * cursor.epoch_positions / route.step_sequences
-        self._begin_steps = min(-(-BEGIN_SEQUENCES // route.batch_size), steps)
-        self._chunk_steps = max(1, int(min(CHUNK_SEQUENCES // route.batch_size, steps)))
+        planned = _planned_each(cursor)
+        self._begin_steps = min(-(-BEGIN_SEQUENCES // planned), steps)
+        self._chunk_steps = max(1, int(min(CHUNK_SEQUENCES // planned, steps)))
         self._plan_anew()
 
     def _plan_anew(self) -> None:
@@ -215,6 +216,11 @@ class Iteration:
         return False
 
 
+def _planned_each(cursor: Cursor) -> int:
+    """What a step takes to plan, in sequences that are planned whole."""
+    return int(cursor.route.batch_size * cursor.run.documents_each)
+
+
 def _pieces(
     cursor: Cursor, num_steps: int | None, chunk_steps: int, plan_bytes: int
 ) -> Iterator[Int64Array | None]:
@@ -227,7 +233,7 @@ def _pieces(
         plan_bytes: Bytes that all plans may take; a piece takes little of it.
     """
     first = cursor.num_taken
-    chunk = -(-FIRST_SEQUENCES // cursor.route.batch_size)
+    chunk = -(-FIRST_SEQUENCES // _planned_each(cursor))
     most = max(1, plan_bytes // PIECE_SHARE)
     while num_steps is None or first < num_steps:
         chunk = steps = min(chunk, chunk_steps)

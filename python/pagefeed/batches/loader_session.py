@@ -168,7 +168,11 @@ class LoaderSession(ABC):
         }
         ranks = Ranks(settings.rank, settings.world_size)
         check_agreement(
-            RankSettings(ranks, {**self._agreed(), **plan}),
+            RankSettings(
+                ranks,
+                {**self._agreed(), **plan},
+                Ranks(0, 1) if parts is None else Ranks(parts.rank, parts.size),
+            ),
             gather=gather_from(group),
             same=None if same is None else members(same, group),
         )

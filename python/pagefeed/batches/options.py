@@ -108,6 +108,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1, ("uncounted",), _BLOCKS),
     Option(
+        "batch_tokens=",
+        lambda s: s.batch_tokens is not None,
+        ("uncounted", "rows"),
+        f"tokens are counted: give batch_size, {_COUNT}, or give Documents a "
+        "max_length",
+    ),
+    Option(
         "balance=",
         lambda s: s.balance,
         ("uncounted", "rows"),

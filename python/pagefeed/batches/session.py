@@ -67,8 +67,6 @@ class Session(LoaderSession):
         self._feed = make_feed(settings, run)
         self._convert = make_converter(settings.format, pin_memory=False)
         self._watch = Watch(run, settings.fields, settings.memory)
-        if settings.context_parallel is not None:
-            settings.context_parallel.check(settings.sequences, run.index.length)
         self._begin_state = run.beginning(0)
         if not isinstance(settings.dataset, Mixture):  # A state may bring it steps.
             run.check_steps(self._begin_state)
@@ -408,10 +406,9 @@ class Session(LoaderSession):
         self._num_made += 1
         made = self._feed.batch(delivered)
         if "dataset_ids" in self.settings.fields.names:
-            made |= converted({"dataset_ids": dataset_ids.copy()}, self._convert)
-        context_parallel = self.settings.context_parallel
-        if context_parallel is not None:
-            made = context_parallel.part(made, self.run.index.length)
+            count = len(made["input_ids"]) if self.run.takes_batches else 1
+            numbers = {"dataset_ids": np.repeat(dataset_ids, count)}
+            made |= converted(numbers, self._convert)
         batch: Batch = transformed(self.settings.transform, made)
         return batch
 

@@ -6,16 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pagefeed._base import check_positive
 from pagefeed.batches.context_parallel import ContextParallel
 from pagefeed.batches.decode import Decode
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Format
 from pagefeed.dataset import Dataset
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, Shuffle
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import DocumentBatches, Documents, SequenceSetting
 
-__all__ = ["LoaderSettings"]
+__all__ = ["LoaderSettings", "sized"]
 
 PLAN_SHARE = 8
 """Plans take at most this part of the memory."""
@@ -34,6 +36,7 @@ class LoaderSettings:
     dataset: Dataset | Mixture
     sequences: SequenceSetting
     batch_size: int
+    batch_tokens: int | None
     seed: int
     shuffle: Shuffle
     balance: Balance | None
@@ -78,3 +81,40 @@ class LoaderSettings:
     def engine_bytes(self) -> int:
         """Bytes that the engine may hold."""
         return self.memory - self.order_bytes
+
+
+def sized(
+    sequences: SequenceSetting, batch_size: int | None, batch_tokens: int | None
+) -> tuple[SequenceSetting, int]:
+    """Return how a dataset is cut, and how many sequences of it are a batch.
+
+    Args:
+        sequences: As a user writes it.
+        batch_size: Sequences of a batch.
+        batch_tokens: Or tokens of a batch at most.
+
+    Raises:
+        InvalidArgumentError: If not one of both is given, or no sequence fits.
+
+    Example:
+        >>> from pagefeed import Windows
+        >>> sized(Windows(2048), None, 10_000)
+        (Windows(length=2048), 4)
+    """
+    if (batch_size is None) == (batch_tokens is None):
+        raise InvalidArgumentError(
+            f"batch_size={batch_size!r} and batch_tokens={batch_tokens!r}: give one of "
+            "them, sequences of a batch or tokens of it at most"
+        )
+    if batch_tokens is None:
+        return sequences, check_positive(batch_size, "batch_size")
+    budget = check_positive(batch_tokens, "batch_tokens")
+    if isinstance(sequences, Documents):
+        # Rows without tokens are refused with what else they cannot do.
+        can = sequences.makes_tokens
+        return DocumentBatches.of(sequences, budget) if can else sequences, 1
+    if sequences.length > budget:
+        raise InvalidArgumentError(
+            f"batch_tokens={budget} does not hold a sequence of {sequences!r}"
+        )
+    return sequences, budget // sequences.length

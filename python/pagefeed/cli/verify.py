@@ -28,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Verify and report; 1 if anything is wrong."""
-    result = verify(make_loader(options), _legs(options), epoch=options.epoch)
+    loader = make_loader(options)
+    legs = _legs(options, loader.batch_size)
+    result = verify(loader, legs, epoch=options.epoch)
     lines = [
         (
             f"epoch {result.epoch}: {result.num_delivered:,} of "
@@ -52,8 +54,8 @@ def _erased(result: Verification) -> list[str]:
     return [f"{result.num_erased:,} documents erased: {changed}"]
 
 
-def _legs(options: argparse.Namespace) -> list[Leg]:
-    world_size, batch_size = options.world_size, options.batch_size
+def _legs(options: argparse.Namespace, batch_size: int) -> list[Leg]:
+    world_size = options.world_size
     legs = []
     for resume in options.resume:
         try:

@@ -8,8 +8,20 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import FIELDS
+from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["flattened", "in_records", "in_rows", "megatron", "olmo", "shifted_pair"]
+__all__ = [
+    "flattened",
+    "in_records",
+    "in_rows",
+    "megatron",
+    "olmo",
+    "packed_parameters",
+    "shifted_pair",
+]
+
+OF_PACKED = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen")
+"""Fields with the borders of documents, of whose attention Megatron makes use."""
 
 
 def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +66,12 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     ``max_length_q`` and ``max_length_k``. If one is missing, it ignores the borders.
     """
     borders, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
+    if int(borders[-1]) != batch["input_ids"].shape[0] * batch["input_ids"].shape[1]:
+        raise InvalidArgumentError(
+            f"cu_seqlens end at {int(borders[-1])}, and a batch has "
+            f"{tuple(batch['input_ids'].shape)} tokens: leave out cu_seqlens_padded, "
+            "beside which they do not count padding, and context_parallel"
+        )
     kept = {
         name: value.reshape(1, -1) if hasattr(value, "reshape") else value
         for name, value in in_rows(batch).items()
@@ -90,7 +108,7 @@ def megatron(
 
     ``tokens``, ``labels`` and ``position_ids`` are int64 [batch_size, length].
     ``loss_mask`` is float32, and 0 where a label is -100; Megatron's cross entropies
-    accept such labels.
+    accept such labels. Borders of documents are passed on, if there are some.
 
     Args:
         batch: With ``input_ids``, ``labels``, ``position_ids`` and ``loss_mask``, which
@@ -99,6 +117,7 @@ def megatron(
             label.
     """
     mask = batch["loss_mask"]
+    borders = {name: batch[name] for name in OF_PACKED if name in batch}
     if mask_is_given or not mask.is_floating_point():
         mask = _weights(mask, batch["labels"] if mask_is_given else None)
     made = {
@@ -106,10 +125,30 @@ def megatron(
         "labels": batch["labels"],
         "loss_mask": mask,
         "position_ids": batch["position_ids"],
+        **borders,
     }
     if "dataset_ids" in batch:  # For a learner; Megatron takes what it names.
         made["dataset_ids"] = batch["dataset_ids"]
     return made
+
+
+def packed_parameters(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of Megatron's ``PackedSeqParams``, for attention by ``thd``.
+
+    Args:
+        batch: With ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``; those of
+            whole documents, also where context parallelism has cut the tokens.
+    """
+    borders, padded, longest = (batch[name] for name in OF_PACKED)
+    return {
+        "qkv_format": "thd",
+        "cu_seqlens_q": borders,
+        "cu_seqlens_kv": borders,
+        "cu_seqlens_q_padded": padded,
+        "cu_seqlens_kv_padded": padded,
+        "max_seqlen_q": longest,
+        "max_seqlen_kv": longest,
+    }
 
 
 def _weights(mask: Any, labels: Any | None) -> Any:  # noqa: ANN401 - tensors

@@ -7,7 +7,7 @@ where an iterator begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import ResumableDelivery
 from pagefeed.integrations.dialects import megatron as micro_batch
+from pagefeed.integrations.dialects import packed_parameters
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_megatron
 from pagefeed.loader import Loader, session_of
@@ -29,7 +30,7 @@ from pagefeed.mixing import Policy
 
 require("megatron.core", extra="megatron", purpose="pagefeed.integrations.megatron")
 
-__all__ = ["FIELDS", "MicroBatches", "dataset_provider"]
+__all__ = ["FIELDS", "MicroBatches", "dataset_provider", "packed_sequences"]
 
 WHO = "Megatron"
 NEEDED = ("labels", "loss_mask", "position_ids")
@@ -150,6 +151,26 @@ def dataset_provider(
     # Else it is called on the first rank of a tensor-parallel group alone.
     provide.is_distributed = True  # type: ignore[attr-defined]
     return provide
+
+
+def packed_sequences(batch: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Megatron's
+    """Return the ``PackedSeqParams`` of a micro-batch, for attention inside documents.
+
+    The loader's fields have ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``
+    beside those of ``FIELDS``. With context parallelism give it
+    ``Packed(multiple_of=2 * size)`` and a ``context_parallel``, and leave out
+    Megatron's own ``get_batch_on_this_cp_rank``: the micro-batch is the part of its
+    rank.
+
+    Args:
+        batch: The micro-batch; the borders are those of its flattened tokens.
+
+    Example:
+        >>> model(batch["tokens"].reshape(1, -1), ...,
+        ...       packed_seq_params=packed_sequences(batch))  # doctest: +SKIP
+    """
+    core = require("megatron.core.packed_seq_params", extra="megatron", purpose=WHO)
+    return core.PackedSeqParams(**packed_parameters(batch))
 
 
 def _consumed() -> int:

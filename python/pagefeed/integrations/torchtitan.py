@@ -88,6 +88,11 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
             loader, WHO, ranks=ranks, endless=True, start=config.start
         )
         check_fields(loader, ["labels"], WHO)
+        if loader.context_parallel is not None:
+            raise InvalidArgumentError(
+                "torchtitan cuts sequences for its context parallelism itself, and "
+                f"{loader.context_parallel!r} would cut them twice: leave it out"
+            )
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "torchtitan predicts labels[i] from input[i]: give the Loader "

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from pagefeed._base import require
@@ -35,6 +36,8 @@ class RankSettings(NamedTuple):
     """Its data-parallel rank."""
     settings: Mapping[str, Any]
     """All that decides what a rank gets, by name: must be the same everywhere."""
+    part: Ranks = Ranks(0, 1)
+    """Which part of each sequence it gets, of how many."""
 
 
 def gather_from(group: Any = None) -> Gather:  # noqa: ANN401 - torch may be absent
@@ -89,9 +92,9 @@ def check_agreement(
         InvalidArgumentError: On all processes, naming two that disagree.
     """
     peers = None if same is None else sorted(same)
-    mine = tuple(own.ranks), dict(own.settings), peers
+    mine = tuple(own.ranks), dict(own.settings), peers, tuple(own.part)
     found = list(gather(mine))
-    plans = [plan for _, plan, _ in found]
+    plans = [plan for _, plan, _, _ in found]
     for name in plans[0]:
         values = [plan.get(name) for plan in plans]
         other = next((n for n, value in enumerate(values) if value != values[0]), None)
@@ -101,10 +104,12 @@ def check_agreement(
                 f"process 0 and {values[other]!r} in process {other}; give all loaders "
                 "the same arguments, and load the same state everywhere"
             )
-    ranks = [Ranks(*each) for each, _, _ in found]
+    ranks = [Ranks(*each) for each, _, _, _ in found]
     _check_sizes(ranks)
-    if any(each is not None for _, _, each in found):
-        _check_same(ranks, [each or [n] for n, (_, _, each) in enumerate(found)])
+    _check_parts(ranks, [Ranks(*part) for _, _, _, part in found])
+    groups = [peers for _, _, peers, _ in found]
+    if any(each is not None for each in groups):
+        _check_same(ranks, [each or [n] for n, each in enumerate(groups)])
     else:
         _say_unproven(ranks, _model_parallel_groups())
 
@@ -161,6 +166,23 @@ def _check_sizes(ranks: list[Ranks]) -> None:
             f"{counts[most]} processes have rank {most}, {counts[least]} have rank "
             f"{least}: each rank must feed equally many"
         )
+
+
+def _check_parts(ranks: list[Ranks], parts: list[Ranks]) -> None:
+    """Of each rank all parts of the sequences are there, and equally often."""
+    counts = Counter(
+        (each.rank, part.rank) for each, part in zip(ranks, parts, strict=True)
+    )
+    for rank, number in product(range(ranks[0].world_size), range(parts[0].world_size)):
+        found = counts[rank, number]
+        if found != counts[ranks[0].rank, parts[0].rank]:
+            raise InvalidArgumentError(
+                f"{found or 'no'} processes get part {number} of {parts[0].world_size} "
+                f"of the sequences of rank {rank}, and "
+                f"{counts[ranks[0].rank, parts[0].rank]} part {parts[0].rank} of rank "
+                f"{ranks[0].rank}: give each process its rank in the context-parallel "
+                "group, ContextParallel.from_mesh(mesh['cp'])"
+            )
 
 
 def _check_same(ranks: list[Ranks], groups: list[list[int]]) -> None:

@@ -81,12 +81,7 @@ def trace(
     """
     session = session_of(loader)
     cursor = session.known()
-    if row is None:
-        index = cursor.route.checked_index(step)
-        held = cursor.sequences(index, 1)
-        rows = np.flatnonzero(held >= 0).tolist()
-    else:
-        rows = [check_whole(row, "row", least=0)]
+    rows = cursor.rows(step) if row is None else [check_whole(row, "row", least=0)]
     feed = session.settings
     alone = replace(
         feed,
@@ -103,10 +98,10 @@ def trace(
     one = make_feed(alone, session.run)
     made = []
     for number in rows:
-        sequence = cursor.sequence_of(step, number)
+        sequence = cursor.sequence_of(step, 0 if session.run.takes_batches else number)
         place = {"step": step, "rank": loader.rank, "row": number}
         try:
-            origins = session.run.origins(sequence)
+            origins = cursor.origins(step, number)
             engine = one.engine()
             engine.submit(*one.plan(np.array([sequence])))
             try:
@@ -159,7 +154,7 @@ def _row(
     origins: list[Origin],
     tokenizer: TextTokenizer | None,
 ) -> TracedRow:
-    held = _held(batch)
+    held = _held(batch, place["row"])
     if held is None or isinstance(held, str):
         parts = [TracedPart(origin=each, tokens=None, text=held) for each in origins]
         return TracedRow(**place, tokens=None, parts=parts)
@@ -172,11 +167,16 @@ def _row(
     return TracedRow(**place, tokens=held.tolist(), parts=parts)
 
 
-def _held(batch: Batch) -> npt.NDArray[np.int64] | str | None:
-    """Tokens of the only row of a batch, or its text."""
+def _held(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
+    """Tokens of a row of a batch, or of its only one, or its text."""
     if "input_ids" in batch and isinstance(batch["input_ids"], np.ndarray):
-        tokens = batch["input_ids"][0]
-        return np.asarray(tokens[: int(batch.get("lengths", [len(tokens)])[0])])
+        tokens = batch["input_ids"]
+        lengths = batch.get("lengths", [tokens.shape[1]])
+        number = min(row, len(lengths) - 1)
+        if len(tokens) == len(lengths):
+            return np.asarray(tokens[number, : lengths[number]])
+        end = int(lengths[: number + 1].sum())  # One behind another.
+        return np.asarray(tokens[0, end - lengths[number] : end])
     pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="showing documents")
     [value] = pyarrow.array(next(iter(batch.values()))).to_pylist()
     if isinstance(value, list):

@@ -11,9 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Int64Array, finished, lazy
 from pagefeed.dataset import Dataset
@@ -26,6 +27,9 @@ from pagefeed.run.state import LoaderState
 from pagefeed.run.unreadable import unreadable_sequences
 from pagefeed.sequences import (
     AnyIndex,
+    DocumentBatches,
+    DocumentBatchIndex,
+    DocumentIndex,
     SequenceIndex,
     SequenceSetting,
     epochs_of,
@@ -198,6 +202,18 @@ class Run(ABC):
                 "batch_size, more epochs, or drop_last=False"
             )
 
+    @property
+    def takes_batches(self) -> bool:
+        """Whether a sequence is a batch of documents, a row each."""
+        return isinstance(self.sequences, DocumentBatches)
+
+    @lazy
+    def documents_each(self) -> float:
+        """Documents of a sequence, about, if each is planned; otherwise 1."""
+        indexes = [i for i in self.indexes if isinstance(i, DocumentBatchIndex)]
+        rows = sum(index.spans.num_rows for index in indexes)
+        return max(1.0, rows / max(1, sum(index.num_sequences for index in indexes)))
+
     @lazy
     def first_sequence(self) -> Int64Array:
         """Sequences before each dataset, and of all: int64 [datasets + 1]."""
@@ -213,8 +229,14 @@ class Run(ABC):
         """Whether numbers of some sequences tell the epoch, see :func:`with_epoch`."""
         return any(data.index.is_infilled for data in self.datasets)
 
-    def document_sequences(self, file: str, row: int) -> SequencesOf:
+    def document_sequences(
+        self, file: str, row: int
+    ) -> list[tuple[int, Int64Array, int | None]]:
         """Return the sequences with tokens of a document.
+
+        Returns:
+            For each dataset that has it: the number of the dataset, the sequences, and
+            where these are batches, the row of the batch that it is.
 
         Raises:
             InvalidArgumentError: If there is no such file or row.
@@ -224,12 +246,25 @@ class Run(ABC):
             for number, dataset in enumerate(self.datasets)
             if dataset.index.find_file(file) is not None
         ]
-        found = []
+        found = list[tuple[int, Int64Array, int | None]]()
         for number in holding or [0]:  # Without one the error says which files exist.
             place = number_of_row(self.datasets[number].spans, file, row)
-            if place is not None:
-                found.append((number, self.indexes[number].sequences_of_row(place)))
+            if place is None:
+                continue
+            index = self.indexes[number]
+            if isinstance(index, DocumentBatchIndex):
+                batch, row_of_batch = index.batches_of(np.array([place]))
+                found.append((number, batch, int(row_of_batch[0])))
+            else:
+                found.append((number, index.sequences_of_row(place), None))
         return found
+
+    def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
+        """Return which documents of a batch were not erased: bool, in its order."""
+        number = int(self.dataset_of(np.array([sequence]))[0])
+        index = cast("DocumentBatchIndex", self.indexes[number])
+        local = np.array([sequence]) - self.first_sequence[number]
+        return DocumentIndex.are_left(index, index.documents_of(local)[0])
 
     def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
         """Return the sequences with tokens of what an error about data names."""
@@ -400,6 +435,29 @@ class Cursor(ABC):
             raise InvalidArgumentError(f"step={step}, row={row} is padding")
         return sequence
 
+    def rows(self, step: int) -> list[int]:
+        """Return the rows of this rank's batch of a step that are not padding."""
+        found = self.sequences(self.route.checked_index(step), 1)
+        rows: list[int] = np.flatnonzero(found >= 0).tolist()
+        if self.run.takes_batches and rows:
+            rows = list(range(len(self.run.documents_of(int(found[0])))))
+        return rows
+
+    def origins(self, step: int, row: int) -> list[Origin]:
+        """Return where a row of this rank's batches comes from.
+
+        Raises:
+            InvalidArgumentError: If there is none: no such step or row, or padding.
+        """
+        if not self.run.takes_batches:
+            return self.run.origins(self.sequence_of(step, row))
+        sequence = self.sequence_of(step, 0)
+        are_left = self.run.documents_of(sequence)
+        if not 0 <= row < len(are_left):
+            raise InvalidArgumentError(f"row={row} must lie below {len(are_left)}")
+        place = int(are_left[:row].sum())
+        return self.run.origins(sequence)[place : place + int(are_left[row])]
+
     def last_sequences(self, rank: int) -> Int64Array:
         """Return what a rank was given in the step that was taken last.
 
@@ -442,6 +500,7 @@ class Cursor(ABC):
         batch_size = self.route.batch_size
         least = (LEAST_SEQUENCES << is_begin) * len(self.run.datasets)
         size = min(max(PIECE_STEPS * batch_size, least), MOST_SEQUENCES, most)
+        size = int(size / self.run.documents_each)
         size = max(1, size // batch_size) * batch_size
         for begin in range(0, len(sequences), size):
             yield sequences[begin : begin + size]

@@ -11,6 +11,7 @@ from pagefeed._base import Int64Array, UInt32Array
 from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import PagefeedError
 from pagefeed.sequences import (
+    DocumentBatchIndex,
     DocumentIndex,
     SequenceIndex,
     are_bundles,
@@ -36,6 +37,10 @@ def unreadable_sequences(
     Returns:
         int64, rising; empty if that is not a part of the dataset, or too large.
     """
+    if isinstance(sequences, DocumentBatchIndex):
+        documents = DocumentIndex(sequences.spans, sequences.documents)
+        found = unreadable_sequences(dataset, documents, error)
+        return np.unique(sequences.batches_of(found)[0])
     rows = _rows(dataset, sequences, error)
     if rows is None:
         return np.empty(0, dtype=np.int64)

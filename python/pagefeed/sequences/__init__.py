@@ -13,6 +13,7 @@ from pagefeed.sequences.cutting import (
     check_sequences,
     cut_sequences,
 )
+from pagefeed.sequences.document_batches import DocumentBatches, DocumentBatchIndex
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.epochs import EPOCH_SHIFT, epochs_of, numbers_of, with_epoch
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
@@ -30,6 +31,8 @@ __all__ = [
     "AnyIndex",
     "Blocks",
     "Bundles",
+    "DocumentBatchIndex",
+    "DocumentBatches",
     "DocumentIndex",
     "Documents",
     "ExplicitBlocks",

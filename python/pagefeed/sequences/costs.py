@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
-from pagefeed.dataset import (
-    Spans,
-    derived_arrays,
-    derived_key,
-    lengths_of_rows,
-    refuse_unknown_rows,
-)
+from pagefeed._base import Int64Array
+from pagefeed.dataset import lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.document_batches import DocumentBatchIndex
 from pagefeed.sequences.documents import DocumentIndex
 from pagefeed.sequences.epochs import numbers_of
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import PackedIndex
+from pagefeed.sequences.stored_numbers import (
+    SPANS_AT_ONCE,
+    document_lengths,
+    stored_numbers,
+)
 from pagefeed.sequences.windows import WindowIndex
 
 __all__ = ["SequenceCosts"]
 
-VERSION = 1
-SPANS_AT_ONCE = 64
-_logger = logging.getLogger("pagefeed")
 Float64Array = npt.NDArray[np.float64]
 
 
@@ -50,7 +46,8 @@ class SequenceCosts:
         self._parts = [_stored(part) for part in parts]
         # Of documents their tokens are kept, of which all the rest follows.
         self._length = index.length
-        self._is_documents = isinstance(parts[0], DocumentIndex)
+        is_batch = isinstance(parts[0], DocumentBatchIndex)
+        self._is_documents = isinstance(parts[0], DocumentIndex) and not is_batch
 
     def tokens(self, sequences: Int64Array) -> Float64Array:
         """Return the tokens of sequences; padding counts, where it has a fixed place.
@@ -98,44 +95,17 @@ def _stored(index: object) -> npt.NDArray[np.float32]:
         pieces = np.arange(num_pieces + 1) * index.num_sequences // num_pieces
         cut = repr(index.windows)
         known = (lambda n: _of_windows(index, *pieces[n : n + 2])), num_pieces, cut, b""
+    elif isinstance(index, DocumentBatchIndex):
+        borders = np.ascontiguousarray(index.first_span).tobytes()
+        known = index.squares, len(index.first_span) - 1, index.identity, borders
     elif isinstance(index, DocumentIndex) and index.reads_lengths:
-        spans, count = index.spans, -(-len(index.spans) // SPANS_AT_ONCE)
-        known = (lambda n: _of_rows(spans, n)), count, "Documents", b""
+        return document_lengths(index.spans)
     else:
         raise InvalidArgumentError(
             "balance= needs tokens, and these documents have columns only: give "
             "Documents a max_length, or leave balance out"
         )
-    return _made(index.spans, *known)
-
-
-def _made(
-    spans: Spans,
-    make: Callable[[int], Float64Array],
-    num_pieces: int,
-    cut: str,
-    borders: bytes,
-) -> npt.NDArray[np.float32]:
-    key = derived_key(spans.index, str(VERSION), spans.fingerprint, cut, borders)
-
-    def write(writer: ArrayWriter) -> None:
-        _logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
-        left = np.empty(0, dtype=np.float32)
-        number = 0
-        with Work("costs of sequences", total=num_pieces, unit="pieces") as work:
-            for found in in_order(make, range(num_pieces)):
-                left = np.concatenate([left, found.astype(np.float32)])
-                number += len(found)
-                pairs = len(left) // 2 * 2
-                writer.append("costs", left[:pairs].view(np.int64))
-                left = left[pairs:]
-                work.advance()
-        writer.append("costs", np.append(left, left).view(np.int64)[: len(left)])
-        writer.append("number", [number])
-
-    stored = derived_arrays(spans.index, "costs", key, write)
-    costs: npt.NDArray[np.float32] = stored["costs"].view(np.float32)
-    return costs[: int(stored["number"][0])]
+    return stored_numbers(index.spans, *known)
 
 
 def _of_block(index: PackedIndex, block: int) -> Float64Array:
@@ -145,13 +115,6 @@ def _of_block(index: PackedIndex, block: int) -> Float64Array:
     squares = np.square(rows.num_tokens.astype(np.float64))
     num_sequences = int(first[1] - first[0])
     return np.bincount(rows.sequence, squares, num_sequences).astype(np.float64)
-
-
-def _of_rows(spans: Spans, piece: int) -> Float64Array:
-    """Tokens of the rows of some spans."""
-    stop = min((piece + 1) * SPANS_AT_ONCE, len(spans))
-    found = [*lengths_of_rows(spans, piece * SPANS_AT_ONCE, stop)]
-    return np.concatenate(found).astype(np.float64)
 
 
 def _of_windows(index: WindowIndex, first: int, last: int) -> Float64Array:

@@ -6,6 +6,7 @@ from typing import TypeAlias, overload
 
 from pagefeed.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.document_batches import DocumentBatches, DocumentBatchIndex
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.packed import Packed, PackedIndex
 from pagefeed.sequences.sequence_index import SequenceIndex
@@ -37,6 +38,8 @@ def cut_sequences(sequences: SequenceSetting, spans: Spans) -> SequenceIndex:
         return WindowIndex(spans, sequences)
     if isinstance(sequences, Packed):
         return PackedIndex(spans, sequences)
+    if isinstance(sequences, DocumentBatches):
+        return DocumentBatchIndex(spans, sequences)
     return DocumentIndex(spans, sequences)
 
 

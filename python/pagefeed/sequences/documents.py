@@ -66,11 +66,14 @@ class Documents:
             ``"meta.url"`` gives the top-level column with this leaf only.
         max_length: Tokens of a document at most: the rest of it is left out.
         pad: Fill documents up to the ``"longest"`` of their batch, or always to
-            ``"max_length"``. Or what fills up lists of integers, by the names of their
-            columns: each comes under its own name, int64 [batch_size, length], filled
-            up to its own longest, or cut and filled to ``max_length``, with
-            ``NAME_lengths`` [batch_size]. So pairs of chosen and rejected answers, each
-            with labels, need no collator; the dataset's column is one like the others.
+            ``"max_length"``. None fills up nothing: the documents of a batch lie one
+            behind another, ``input_ids`` [1, tokens], and ``cu_seqlens`` among the
+            fields tells where each begins. Or what fills up lists of integers, by the
+            names of their columns: each comes under its own name, int64 [batch_size,
+            length], filled up to its own longest, or cut and filled to ``max_length``,
+            with ``NAME_lengths`` [batch_size]. So pairs of chosen and rejected answers,
+            each with labels, need no collator; the dataset's column is one like the
+            others.
 
     Example:
         >>> Documents(pad={"chosen_ids": 0, "rejected_ids": 0}).padded_columns
@@ -81,7 +84,7 @@ class Documents:
 
     columns: Iterable[str] | None = None
     max_length: int | None = None
-    pad: Literal["longest", "max_length"] | Mapping[str, int] = "longest"
+    pad: Literal["longest", "max_length"] | Mapping[str, int] | None = "longest"
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -100,10 +103,16 @@ class Documents:
         if isinstance(self.pad, str):
             check_choice(self.pad, ("longest", "max_length"), "pad")
             return
+        if self.pad is None and self.max_length is None:
+            raise InvalidArgumentError(
+                "pad=None joins the tokens of documents: give a max_length"
+            )
+        if self.pad is None:
+            return
         if not isinstance(self.pad, Mapping):
             raise InvalidArgumentError(
-                f"pad={self.pad!r} must be 'longest', 'max_length', or what fills up "
-                "which column: pad={'chosen_ids': 0, 'labels': -100}"
+                f"pad={self.pad!r} must be 'longest', 'max_length', None, or what "
+                "fills up which column: pad={'chosen_ids': 0, 'labels': -100}"
             )
         names = check_columns(self.pad, "pad")
         filling = [check_whole(self.pad[name], f"pad[{name!r}]") for name in names]
@@ -113,12 +122,12 @@ class Documents:
     @property
     def padded_columns(self) -> dict[str, int]:
         """What fills up which columns, if that was said."""
-        return {} if isinstance(self.pad, str) else dict(self.pad)
+        return dict(self.pad) if isinstance(self.pad, Mapping) else {}
 
     @property
     def makes_tokens(self) -> bool:
         """Whether the dataset's own column comes as ``input_ids``, cut and padded."""
-        return self.max_length is not None and isinstance(self.pad, str)
+        return self.max_length is not None and not isinstance(self.pad, Mapping)
 
     @property
     def identity(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,15 +15,18 @@ from pagefeed._base import (
     Int64Array,
     UInt32Array,
     check_choice,
+    check_positive,
     distinct,
     joined_ranges,
     narrow_difference,
 )
 from pagefeed.dataset import BlockKind, Spans, refuse_unknown_rows
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed_counts import stored_counts
+from pagefeed.sequences.page_runs import block_starts, blocks_of_runs
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Join,
@@ -74,6 +76,9 @@ class Packed:
             into the last sequence or a new one.
         join: ``"dataset"`` lets blocks run over small files; with ``"file"`` every
             block, and so every sequence, is of one file.
+        multiple_of: Places that a document takes up are a multiple of it, the last ones
+            padding, as context parallelism over documents needs: a multiple of ``2 *
+            size``. Documents are then split as with ``"never"``.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -92,9 +97,16 @@ class Packed:
         default="best_fit", kw_only=True
     )
     join: Join = field(default="dataset", kw_only=True)
+    multiple_of: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
         check_cut(self)
+        multiple_of = check_positive(self.multiple_of, "multiple_of")
+        object.__setattr__(self, "multiple_of", multiple_of)
+        if self.length % multiple_of:
+            raise InvalidArgumentError(
+                f"length={self.length} must be a multiple of multiple_of={multiple_of}"
+            )
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
 
@@ -109,7 +121,8 @@ class Packed:
             eos=self.eos,
             learn_eos=self.learn_eos,
             packing=self.method,
-            never_split=self.split == "never",
+            never_split=self.split == "never" or self.multiple_of > 1,
+            multiple_of=self.multiple_of,
         )
 
     @property
@@ -153,6 +166,7 @@ def pack_lengths(
         length,
         method=layout.packing or "best_fit",
         never_split=layout.never_split,
+        multiple_of=layout.multiple_of,
     )
     return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
 
@@ -173,8 +187,7 @@ class PackedIndex:
         self.lines = Lines(spans, self.layout.per_row)
         self.num_tokens = self.num_delivered_tokens = self.lines.num_tokens
         least = BLOCK_SEQUENCES * packed.length
-        files = _lines_of_files(self.lines.file_first, least, packed.join)
-        self.first_span = _block_starts(self.lines, files, least)
+        self.first_span = block_starts(self.lines, least, packed.join)
         self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         counts = -(-self._block_tokens() // packed.length)
         self._first_sequence = np.zeros(len(self.first_span), dtype=np.int64)
@@ -213,12 +226,7 @@ class PackedIndex:
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``: row groups share none, pages are packed."""
-        runs = self.spans.runs("row_group") if kind == "row_group" else None
-        if runs is None:
-            return self._blocks
-        group = np.searchsorted(runs, self.first_span[:-1], side="right")
-        first = np.flatnonzero(np.diff(group, prepend=-1))
-        return ExplicitBlocks(self._first_sequence[np.append(first, len(self))])
+        return blocks_of_runs(self.spans, self.first_span, self._first_sequence, kind)
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return one segment for each of ``sequences``: all of one of a bundle."""
@@ -373,57 +381,3 @@ class PackedIndex:
 
     def _pack(self, block: int) -> PackedRows:
         return pack_lengths(self.lengths(block), self.length, self.layout)
-
-
-def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:
-    """Return the first file of each line of files, and the number of files.
-
-    A line takes files until it has ``least`` tokens; what is left at the end and has
-    less joins the last line. Most files are lines of their own.
-
-    Args:
-        file_first: Tokens before each file, and of all: int64 [files + 1].
-        least: Tokens of a line.
-        join: ``"file"`` makes every file a line.
-    """
-    if join == "file":
-        return np.arange(len(file_first))
-    before: list[int] = file_first.tolist()
-    starts, following = [0], 0
-    last = bisect_right(before, before[-1] - least) - 1  # Where a line may begin yet.
-    while True:
-        following = bisect_left(before, before[following] + least)
-        if following > last:
-            return np.array([*starts, len(before) - 1], dtype=np.int64)
-        starts.append(following)
-
-
-def _block_starts(lines: Lines, files: Int64Array, least: int) -> Int64Array:
-    """Return the first span of each block, and the number of spans.
-
-    A block takes runs of spans until it has ``least`` tokens; the last of a line takes
-    what is left, when that is less. All lines advance together.
-
-    Args:
-        lines: The tokens of all rows.
-        files: First file of each line, and the number of files: int64 [lines + 1].
-        least: Tokens of a block.
-    """
-    spans = lines.spans
-    runs = spans.runs("page")
-    borders = spans.file_first_span[files]
-    line = np.flatnonzero(np.diff(borders))
-    starts = [borders[line]]
-    begin = lines.file_first[files[line]]
-    end = lines.file_first[files[line + 1]]
-    going = begin + least <= end
-    while going.any():
-        begin, end = begin[going], end[going]
-        span = lines.spans_of(begin + least - 1) + 1
-        if runs is not None:
-            run = np.searchsorted(runs, span)
-            span = np.append(runs, len(spans))[run]
-        begin = lines.first(span)
-        going = begin + least <= end
-        starts.append(span[going])
-    return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)

@@ -17,7 +17,10 @@ _logger = logging.getLogger("pagefeed")
 
 
 def stored_counts(
-    spans: Spans, settings: str, first_span: Int64Array, count: Callable[[int], int]
+    spans: Spans,
+    settings: str,
+    first_span: Int64Array,
+    count: Callable[[int], int | tuple[int, ...]],
 ) -> Int64Array:
     """Count the sequences of every block, by a thread per CPU.
 
@@ -28,10 +31,11 @@ def stored_counts(
         spans: The rows.
         settings: All that the counts depend on beside the rows and their blocks.
         first_span: First span of each block, and the number of spans.
-        count: Counts the sequences of a block; reads its pages.
+        count: Counts the sequences of a block; reads its pages. It may return several
+            numbers.
 
     Returns:
-        int64 [blocks].
+        int64 [blocks * numbers].
     """
     borders = np.ascontiguousarray(first_span).tobytes()
     parts = (str(VERSION), spans.fingerprint, settings, borders)
@@ -43,7 +47,7 @@ def stored_counts(
         _logger.info("the sequences of %d blocks are counted, once", num_blocks)
         with Work("packed sequences", total=num_blocks, unit="blocks") as work:
             for found in in_order(count, range(num_blocks)):
-                writer.append("counts", [found])
+                writer.append("counts", np.atleast_1d(found))
                 work.advance()
 
     return derived_arrays(spans.index, "packed", key, write)["counts"]

@@ -53,6 +53,8 @@ class SequenceLayout:
     """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
     never_split: bool = False
     """Whether only documents longer than a sequence are split."""
+    multiple_of: int = 1
+    """Places of a packed document are a multiple of it, the last ones padding."""
 
     def __post_init__(self) -> None:
         for name, token in (("bos", self.bos), ("eos", self.eos)):

@@ -30,9 +30,86 @@ def test_parts_are_those_of_megatron_in_many_cases():
         size = int(rng.integers(1, 17))
         length = 2 * size * int(rng.integers(1, 40))
         rank, rows = int(rng.integers(size)), int(rng.integers(1, 5))
-        field = torch.from_numpy(rng.integers(0, 1000, (rows, length)))
+        field = rng.integers(0, 1000, (rows, length))
         part = pf.ContextParallel(rank, size).part({"labels": field}, length)
-        assert torch.equal(part["labels"], megatron_part(field, size, rank))
+        expected = megatron_part(torch.from_numpy(field), size, rank)
+        assert np.array_equal(part["labels"], expected)
+
+
+def transformer_engine_indices(borders, num_tokens, size, rank):
+    """TransformerEngine's thd_get_partitioned_indices, from its definition.
+
+    Token t of the rank is of the sequence whose borders, divided by the size, it lies
+    between. In the first half of these places it comes from chunk ``rank`` of ``2 *
+    size``, in the second from chunk ``2 * size - 1 - rank``.
+    """
+    found = []
+    for token in range(num_tokens // size):
+        sequence = max(i for i, border in enumerate(borders) if border <= token * size)
+        begin, length = borders[sequence], borders[sequence + 1] - borders[sequence]
+        chunk, within = divmod(token - begin // size, length // (2 * size))
+        chunk = rank if chunk == 0 else 2 * size - 1 - rank
+        found.append(begin + chunk * (length // (2 * size)) + within)
+    return found
+
+
+def test_parts_of_documents_are_those_of_transformer_engine_in_many_cases():
+    rng = np.random.default_rng(1)
+    for _ in range(1000):
+        size = int(rng.integers(1, 9))
+        lengths = 2 * size * rng.integers(1, 9, rng.integers(1, 6))
+        borders, rank = np.append(0, np.cumsum(lengths)), int(rng.integers(size))
+        total = int(borders[-1])
+        expected = transformer_engine_indices(borders.tolist(), total, size, rank)
+        assert pf.ContextParallel(rank, size).places(borders).tolist() == expected
+
+
+@pytest.mark.parametrize("format_name", ["numpy", "torch"])
+def test_a_group_gets_each_document_in_parts(data, format_name):
+    names = (*FIELDS, "cu_seqlens_padded", "max_seqlen", "document_ids")
+    packed = pf.Packed(64, eos=9, multiple_of=8)
+    options: dict[str, Any] = {"sequences": packed, "fields": names, "padding": -1}
+    parts = [pf.ContextParallel(rank, 4) for rank in range(4)]
+    groups = [batches(data, part, format=format_name, **options) for part in parts]
+    count = 0
+    for whole, *shares in zip(batches(data, **options), *groups, strict=True):
+        borders = whole["cu_seqlens_padded"]
+        own, places = np.diff(whole["cu_seqlens"]), np.diff(borders)
+        assert (own <= places).all()
+        assert (places % 8 == 0).all()
+        assert whole["max_seqlen"] == places.max()
+        # Documents and what fills them up: each is one, or padding alone.
+        ids = whole["document_ids"].ravel()
+        for begin, tokens, end in zip(borders, own, borders[1:], strict=False):
+            assert len(set(ids[begin : begin + tokens].tolist())) <= 1
+            assert (ids[begin : begin + tokens] >= 0).all()
+            assert (ids[begin + tokens : end] == -1).all()
+            assert end - begin == -(-tokens // 8) * 8 or tokens == 0
+        for name in ("input_ids", "labels", "position_ids", "loss_mask"):
+            joined = np.full_like(whole[name].ravel(), 99)
+            for rank, share in enumerate(shares):
+                assert share[name].shape == (4, 16)
+                at = transformer_engine_indices(borders.tolist(), 256, 4, rank)
+                joined[at] = np.asarray(share[name]).ravel()
+            assert np.array_equal(joined, whole[name].ravel())
+        for name in ("cu_seqlens", "cu_seqlens_padded"):
+            for share in shares:
+                assert np.asarray(share[name]).tolist() == whole[name].tolist()
+        count += len(own)
+    assert count > 100
+
+
+def test_packed_documents_of_a_multiple_hold_every_token_once(data):
+    for multiple_of in (1, 4, 32):
+        packed = pf.Packed(64, multiple_of=multiple_of, split="never")
+        loader = pf.Loader(
+            data, sequences=packed, batch_size=1, padding=-1, rank=0, world_size=1
+        )
+        rows = np.concatenate([batch["input_ids"] for batch in loader])
+        assert len(rows) == loader.num_sequences
+        tokens = np.sort(rows[rows >= 0])
+        assert np.array_equal(tokens, np.arange(len(tokens)))
+        assert loader.num_padding_tokens == (rows < 0).sum()
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +154,11 @@ def test_a_part_holds_its_share_of_the_memory(data):
 def test_what_cannot_be_cut_is_refused(data):
     with pytest.raises(InvalidArgumentError, match="60 tokens"):
         batches(data, pf.ContextParallel(0, 3), sequences=pf.Windows(64))
+    packed = pf.Packed(64, multiple_of=2)
+    with pytest.raises(InvalidArgumentError, match="multiple_of"):
+        batches(data, pf.ContextParallel(0, 2), sequences=packed)
+    with pytest.raises(InvalidArgumentError, match="multiple_of=5"):
+        pf.Packed(64, multiple_of=5)
     with pytest.raises(InvalidArgumentError, match="pad"):
         batches(
             data,

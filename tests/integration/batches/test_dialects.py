@@ -6,6 +6,7 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader, write_numbered
+from pagefeed.errors import InvalidArgumentError
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 
@@ -108,3 +109,54 @@ def test_torchtitan_gets_a_pair(batch, rows):
         "positions": shape,
     }
     assert labels.shape == shape
+
+
+PAIR = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen")
+
+
+def test_packed_sequences_have_borders_of_documents_and_places(tmp_path):
+    write_numbered(tmp_path)
+    fields = pf.Fields(
+        names=("input_ids", "labels", "position_ids", "loss_mask", *PAIR), shifted=True
+    )
+    parts = []
+    for rank in range(2):
+        loader = numbered_loader(
+            tmp_path,
+            sequences=pf.Packed(LENGTH, multiple_of=4),
+            padding=0,
+            format="torch",
+            fields=fields,
+            context_parallel=pf.ContextParallel(rank, 2),
+        )
+        parts.append(dialects.megatron(next(iter(loader))))
+    for part in parts:
+        made = dialects.packed_parameters(part)
+        assert made["qkv_format"] == "thd"
+        padded = made["cu_seqlens_kv_padded"]
+        assert padded[-1] == 2 * part["tokens"].numel()
+        assert made["max_seqlen_q"] == padded.diff().max()
+        assert (made["cu_seqlens_q"].diff() <= padded.diff()).all()
+        assert padded.dtype == made["cu_seqlens_q"].dtype == torch.int32
+    with pytest.raises(InvalidArgumentError, match="cu_seqlens_padded"):
+        dialects.flattened({**parts[0], "input_ids": parts[0]["tokens"]})
+
+
+def test_documents_one_behind_another_are_flat_already(tmp_path):
+    write_numbered(tmp_path)
+    documents = pf.Documents([], max_length=LENGTH, pad=None)
+    loader = numbered_loader(
+        tmp_path,
+        sequences=documents,
+        batch_size=None,
+        batch_tokens=512,
+        padding=0,
+        format="torch",
+        fields=("input_ids", "labels", "position_ids", "cu_seqlens", "max_seqlen"),
+    )
+    batch = next(iter(loader))
+    made = dialects.flattened(batch)
+    assert torch.equal(made["input_ids"], batch["input_ids"])
+    lengths = batch["lengths"][batch["lengths"] > 0]
+    assert made["cu_seq_lens_q"].diff().tolist() == lengths.tolist()
+    assert made["max_length_q"] == lengths.max()

@@ -118,6 +118,7 @@ MAKES: dict[str, Any] = {
     "shuffle='buffer'": {"shuffle": "buffer"},
     "Shuffle(window=)": {"shuffle": pf.Shuffle(window=100)},
     "Shuffle(passes=)": {"shuffle": pf.Shuffle(passes=2)},
+    "batch_tokens=": {"batch_size": None, "batch_tokens": 64},
     "balance=": {"balance": "attention"},
     "context_parallel=": context_given,
     "fields=('labels', ...)": {"fields": ("input_ids", "labels", "loss_mask")},

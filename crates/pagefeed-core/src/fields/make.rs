@@ -33,6 +33,13 @@ pub struct Maker<'a> {
     /// Places by which labels stand before their token.
     shift: usize,
     row_length: usize,
+    /// Whether segments are counted with the padding that fills them up, and without.
+    counts_both: bool,
+    multiple_of: usize,
+    /// Tokens of documents so far.
+    num_own: usize,
+    /// Where the padding ends that fills up the last document.
+    filled_up: usize,
     /// First token of the next row.
     next: usize,
     made: Made,
@@ -49,6 +56,10 @@ impl<'a> Maker<'a> {
             across_documents: fields.across_documents,
             shift: usize::from(fields.shifted),
             row_length,
+            counts_both: fields.has(Field::CuSeqlensPadded),
+            multiple_of: fields.multiple_of,
+            num_own: 0,
+            filled_up: 0,
             next: 0,
             made: Made::default(),
         }
@@ -106,8 +117,7 @@ impl<'a> Maker<'a> {
         while start < row.end {
             let end = borders.next(start + 1).min(row.end);
             let is_document = borders.is_document(start);
-            self.put_border(start);
-            self.made.max_seqlen = self.made.max_seqlen.max(end - start);
+            self.count_segment(start..end, is_document);
             self.put_segment(start..end, is_document, num_documents);
             self.put_labels(&row, start..end, (is_document, follows), tokens);
             num_documents += i32::from(is_document);
@@ -119,10 +129,37 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Notes the border before a segment, and its length. With the padding behind it a
+    /// document has a length that is a multiple; padding beyond it is a segment without
+    /// tokens of its own.
+    #[inline(always)]
+    fn count_segment(&mut self, segment: Range<usize>, is_document: bool) {
+        let Range { mut start, mut end } = segment;
+        let num_own = if is_document { end - start } else { 0 };
+        if self.counts_both && is_document {
+            end = start + num_own.next_multiple_of(self.multiple_of);
+            self.filled_up = end;
+        } else if self.counts_both {
+            start = start.max(self.filled_up);
+        }
+        if start < end {
+            self.put_border(start);
+            self.made.max_seqlen = self.made.max_seqlen.max(end - start);
+        }
+        self.num_own += num_own;
+    }
+
     #[inline(always)]
     fn put_border(&mut self, place: usize) {
         let number = self.made.num_borders;
+        let own = if self.counts_both {
+            self.num_own
+        } else {
+            place
+        };
         self.slot(Field::CuSeqlens)
+            .fill(number..number + 1, own as i64);
+        self.slot(Field::CuSeqlensPadded)
             .fill(number..number + 1, place as i64);
         self.made.num_borders += 1;
     }

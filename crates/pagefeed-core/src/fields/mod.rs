@@ -133,6 +133,9 @@ fields! {
     DocumentIds: "document_ids", NARROW, Tokens, Some(-1), true, false;
     /// Borders of the segments in the flattened batch.
     CuSeqlens: "cu_seqlens", SMALL, Borders, None, true, false;
+    /// Borders of the segments with the padding that fills them up; the other borders then
+    /// count tokens of documents alone.
+    CuSeqlensPadded: "cu_seqlens_padded", SMALL, Borders, None, true, false;
     /// Tokens of the longest segment.
     MaxSeqlen: "max_seqlen", &[], Number, None, true, false;
     /// Lengths of the segments of each row.
@@ -175,6 +178,8 @@ pub struct Fields {
     pub across_documents: bool,
     /// Label that carries no loss.
     pub ignored: i64,
+    /// Documents are filled up to a multiple of so many places.
+    pub multiple_of: usize,
 }
 
 impl Default for Fields {
@@ -192,6 +197,7 @@ impl Fields {
             shifted,
             across_documents,
             ignored: IGNORED,
+            multiple_of: 1,
         }
     }
 
@@ -205,6 +211,12 @@ impl Fields {
         }
         self.types[field as usize] = field_type;
         Ok(self)
+    }
+
+    /// The same of documents that are filled up to a multiple of so many places.
+    pub fn with_multiple_of(mut self, multiple_of: u32) -> Self {
+        self.multiple_of = multiple_of.max(1) as usize;
+        self
     }
 
     /// The type of a field that has one of its own.

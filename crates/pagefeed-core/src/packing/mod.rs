@@ -37,6 +37,18 @@ pub struct Rule {
     /// Split only documents longer than a sequence, in however many sequences that
     /// ends; otherwise the number of sequences is fixed.
     pub never_split: bool,
+    /// Each document takes up a multiple of so many places, the last ones without tokens;
+    /// 0 and 1 are the same. If it is more, no document is split that fits.
+    pub multiple_of: u32,
+}
+
+impl Rule {
+    /// Places that so many tokens take up.
+    fn places(self, num_tokens: u32) -> Result<u32> {
+        num_tokens
+            .checked_next_multiple_of(self.multiple_of.max(1))
+            .ok_or_else(|| Error::limit("a document of 2^32 tokens or more"))
+    }
 }
 
 /// A run of tokens of one document, and its place in a sequence.
@@ -94,10 +106,17 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     if length == 0 {
         return Err(Error::invalid("sequences of no token hold no document"));
     }
+    if length % rule.multiple_of.max(1) > 0 {
+        return Err(Error::invalid(format!(
+            "sequences of {length} tokens are no multiple of {}",
+            rule.multiple_of
+        )));
+    }
     let mut total = 0;
     let mut full = Vec::new();
     let mut items = Vec::with_capacity(lengths.len());
     for (row, &num_tokens) in (0u32..).zip(lengths) {
+        let num_tokens = rule.places(num_tokens)?;
         total += u64::from(num_tokens);
         let rest = num_tokens % length;
         for piece in 0..num_tokens / length {
@@ -115,7 +134,7 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
             });
         }
     }
-    let num_sequences = if rule.never_split {
+    let num_sequences = if rule.never_split || rule.multiple_of > 1 {
         full.len() + items.len()
     } else {
         usize::try_from(total.div_ceil(u64::from(length))).unwrap_or(usize::MAX)
@@ -139,11 +158,11 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
             .into_iter()
             .map(|(sequence, item)| (sequence + before, item)),
     );
-    Ok(collect(all))
+    Ok(collect(all, lengths))
 }
 
-/// Puts what was placed into order.
-fn collect(mut placed: Vec<(u32, Item)>) -> Packing {
+/// Puts what was placed into order. Pieces are of tokens alone, at places apart.
+fn collect(mut placed: Vec<(u32, Item)>, lengths: &[u32]) -> Packing {
     placed.sort_unstable_by_key(|(sequence, item)| (*sequence, item.row, item.first_token));
     let mut packing = Packing {
         pieces: Vec::with_capacity(placed.len()),
@@ -158,7 +177,9 @@ fn collect(mut placed: Vec<(u32, Item)>) -> Packing {
         packing.pieces.push(Piece {
             row: item.row,
             first_token: item.first_token,
-            num_tokens: item.num_tokens,
+            num_tokens: item
+                .num_tokens
+                .min(lengths[item.row as usize] - item.first_token),
             offset,
         });
         offset += item.num_tokens;

@@ -2,6 +2,11 @@
 
 use super::*;
 
+const RULE: Rule = Rule {
+    method: Method::BestFit,
+    never_split: false,
+    multiple_of: 1,
+};
 const METHODS: [Method; 3] = [Method::BestFit, Method::FirstFit, Method::Greedy];
 
 /// Checks what holds for every packing; returns the documents split needlessly.
@@ -9,7 +14,7 @@ fn check(lengths: &[u32], length: u32, rule: Rule) -> usize {
     let packing = pack(lengths, length, rule).unwrap();
     let total: u64 = lengths.iter().map(|&tokens| u64::from(tokens)).sum();
     let expected = total.div_ceil(u64::from(length)) as usize;
-    if !rule.never_split {
+    if !rule.never_split && rule.multiple_of < 2 {
         assert_eq!(packing.num_sequences(), expected, "{lengths:?}");
     }
     let mut next = vec![0; lengths.len()];
@@ -22,7 +27,7 @@ fn check(lengths: &[u32], length: u32, rule: Rule) -> usize {
             let row = piece.row as usize;
             assert!(piece.num_tokens > 0);
             assert_eq!((piece.offset, piece.first_token), (offset, next[row]));
-            offset += piece.num_tokens;
+            offset += piece.num_tokens.next_multiple_of(rule.multiple_of);
             next[row] += piece.num_tokens;
             num_pieces[row] += 1;
         }
@@ -54,13 +59,17 @@ fn every_token_once_whatever_the_lengths() {
             })
             .collect();
         for method in METHODS {
-            for never_split in [false, true] {
+            for (never_split, multiple_of) in [(false, 1), (true, 1), (false, 2), (true, 16)] {
+                if length % multiple_of > 0 {
+                    continue;
+                }
                 let rule = Rule {
                     method,
                     never_split,
+                    multiple_of,
                 };
                 let num_split = check(&lengths, length, rule);
-                assert!(!never_split || num_split == 0);
+                assert!(!(never_split || multiple_of > 1) || num_split == 0);
             }
         }
     }
@@ -77,7 +86,7 @@ fn at_most_one_document_is_split_where_small_ones_abound() {
                 (30.0 / uniform.powf(0.8)) as u32 + 1
             })
             .collect();
-        assert!(check(&lengths, 2048, Rule::default()) <= 1);
+        assert!(check(&lengths, 2048, RULE) <= 1);
     }
 }
 
@@ -100,4 +109,9 @@ fn nothing_makes_no_sequence() {
         0
     );
     assert!(pack(&[1], 0, Rule::default()).is_err());
+    let multiple = Rule {
+        multiple_of: 3,
+        ..RULE
+    };
+    assert!(pack(&[1], 8, multiple).is_err());
 }

@@ -7,8 +7,9 @@ use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, Field};
-use pagefeed_core::pad::{Padding, list_lengths, padded_numbers};
+use pagefeed_core::pad::{Padding, joined, list_lengths, padded_numbers};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
@@ -16,7 +17,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 use crate::buffer::Buffer;
 use crate::engine::token_type;
 use crate::error::to_python;
-use crate::fields::AskedFields;
+use crate::fields::{AskedFields, places};
 use crate::run::detached;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
@@ -101,9 +102,17 @@ impl ArrowArray {
         Ok(PyBytes::new(py, &bytes))
     }
 
+    /// All lists of integers, each cut to `most`, as one.
+    fn joined(&self, py: Python<'_>, most: usize) -> PyResult<Self> {
+        let array = detached(py, || joined(&self.array, most))?;
+        let field = self.field.clone().with_data_type(array.data_type().clone());
+        Ok(Self::new(array, field))
+    }
+
     /// The lists of integers as rows of `length` tokens, cut or filled up with
-    /// `padding`, and the fields made of them.
-    #[pyo3(signature = (length, padding, dtype, *, fields=None))]
+    /// `padding`, and the fields made of them. Documents begin with each list, and at the
+    /// rising `starts` (int64) in the flattened batch.
+    #[pyo3(signature = (length, padding, dtype, *, fields=None, starts=None))]
     fn padded(
         &self,
         py: Python<'_>,
@@ -111,14 +120,16 @@ impl ArrowArray {
         padding: i64,
         dtype: &str,
         fields: Option<AskedFields>,
+        starts: Option<PyBuffer<i64>>,
     ) -> PyResult<Buffer> {
+        let starts = starts.map_or(Ok(Vec::new()), |starts| places(py, &starts))?;
         let padding = Padding {
             length,
             token: padding,
             token_type: token_type(dtype)?,
             fields: AskedFields::parse(fields).map_err(|error| to_python(py, &error))?,
         };
-        detached(py, || padding.batch(&self.array, &[])).map(Buffer::from)
+        detached(py, || padding.batch(&self.array, &starts)).map(Buffer::from)
     }
 
     /// Numbers as the name of their type and their bytes, NaN for null; None if it holds

@@ -52,7 +52,8 @@ class DecodingFeed(Feed):
         self._decode = decode
         self._workers = decode.workers or settings.num_threads
         # Enough for all to be busy while the consumer holds a batch.
-        self._ahead = 1 + -(-ROWS_AHEAD * self._workers // settings.batch_size)
+        rows = int(settings.batch_size * run.documents_each)
+        self._ahead = 1 + -(-ROWS_AHEAD * self._workers // rows)
         self._started: tuple[int, _DecodingEngine] | None = None
 
     def engine(self) -> _DecodingEngine:

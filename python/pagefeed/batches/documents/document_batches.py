@@ -19,7 +19,7 @@ from pagefeed.batches.documents.row_columns import (
 )
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.feeds import EngineFeed
-from pagefeed.batches.formats import Batch, converted
+from pagefeed.batches.formats import Batch
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.plan import BatchPlan
 from pagefeed.batches.settings import LoaderSettings
@@ -28,6 +28,8 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, Run
 from pagefeed.sequences import (
     EPOCH_SHIFT,
+    DocumentBatches,
+    DocumentBatchIndex,
     DocumentIndex,
     Documents,
     epochs_of,
@@ -75,6 +77,22 @@ class DocumentFeed(EngineFeed):
         names = (*self._names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
         self._first_pages = _first_pages(self._columns)
+        self._takes_batches = isinstance(documents, DocumentBatches)
+        self._num_rows = settings.batch_size
+        if self._takes_batches:
+            indexes = cast("Sequence[DocumentBatchIndex]", run.indexes)
+            self._num_rows = max(index.most_documents for index in indexes)
+        joins = documents.pad is None and not self._takes_batches
+        if joins and "dataset_ids" in settings.fields.names:
+            raise InvalidArgumentError(
+                "dataset_ids tell of rows, and pad=None joins documents of several "
+                "datasets: give batch_tokens, whose batches are of one dataset each"
+            )
+        if documents.pad is None and metadata is not None:
+            raise InvalidArgumentError(
+                "metadata tells of documents in rows of their own, and pad=None joins "
+                "them: leave one of both out"
+            )
         # Of nothing that knows this feed: an engine ends with the last use of its feed.
         start = partial(
             _core.Engine,
@@ -88,7 +106,7 @@ class DocumentFeed(EngineFeed):
             names=names,
             num_threads=settings.num_threads,
             memory=settings.engine_bytes,
-            batch_rows=settings.batch_size,
+            batch_rows=self._num_rows,
             verify_checksums=[
                 dataset.verify_checksums for dataset in datasets for _ in names
             ],
@@ -104,8 +122,16 @@ class DocumentFeed(EngineFeed):
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
-        places = np.flatnonzero(self._are_there(sequences))
-        page, row = self._cells(sequences[places])
+        places = np.flatnonzero(sequences != NO_SEQUENCE)
+        given = sequences[places]
+        rows, part, which, are_left = self._documents_of(numbers_of(given))
+        places, epochs = places[which], epochs_of(given)[which]
+        if self._takes_batches:
+            # A sequence is a batch, whose rows follow each other.
+            place = np.arange(len(which)) - np.searchsorted(which, which)
+            places = places * self._num_rows + place
+        places = places[are_left]
+        page, row = self._cells(rows[are_left], part[are_left], epochs[are_left])
         num_columns = self._num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
@@ -118,37 +144,32 @@ class DocumentFeed(EngineFeed):
             destination_offset=np.tile(columns, len(places)),
         )
 
-    def _are_there(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
-        """Which of them are documents, and were not erased."""
-        found: npt.NDArray[np.bool_] = sequences != NO_SEQUENCE
-        run, part = self._run, self._run.dataset_of(sequences)
-        sequences = numbers_of(sequences)
-        for number, index in enumerate(run.indexes):
-            if index.erased is not None:
-                which = np.flatnonzero(part == number)
-                local = sequences[which] - run.first_sequence[number]
-                found[which] = cast("DocumentIndex", index).are_left(local)
-        return found
-
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""
-        columns = delivered.take_columns()
+        columns = delivered.take_columns(only_filled=self._takes_batches)
         told = columns[len(self._names) :]
         del columns[len(self._names) :]
         there = told.pop() if told else None
         batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
-            return self._taken(batch | self._padded(batch))
+            return self._taken(batch | self._padded(batch), most or 0)
         whole = np.frombuffer(columns[0].list_lengths(), dtype=np.int64)
         lengths = np.minimum(whole, most)
-        length = most
+        length, tokens, starts = most, columns[0], None
         if self._documents.pad == "longest":
             length = max(1, int(lengths.max(initial=0)))
-        shape = len(whole), length
+        elif self._documents.pad is None:
+            length, tokens = max(1, int(lengths.sum())), tokens.joined(most)
+            starts = np.cumsum(lengths) - lengths
+        shape = len(tokens), length
         settings, fields = self._settings, self._settings.fields
-        memory = columns[0].padded(
-            length, settings.padding, settings.dtype, fields=fields.settings
+        memory = tokens.padded(
+            length,
+            settings.padding,
+            settings.dtype,
+            fields=fields.settings,
+            starts=starts,
         )
         made: Batch = fields.arrays(memory, shape, settings.dtype)
         made |= {"lengths": lengths}
@@ -159,18 +180,19 @@ class DocumentFeed(EngineFeed):
         made |= batch
         for name, dtype, padding in self._aligned.each:
             check_aligned(name, whole, batch[name])
-            memory = batch[name].padded_numbers(length, padding)
+            column = batch[name] if starts is None else batch[name].joined(most)
+            memory = column.padded_numbers(length, padding)
             made[name] = np.ndarray(shape, dtype, memoryview(memory))
         made |= self._aligned.loss_mask(made)
-        return self._taken(made)
+        return self._taken(made, length)
 
-    def _taken(self, made: Batch) -> Batch:
-        """Return values as they are handed out."""
+    def _taken(self, made: Batch, length: int) -> Batch:
+        """Return values of rows of ``length`` tokens as they are handed out."""
         taken = {
             name: as_taken(value) if isinstance(value, _core.ArrowArray) else value
             for name, value in made.items()
         }
-        return converted(taken, self._convert)
+        return self._handed_out(taken, length)
 
     def _padded(self, columns: dict[str, Any]) -> Batch:
         """Return the columns that are filled up each by its own token."""
@@ -185,18 +207,41 @@ class DocumentFeed(EngineFeed):
             made[f"{name}_lengths"] = np.minimum(found, length)
         return made
 
-    def _cells(self, sequences: Int64Array) -> tuple[UInt64Array, UInt32Array]:
-        """Page, numbered through, and row in it: [sequences, columns] each."""
+    def _documents_of(
+        self, sequences: Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array, npt.NDArray[np.bool_]]:
+        """Documents of sequences, in their order.
+
+        Returns:
+            The row of each among all rows of its dataset, the dataset, which of the
+            sequences it is of, and whether it was not erased.
+        """
+        part = self._run.dataset_of(sequences)
+        found = [_nothing()]
+        for number in distinct(part).tolist():
+            which = np.flatnonzero(part == number)
+            index = cast("DocumentIndex", self._run.indexes[number])
+            local = sequences[which] - self._run.first_sequence[number]
+            if isinstance(index, DocumentBatchIndex):
+                local, batch = index.documents_of(local)
+                which = which[batch]
+            rows, parts = index.rows(local), np.full(len(local), number)
+            found.append((rows, parts, which, DocumentIndex.are_left(index, local)))
+        rows, parts, places, are_left = map(np.concatenate, zip(*found, strict=True))
+        order = np.argsort(places, kind="stable")
+        return rows[order], parts[order], places[order], are_left[order]
+
+    def _cells(
+        self, all_rows: Int64Array, part: Int64Array, epochs: Int64Array
+    ) -> tuple[UInt64Array, UInt32Array]:
+        """Page, numbered through, and row in it: [documents, columns] each."""
         num_columns = self._num_columns
-        page = np.empty((len(sequences), num_columns), dtype=np.uint64)
-        row = np.empty((len(sequences), num_columns), dtype=np.uint32)
-        part, epochs = self._run.dataset_of(sequences), epochs_of(sequences)
-        sequences = numbers_of(sequences)
+        page = np.empty((len(all_rows), num_columns), dtype=np.uint64)
+        row = np.empty((len(all_rows), num_columns), dtype=np.uint32)
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
             index = self._run.datasets[number].index
-            documents = cast("DocumentIndex", self._run.indexes[number])
-            rows = documents.rows(sequences[which] - self._run.first_sequence[number])
+            rows = all_rows[which]
             for column in range(num_columns):
                 place = number * num_columns + column
                 source = self._columns[place]
@@ -223,6 +268,12 @@ def _refuse_infilled(datasets: Sequence[Dataset]) -> None:
                 "sequences of Windows or Packed: with Documents leave it out; "
                 "columns=[...] gives columns of the documents"
             )
+
+
+def _nothing() -> tuple[Int64Array, Int64Array, Int64Array, npt.NDArray[np.bool_]]:
+    """No documents."""
+    numbers = np.empty(0, dtype=np.int64)
+    return numbers, numbers, numbers, np.empty(0, dtype=np.bool_)
 
 
 def _told(

@@ -210,7 +210,8 @@ def make_loader(
     window = int(options.window) if options.window.isdecimal() else options.window
     given: dict[str, Any] = {
         "sequences": make_sequences(options),
-        "batch_size": options.batch_size,
+        "batch_size": None if options.batch_tokens else options.batch_size,
+        "batch_tokens": options.batch_tokens,
         "seed": options.seed,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
         "balance": options.balance,

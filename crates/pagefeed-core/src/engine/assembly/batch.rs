@@ -147,6 +147,12 @@ impl Batch {
         }
     }
 
+    /// Its cells.
+    pub(in crate::engine) fn collectors(&self) -> &[RowCollector] {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or(&[], |buffer| &buffer.columns)
+    }
+
     /// Takes out its cells.
     pub(in crate::engine) fn take_collectors(&mut self) -> Vec<RowCollector> {
         let buffer = self.buffer.as_mut();

@@ -51,6 +51,13 @@ struct Picks {
 }
 
 impl Batch {
+    /// Rows up to the last one with a cell.
+    pub fn num_filled_rows(&self) -> usize {
+        let columns = self.collectors().iter();
+        let places = columns.flat_map(|column| column.parts.iter().flat_map(|(_, at)| at));
+        places.max().map_or(0, |&last| last as usize + 1)
+    }
+
     /// The columns of the batch, of these types unless its pages have others: `num_rows`
     /// rows each, null where the plan has no cell. They can be taken once.
     pub fn take_columns(&mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {

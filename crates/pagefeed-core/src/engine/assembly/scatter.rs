@@ -313,11 +313,14 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             } else {
                 0
             };
-            let begin = offset;
-            offset += part.num_tokens;
-            let Some(place) = target.get_mut(begin..offset) else {
+            let before = offset;
+            let begin = piece.offset as usize;
+            offset = begin + part.num_tokens;
+            if begin < before || offset > target.len() {
                 return Err(too_short().into());
-            };
+            }
+            self.pad_within(segment, target, before..begin);
+            let place = &mut target[begin..offset];
             if piece.first_token as usize + part.num_tokens > line {
                 return Err(too_short().into());
             }
@@ -337,10 +340,17 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             let is_split = part.first_token > 0 && line <= self.config.row_length;
             self.written.num_splits += u64::from(is_split);
         }
-        self.written.num_padding += (target.len() - offset) as u64;
-        target[offset..].fill(self.padding);
-        self.aligned.pad(segment.start + offset..segment.end);
+        let end = target.len();
+        self.pad_within(segment, target, offset..end);
         Ok(())
+    }
+
+    /// Fills places of a packed sequence that have no tokens.
+    fn pad_within(&mut self, segment: &Segment, target: &mut [T], places: Range<usize>) {
+        self.written.num_padding += places.len() as u64;
+        target[places.clone()].fill(self.padding);
+        self.aligned
+            .pad(segment.start + places.start..segment.start + places.end);
     }
 
     /// Notes a part of a document that was written.

@@ -29,6 +29,7 @@ fn layout(eos: Option<i64>) -> Layout {
         packing: Some(Rule {
             method: Method::BestFit,
             never_split: false,
+            multiple_of: 1,
         }),
         fields: Fields::new(&[Field::CuSeqlens], false, false),
         ..Layout::default()

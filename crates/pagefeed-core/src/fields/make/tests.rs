@@ -4,7 +4,7 @@ use super::*;
 use crate::decode::Joins;
 use crate::fields::{FieldType, IGNORED, Sections};
 
-const ALL: [Field; 11] = Field::ALL;
+const ALL: [Field; 13] = Field::ALL;
 
 /// Two rows of six: documents of 2 and 3 tokens and padding; padding, then 4 tokens.
 fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Made) {
@@ -158,4 +158,30 @@ fn types_that_do_not_hold_a_field_are_refused() {
     narrow.ignored = 1 << 31;
     assert!(narrow.check(1).is_err());
     assert!(FieldType::from_name("float16").is_err());
+}
+
+#[test]
+fn borders_with_padding_and_without_are_of_the_same_segments() {
+    let wanted = [Field::CuSeqlens, Field::CuSeqlensPadded];
+    let fields = Fields::new(&wanted, false, false).with_multiple_of(2);
+    let sections = Sections::new(&fields, 16, 2);
+    let mut memory = vec![0i64; sections.num_bytes().div_ceil(8)];
+    // SAFETY: numbers are any bytes.
+    let bytes = unsafe { memory.align_to_mut::<u8>() }.1;
+    let bytes = &mut bytes[..sections.num_bytes()];
+    let mut borders = Borders::default();
+    borders.reset(16);
+    // A row with documents of 3, 1 and 2 tokens; one of 2 and 4 of padding, and 2 more.
+    for (begin, end) in [(0, 3), (4, 5), (6, 8), (8, 10), (14, 16)] {
+        borders.add(begin, end, Joins::default());
+    }
+    let mut parts = sections.split(bytes);
+    let tokens = parts.take::<u16>(Field::InputIds);
+    let made = Maker::new(&fields, 8, &mut parts).finish(tokens, &borders);
+    assert_eq!((made.num_borders, made.max_seqlen), (7, 4));
+    let memory = &mut memory;
+    let padded = field::<i32>(&sections, memory, Field::CuSeqlensPadded);
+    assert_eq!(padded[..7], [0, 4, 6, 8, 10, 14, 16]);
+    let own = field::<i32>(&sections, memory, Field::CuSeqlens);
+    assert_eq!(own[..7], [0, 3, 4, 6, 8, 8, 10]);
 }

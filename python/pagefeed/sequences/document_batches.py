@@ -1,0 +1,292 @@
+"""Batches of documents with a budget of tokens, made before they are shuffled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array, distinct, joined_ranges, lazy
+from pagefeed.dataset import BlockKind, Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.blocks import Blocks
+from pagefeed.sequences.documents import DocumentIndex, Documents
+from pagefeed.sequences.lines import Lines
+from pagefeed.sequences.packed import pack_lengths
+from pagefeed.sequences.packed_counts import stored_counts
+from pagefeed.sequences.page_runs import block_starts, blocks_of_runs
+from pagefeed.sequences.sequence_index import (
+    DocumentParts,
+    Segments,
+    SequenceLayout,
+)
+from pagefeed.sequences.stored_numbers import document_lengths
+
+__all__ = ["DocumentBatchIndex", "DocumentBatches", "batches_of_lengths"]
+
+BLOCK_BATCHES, BLOCK_PADDED = 200, 400
+"""Batches' worth of tokens that a block holds at least, unless there are no more. The
+last batch of a block may be small. Of more documents, those of a batch are more alike.
+"""
+MOST_BLOCKS = 128
+"""Blocks whose batches are kept: some 100 KB each."""
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class DocumentBatches(Documents):
+    """Documents in batches of so many tokens, in place of so many documents.
+
+    Args:
+        batch_tokens: Tokens of a batch at most, padding counted.
+
+    Raises:
+        InvalidArgumentError: If a document may not fit, or none is cut and padded.
+
+    Example:
+        >>> DocumentBatches([], max_length=512, batch_tokens=4096).identity
+        "DocumentBatches(batch_tokens=4096, max_length=512, pad='longest')"
+    """
+
+    batch_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length is None or not self.makes_tokens:
+            raise InvalidArgumentError(
+                f"batch_tokens={self.batch_tokens} counts tokens of documents that are "
+                "cut: give Documents a max_length, and pad='longest' or None"
+            )
+        if self.max_length > self.batch_tokens:
+            raise InvalidArgumentError(
+                f"batch_tokens={self.batch_tokens} does not hold a document of "
+                f"max_length={self.max_length} tokens"
+            )
+
+    @classmethod
+    def of(cls, documents: Documents, batch_tokens: int) -> DocumentBatches:
+        """Return batches of documents that are cut like these."""
+        same = {each.name: getattr(documents, each.name) for each in fields(Documents)}
+        return cls(**same, batch_tokens=batch_tokens)
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others."""
+        kept = f"max_length={self.max_length}, pad={self.pad!r}"
+        return f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
+
+
+class Batches(NamedTuple):
+    """Documents of some batches, one batch after another."""
+
+    document: Int64Array
+    """Number of each document: int64 [documents]."""
+    first: Int64Array
+    """First document of each batch, and the number of documents: int64 [batches + 1].
+    """
+
+
+def batches_of_lengths(
+    lengths: npt.ArrayLike, budget: int, *, is_padded: bool
+) -> Batches:
+    """Return batches of documents; a pure function of their lengths.
+
+    Documents that are padded come by length: each batch takes, from the longest that is
+    left on, as many as fit. Others are packed as :class:`Packed` does.
+
+    Args:
+        lengths: Tokens of each document, ``budget`` at most: int [documents].
+        budget: Tokens of a batch at most.
+        is_padded: All documents of a batch count like its longest.
+
+    Example:
+        >>> batches_of_lengths([5, 1, 4, 2], 10, is_padded=True)
+        Batches(document=array([0, 2, 1, 3]), first=array([0, 2, 4]))
+    """
+    # One without tokens is in a batch, too.
+    counted = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
+    if is_padded:
+        less = counted.max(initial=1) - counted
+        # Numbers of 16 bits are sorted by counting.
+        narrow = less.astype(np.uint16) if less.max(initial=0) < 1 << 16 else less
+        document = np.argsort(narrow, kind="stable")
+        borders, falling = [0], counted[document].tolist()
+        while borders[-1] < len(falling):
+            borders.append(borders[-1] + budget // falling[borders[-1]])
+        borders[-1] = len(falling)
+    else:
+        layout = SequenceLayout(packing="best_fit", never_split=True)
+        packed = pack_lengths(counted, budget, layout)
+        document = packed.row
+        borders = [*np.flatnonzero(np.diff(packed.sequence, prepend=-1)).tolist()]
+        borders.append(len(document))
+    first = np.array(borders, dtype=np.int64)
+    # Neighbours are of unlike lengths, however little is mixed later.
+    number = np.arange(len(first) - 1)
+    mixed = np.argsort(number.astype(np.uint64) * _SPREAD, kind="stable")
+    begin, end = first[mixed], first[mixed + 1]
+    document = document[joined_ranges(begin, end)]
+    first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
+    return Batches(document.astype(np.int64), first)
+
+
+class DocumentBatchIndex(DocumentIndex):
+    """The batches of the documents of a dataset: each is one sequence.
+
+    Batches are made of the documents of a block: a run of pages with at least 200
+    batches' worth of tokens, 400 if documents are padded. So their number is known, and
+    batch k found, without a look at others.
+
+    Args:
+        spans: The rows.
+        documents: The budget, and how documents are cut.
+    """
+
+    def __init__(self, spans: Spans, documents: DocumentBatches) -> None:
+        super().__init__(spans, documents)
+        if spans.index.is_infilled:
+            raise InvalidArgumentError(
+                "batch_tokens makes batches by the lengths that documents have in the "
+                "files, and infilled ones are longer: give batch_size"
+            )
+        self.identity = documents.identity
+        self._budget = documents.batch_tokens
+        least = BLOCK_BATCHES if documents.pad is None else BLOCK_PADDED
+        least *= self._budget
+        self.first_span = block_starts(Lines(spans, 0), least, "dataset")
+        self._first_row = spans.first_rows(self.first_span)
+        self._lengths = document_lengths(spans)
+        self._batches = lru_cache(maxsize=MOST_BLOCKS)(self._make)
+        counts = stored_counts(spans, self.identity, self.first_span, self._count)
+        counts = counts.reshape(-1, 2)
+        self.most_documents = int(counts[:, 1].max(initial=1))
+        """Documents of the batch that has most."""
+        self._first_sequence = np.concatenate([[0], np.cumsum(counts[:, 0])])
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of batches."""
+        return int(self._first_sequence[-1])
+
+    @property
+    def length(self) -> int:
+        """Tokens of a batch at most."""
+        return self._budget
+
+    @property
+    def num_padding_tokens(self) -> int:  # type: ignore[override]
+        """Places of all batches, as large as they may be, without tokens."""
+        return self.num_sequences * self._budget - self.num_delivered_tokens
+
+    @lazy
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all documents, cut to ``max_length``."""
+        blocks = range(len(self._first_row) - 1)
+        return sum(int(self._cut_lengths(block).sum()) for block in blocks)
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Batches of blocks that start before each file: int64 [files + 1]."""
+        block = np.searchsorted(self.first_span, self.spans.file_first_span)
+        return self._first_sequence[block]
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: row groups share no batch."""
+        return blocks_of_runs(self.spans, self.first_span, self._first_sequence, kind)
+
+    def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the documents of batches, and which of these each is in.
+
+        Returns:
+            Numbers of rows of the spans, and indexes into ``sequences``, which rise:
+            int64 [documents] each.
+        """
+        block = self._block_of(sequences)
+        local = sequences - self._first_sequence[block]
+        begin, end = np.zeros((2, len(sequences)), dtype=np.int64)
+        for number in distinct(block).tolist():
+            here, first = block == number, self._batches(number).first
+            begin[here], end[here] = first[local[here]], first[local[here] + 1]
+        places = np.concatenate([[0], np.cumsum(end - begin)])
+        documents = np.empty(places[-1], dtype=np.int64)
+        for number in distinct(block).tolist():
+            here = np.flatnonzero(block == number)
+            found = self._batches(number).document[
+                joined_ranges(begin[here], end[here])
+            ]
+            to = joined_ranges(places[here], places[here + 1])
+            documents[to] = found + self._first_row[number]
+        return documents, np.repeat(np.arange(len(sequences)), end - begin)
+
+    def batches_of(self, documents: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the batch of each document, and its place in it: int64 each."""
+        block = np.searchsorted(self._first_row, documents, side="right") - 1
+        batch, place = np.empty((2, len(documents)), dtype=np.int64)
+        for number in distinct(block).tolist():
+            here, batches = block == number, self._batches(number)
+            at = np.empty(len(batches.document), dtype=np.int64)
+            at[batches.document] = np.arange(len(at))
+            at = at[documents[here] - self._first_row[number]]
+            local = np.searchsorted(batches.first, at, side="right") - 1
+            batch[here] = local + self._first_sequence[number]
+            place[here] = at - batches.first[local]
+        return batch, place
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return a segment for each document; how long it is only its page tells."""
+        documents, which = self.documents_of(sequences)
+        return super().segments(documents)._replace(sequence=which)
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the documents of a batch, cut, without those that were erased."""
+        documents, _ = self.documents_of(np.array([sequence]))
+        documents = documents[super().are_left(documents)]
+        page, row = self.places(documents)
+        most = self.documents.max_length or 0
+        tokens = np.minimum(self._lengths[documents].astype(np.int64), most)
+        zeros = np.zeros_like(tokens)
+        return DocumentParts(page, row, zeros, tokens, zeros)
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the batch of a row of the spans."""
+        return self.batches_of(np.array([row]))[0]
+
+    def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return which batches no document was erased of: bool."""
+        documents, which = self.documents_of(sequences)
+        gone = np.bincount(which, ~super().are_left(documents), len(sequences))
+        found: npt.NDArray[np.bool_] = gone == 0
+        return found
+
+    def erased_sequences(self) -> Int64Array:
+        """Return the batches that documents were erased of, rising."""
+        return np.unique(self.batches_of(super().erased_sequences())[0])
+
+    def squares(self, block: int) -> npt.NDArray[np.float64]:
+        """Return the sum of squared lengths of each batch of a block."""
+        batches = self._batches(block)
+        squares = np.square(self._cut_lengths(block)[batches.document].astype("f8"))
+        sums: npt.NDArray[np.float64] = np.add.reduceat(squares, batches.first[:-1])
+        return sums
+
+    def _block_of(self, sequences: Int64Array) -> Int64Array:
+        return np.searchsorted(self._first_sequence, sequences, side="right") - 1
+
+    def _cut_lengths(self, block: int) -> Int64Array:
+        rows = slice(*self._first_row[block : block + 2].tolist())
+        most = self.documents.max_length or 0
+        return np.minimum(self._lengths[rows].astype(np.int64), most)
+
+    def _make(self, block: int) -> Batches:
+        lengths, pad = self._cut_lengths(block), self.documents.pad
+        if pad == "max_length":
+            lengths = np.full_like(lengths, self.documents.max_length)
+        return batches_of_lengths(lengths, self._budget, is_padded=pad is not None)
+
+    def _count(self, block: int) -> tuple[int, int]:
+        """Batches of a block, and documents of the one that has most."""
+        first = self._make(block).first
+        return len(first) - 1, int(np.diff(first).max(initial=0))

@@ -1,0 +1,89 @@
+"""Runs of pages with so many tokens at least: the blocks of what is made of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+from pagefeed.dataset import BlockKind, Spans
+from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
+from pagefeed.sequences.lines import Lines
+from pagefeed.sequences.sequence_index import Join
+
+__all__ = ["block_starts", "blocks_of_runs"]
+
+
+def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
+    """Return the first span of each block, and the number of spans: int64.
+
+    A block takes runs of spans until it has ``least`` tokens; the last of a line takes
+    what is left, when that is less. All lines advance together.
+
+    Args:
+        lines: The tokens of all rows.
+        least: Tokens of a block.
+        join: ``"dataset"`` lets blocks run over small files, ``"file"`` does not.
+    """
+    files = _lines_of_files(lines.file_first, least, join)
+    spans = lines.spans
+    runs = spans.runs("page")
+    borders = spans.file_first_span[files]
+    line = np.flatnonzero(np.diff(borders))
+    starts = [borders[line]]
+    begin = lines.file_first[files[line]]
+    end = lines.file_first[files[line + 1]]
+    going = begin + least <= end
+    while going.any():
+        begin, end = begin[going], end[going]
+        span = lines.spans_of(begin + least - 1) + 1
+        if runs is not None:
+            run = np.searchsorted(runs, span)
+            span = np.append(runs, len(spans))[run]
+        begin = lines.first(span)
+        going = begin + least <= end
+        starts.append(span[going])
+    return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)
+
+
+def blocks_of_runs(
+    spans: Spans, first_span: Int64Array, first_sequence: Int64Array, kind: BlockKind
+) -> Blocks:
+    """Return the blocks of ``kind``: these, or those that begin in one row group.
+
+    Args:
+        spans: The rows.
+        first_span: First span of each block, and the number of spans.
+        first_sequence: Sequences before each block, and of all.
+        kind: Of blocks.
+    """
+    runs = spans.runs("row_group") if kind == "row_group" else None
+    if runs is None:
+        return ExplicitBlocks(first_sequence)
+    group = np.searchsorted(runs, first_span[:-1], side="right")
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    return ExplicitBlocks(first_sequence[np.append(first, len(first_span) - 1)])
+
+
+def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:
+    """Return the first file of each line of files, and the number of files.
+
+    A line takes files until it has ``least`` tokens; what is left at the end and has
+    less joins the last line. Most files are lines of their own.
+
+    Args:
+        file_first: Tokens before each file, and of all: int64 [files + 1].
+        least: Tokens of a line.
+        join: ``"file"`` makes every file a line.
+    """
+    if join == "file":
+        return np.arange(len(file_first))
+    before: list[int] = file_first.tolist()
+    starts, following = [0], 0
+    last = bisect_right(before, before[-1] - least) - 1  # Where a line may begin yet.
+    while True:
+        following = bisect_left(before, before[following] + least)
+        if following > last:
+            return np.array([*starts, len(before) - 1], dtype=np.int64)
+        starts.append(following)

@@ -1,0 +1,75 @@
+"""A number for each sequence, made once in a pass over all rows, and kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import ArrayWriter, Work, in_order
+from pagefeed.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
+
+__all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
+
+VERSION = 1
+SPANS_AT_ONCE = 64
+_logger = logging.getLogger("pagefeed")
+Float64Array = npt.NDArray[np.float64]
+
+
+def stored_numbers(
+    spans: Spans,
+    make: Callable[[int], Float64Array],
+    num_pieces: int,
+    cut: str,
+    borders: bytes,
+) -> npt.NDArray[np.float32]:
+    """Map a number for each sequence, or make them first.
+
+    Args:
+        spans: The rows they are made of.
+        make: Makes those of a piece.
+        num_pieces: Number of the pieces, which follow each other.
+        cut: What tells these numbers from others of the rows.
+        borders: Where pieces begin, if only that tells.
+
+    Returns:
+        float32 [sequences].
+    """
+    key = derived_key(spans.index, str(VERSION), spans.fingerprint, cut, borders)
+
+    def write(writer: ArrayWriter) -> None:
+        _logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
+        left = np.empty(0, dtype=np.float32)
+        number = 0
+        with Work("costs of sequences", total=num_pieces, unit="pieces") as work:
+            for found in in_order(make, range(num_pieces)):
+                left = np.concatenate([left, found.astype(np.float32)])
+                number += len(found)
+                pairs = len(left) // 2 * 2
+                writer.append("costs", left[:pairs].view(np.int64))
+                left = left[pairs:]
+                work.advance()
+        writer.append("costs", np.append(left, left).view(np.int64)[: len(left)])
+        writer.append("number", [number])
+
+    stored = derived_arrays(spans.index, "costs", key, write)
+    costs: npt.NDArray[np.float32] = stored["costs"].view(np.float32)
+    return costs[: int(stored["number"][0])]
+
+
+def document_lengths(spans: Spans) -> npt.NDArray[np.float32]:
+    """Map the tokens of each row, or count them first: float32 [rows]."""
+    num_pieces = -(-len(spans) // SPANS_AT_ONCE)
+    return stored_numbers(
+        spans, lambda piece: _of_rows(spans, piece), num_pieces, "Documents", b""
+    )
+
+
+def _of_rows(spans: Spans, piece: int) -> Float64Array:
+    """Tokens of the rows of some spans."""
+    stop = min((piece + 1) * SPANS_AT_ONCE, len(spans))
+    found = [*lengths_of_rows(spans, piece * SPANS_AT_ONCE, stop)]
+    return np.concatenate(found).astype(np.float64)
