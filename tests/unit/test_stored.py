@@ -215,3 +215,38 @@ def test_another_process_may_be_first(tmp_path):
         (tmp_path / "name").mkdir()
         (tmp_path / "name" / "else").touch()
     assert contents(ArrayFolder(tmp_path / "name", KEY)) == CONTENTS
+
+
+def test_numbers_are_verified_where_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "_CHECKED_BYTES", 64)
+    numbers = np.arange(101, dtype=np.float32)
+
+    def write_floats(writer):
+        writer.append("before", np.arange(3))
+        writer.append("costs", np.append(numbers, numbers[-1:]).view(np.int64))
+
+    def opened():
+        found = stored_arrays(str(tmp_path), "name", KEY, write_floats, lazily=True)
+        return found, found.checked("costs", 101)
+
+    found, costs = opened()
+    assert len(costs) == 101
+    assert costs[np.array([0, 100, 7])].tolist() == [0, 100, 7]
+    assert costs[90:].tolist() == numbers[90:].tolist()
+    path = tmp_path / "name" / stored._NUMBERS
+    content = bytearray(path.read_bytes())
+    content[3 * 8 + 4 * 50] ^= 1
+    path.write_bytes(content)
+    found, costs = opened()
+    # Those of other blocks are right.
+    assert costs[:40].tolist() == numbers[:40].tolist()
+    assert found["before"].tolist() == [0, 1, 2]
+    for read in (
+        lambda: costs[np.array([3, 50])],
+        lambda: costs[45:60],
+        lambda: found["costs"],
+    ):
+        with pytest.raises(FileAccessError, match="damaged"):
+            read()
+    with pytest.raises(ValueError, match="damaged"):
+        ArrayFolder(tmp_path / "name", KEY)

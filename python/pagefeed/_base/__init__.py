@@ -40,6 +40,7 @@ from pagefeed._base.stepwise import finished
 from pagefeed._base.stored import (
     ArrayFolder,
     ArrayWriter,
+    CheckedArray,
     find_arrays,
     keeps_arrays,
     remove_arrays,
@@ -55,6 +56,7 @@ __all__ = [
     "MOST",
     "ArrayFolder",
     "ArrayWriter",
+    "CheckedArray",
     "Facts",
     "FieldEntry",
     "Int64Array",

@@ -26,6 +26,7 @@ from pagefeed.errors import CacheWarning, FileAccessError
 __all__ = [
     "ArrayFolder",
     "ArrayWriter",
+    "CheckedArray",
     "find_arrays",
     "keeps_arrays",
     "remove_arrays",
@@ -35,9 +36,9 @@ __all__ = [
 
 _ABOUT = "about.json"
 _NUMBERS = "numbers"
-_VERSION = 2
+_VERSION = 3
 _SPILLED_BYTES = 32 << 20
-_CHECKED_BYTES = 64 << 20
+_CHECKED_BYTES = 1 << 20
 """Bytes under one checksum; several threads verify them."""
 _logger = logging.getLogger("pagefeed")
 _told: set[str] = set()
@@ -50,18 +51,19 @@ class _UnwritableError(FileAccessError):
 class ArrayFolder:
     """Arrays that were written together, mapped from disk.
 
-    The constructor verifies all checksums.
+    The constructor verifies all checksums, or leaves that to :meth:`checked`.
 
     Args:
         path: The folder.
         key: The key it was written with.
+        lazily: Verify numbers when they are read.
 
     Raises:
         OSError: If there is no such folder, or files of it are missing.
         ValueError: If it has another key, or is damaged.
     """
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, *, lazily: bool = False) -> None:
         content = _read_about(path)
         if content.get("version") != _VERSION or content.get("key") != key:
             raise ValueError(f"{path} holds something else")
@@ -69,16 +71,131 @@ class ArrayFolder:
         """Notes beside the arrays."""
         sizes = content["arrays"]
         numbers = _map(path / _NUMBERS, sum(sizes.values()))
-        _verify(path / _NUMBERS, numbers, content["checksums"])
+        self._blocks = Blocks(path / _NUMBERS, numbers, content["checksums"])
+        self._is_verified = not lazily
+        if not lazily:
+            self._blocks.verify_all()
         ends = np.cumsum(list(sizes.values()), dtype=np.int64).tolist()
-        self._arrays = {
-            name: numbers[end - size : end]
+        self._ranges = {
+            name: slice(end - size, end)
             for (name, size), end in zip(sizes.items(), ends, strict=True)
         }
 
     def __getitem__(self, name: str) -> Int64Array:
-        """Return an array, int64."""
-        return self._arrays[name]
+        """Return an array, int64; all of it is verified.
+
+        Raises:
+            FileAccessError: If it is damaged.
+        """
+        found = self._ranges[name]
+        if not self._is_verified:
+            self._blocks.verify(8 * found.start, 8 * found.stop)
+        return self._blocks.numbers[found]
+
+    def checked(self, name: str, size: int) -> CheckedArray:
+        """Return the first float32 of an array, verified where they are read."""
+        return CheckedArray(self._blocks, 2 * self._ranges[name].start, size)
+
+
+class Blocks:
+    """Numbers of a file, verified a block at a time, once in a process.
+
+    Args:
+        path: The file.
+        numbers: Its numbers, mapped.
+        checksums: Of each block.
+
+    Raises:
+        ValueError: If there are not as many checksums as blocks.
+    """
+
+    def __init__(self, path: Path, numbers: Int64Array, checksums: list[int]) -> None:
+        self.path = path
+        self.numbers = numbers
+        self._checksums = checksums
+        count = -(-8 * len(numbers) // _CHECKED_BYTES)
+        if count != len(checksums):
+            raise ValueError(f"{path} has {count} checksums, not {len(checksums)}")
+        self.are_verified = np.zeros(count, dtype=np.bool_)
+        """Which blocks were verified."""
+
+    def verify_all(self) -> None:
+        """Verify all, on several threads.
+
+        Raises:
+            ValueError: If a checksum does not match.
+        """
+        every = range(len(self.are_verified))
+        found = map(self._is_whole, every)
+        if not all(found if len(every) < 9 else in_order(self._is_whole, every)):
+            raise ValueError(self._damage)
+        self.are_verified[:] = True
+
+    def verify(self, begin: int, end: int) -> None:
+        """Verify the blocks of a range of bytes.
+
+        Raises:
+            FileAccessError: If a checksum does not match.
+        """
+        first, last = begin // _CHECKED_BYTES, -(-end // _CHECKED_BYTES)
+        self.verify_blocks(np.arange(first, last))
+
+    def verify_blocks(self, blocks: Int64Array) -> None:
+        """Verify some blocks, those that were not.
+
+        Raises:
+            FileAccessError: If a checksum does not match.
+        """
+        left = blocks[~self.are_verified[blocks]]
+        for block in np.unique(left).tolist() if len(left) else ():
+            if not self._is_whole(block):
+                raise FileAccessError(
+                    f"{self._damage}; remove its folder, and it is made anew"
+                ).at(file=str(self.path))
+            self.are_verified[block] = True
+
+    def _is_whole(self, block: int) -> bool:
+        step = _CHECKED_BYTES // 8
+        part = self.numbers[block * step : (block + 1) * step]
+        return zlib.crc32(part.data) == self._checksums[block]
+
+    @property
+    def _damage(self) -> str:
+        return f"{self.path} is damaged: its checksum does not match"
+
+
+class CheckedArray:
+    """Numbers of float32 that are verified where they are read.
+
+    So that opening takes no longer for many of them.
+
+    Args:
+        blocks: Of the file they lie in.
+        first: The first of them, counted in the file.
+        size: How many.
+    """
+
+    def __init__(self, blocks: Blocks, first: int, size: int) -> None:
+        self._blocks = blocks
+        self._first = first
+        self._numbers = blocks.numbers.view(np.float32)[first : first + size]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._numbers)
+
+    def __getitem__(self, places: slice | Int64Array) -> npt.NDArray[np.float32]:
+        """Return some: float32.
+
+        Raises:
+            FileAccessError: If they are damaged.
+        """
+        if isinstance(places, slice):
+            begin, end, _ = places.indices(len(self))
+            self._blocks.verify(4 * (self._first + begin), 4 * (self._first + end))
+        else:
+            self._blocks.verify_blocks(4 * (self._first + places) // _CHECKED_BYTES)
+        return self._numbers[places]
 
 
 class ArrayWriter(WholeWriter):
@@ -185,7 +302,12 @@ class ArrayWriter(WholeWriter):
 
 
 def stored_arrays(
-    folder: str | None, name: str, key: str, write: Callable[[ArrayWriter], None]
+    folder: str | None,
+    name: str,
+    key: str,
+    write: Callable[[ArrayWriter], None],
+    *,
+    lazily: bool = False,
 ) -> ArrayFolder:
     """Map stored arrays; write them first if they are missing.
 
@@ -196,6 +318,7 @@ def stored_arrays(
         name: Name of the arrays in the folder.
         key: Differs between any two arrays.
         write: Writes the arrays.
+        lazily: Verify numbers when they are read.
 
     Raises:
         FileAccessError: If the folder for temporary files cannot be used.
@@ -205,8 +328,8 @@ def stored_arrays(
         try:
             return made_once(
                 path.with_name(f"{name}.lock"),
-                lambda: _found(path, key),
-                lambda: _made(path, key, write),
+                lambda: _found(path, key, lazily=lazily),
+                lambda: _made(path, key, write, lazily=lazily),
             )
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)
@@ -222,21 +345,23 @@ def stored_arrays(
         except _UnwritableError as problem:
             raise _no_place(problem) from problem
         # The maps outlive the names of the files.
-        return ArrayFolder(path, key)
+        return ArrayFolder(path, key, lazily=lazily)
 
 
-def _found(path: Path, key: str) -> ArrayFolder | None:
-    found = _opened(path, key)
+def _found(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
+    found = _opened(path, key, lazily=lazily)
     if found is not None:
         _logger.debug("found, and used: %s", path)
     return found
 
 
-def _made(path: Path, key: str, write: Callable[[ArrayWriter], None]) -> ArrayFolder:
+def _made(
+    path: Path, key: str, write: Callable[[ArrayWriter], None], *, lazily: bool
+) -> ArrayFolder:
     with ArrayWriter(path, key, durable=True) as writer:
         write(writer)
     _logger.info("made, and kept: %s", path)
-    return ArrayFolder(path, key)
+    return ArrayFolder(path, key, lazily=lazily)
 
 
 def find_arrays(folder: str, name: str, key: str) -> ArrayFolder | None:
@@ -307,21 +432,6 @@ class _Checksums:
             view = view[len(part) :]
 
 
-def _verify(path: Path, numbers: Int64Array, expected: list[int]) -> None:
-    """Verify all checksums, on several threads."""
-    step = _CHECKED_BYTES // 8
-    pieces = [numbers[at : at + step] for at in range(0, len(numbers), step)]
-    if len(pieces) != len(expected):
-        raise ValueError(f"{path} has {len(pieces)} checksums, not {len(expected)}")
-    found = map(_checksum, pieces) if len(pieces) < 2 else in_order(_checksum, pieces)
-    if list(found) != expected:
-        raise ValueError(f"{path} is damaged: its checksum does not match")
-
-
-def _checksum(numbers: Int64Array) -> int:
-    return zlib.crc32(numbers.data)
-
-
 def _with_checksum(content: Mapping[str, Any]) -> bytes:
     text = json.dumps(content)
     return f'{{"checksum": {zlib.crc32(text.encode())}, "content": {text}}}'.encode()
@@ -335,10 +445,10 @@ def _read_about(path: Path) -> dict[str, Any]:
     return content
 
 
-def _opened(path: Path, key: str) -> ArrayFolder | None:
+def _opened(path: Path, key: str, *, lazily: bool = False) -> ArrayFolder | None:
     """Return the arrays of a folder; None if they are missing or damaged."""
     try:
-        return ArrayFolder(path, key)
+        return ArrayFolder(path, key, lazily=lazily)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -30,7 +30,12 @@ def derived_key(index: PageIndex, *parts: str | bytes) -> str:
 
 
 def derived_arrays(
-    index: PageIndex, kind: str, key: str, write: Callable[[ArrayWriter], None]
+    index: PageIndex,
+    kind: str,
+    key: str,
+    write: Callable[[ArrayWriter], None],
+    *,
+    lazily: bool = False,
 ) -> ArrayFolder:
     """Map arrays derived from the files of an index; derive them first if needed.
 
@@ -42,6 +47,7 @@ def derived_arrays(
         kind: Begin of the name of the folder with the arrays.
         key: Differs between any two arrays, see :func:`derived_key`.
         write: Reads files and derives the arrays.
+        lazily: Verify numbers when they are read.
 
     Raises:
         StaleFileError: If a file changed since it was indexed.
@@ -53,4 +59,5 @@ def derived_arrays(
         index.check_files()  # Files may have changed while they were read.
 
     index.check_files()
-    return stored_arrays(index.cache_dir, f"{kind}-{key}", key, write_checked)
+    folder, name = index.cache_dir, f"{kind}-{key}"
+    return stored_arrays(folder, name, key, write_checked, lazily=lazily)

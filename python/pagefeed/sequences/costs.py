@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed._base import CheckedArray, Int64Array
 from pagefeed.dataset import lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.document_batches import DocumentBatchIndex
@@ -82,7 +82,7 @@ class SequenceCosts:
         return known
 
 
-def _stored(index: object) -> npt.NDArray[np.float32]:
+def _stored(index: object) -> CheckedArray:
     """Map what is known of the sequences of a dataset, or make it first."""
     known: tuple[Callable[[int], npt.NDArray[np.float64]], int, str, bytes]
     if isinstance(index, PackedIndex):

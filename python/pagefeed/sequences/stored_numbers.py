@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import ArrayWriter, Work, in_order
+from pagefeed._base import ArrayWriter, CheckedArray, Work, in_order
 from pagefeed.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
 __all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
@@ -25,7 +25,7 @@ def stored_numbers(
     num_pieces: int,
     cut: str,
     borders: bytes,
-) -> npt.NDArray[np.float32]:
+) -> CheckedArray:
     """Map a number for each sequence, or make them first.
 
     Args:
@@ -36,7 +36,7 @@ def stored_numbers(
         borders: Where pieces begin, if only that tells.
 
     Returns:
-        float32 [sequences].
+        float32 [sequences], verified where they are read.
     """
     key = derived_key(spans.index, str(VERSION), spans.fingerprint, cut, borders)
 
@@ -55,12 +55,11 @@ def stored_numbers(
         writer.append("costs", np.append(left, left).view(np.int64)[: len(left)])
         writer.append("number", [number])
 
-    stored = derived_arrays(spans.index, "costs", key, write)
-    costs: npt.NDArray[np.float32] = stored["costs"].view(np.float32)
-    return costs[: int(stored["number"][0])]
+    stored = derived_arrays(spans.index, "costs", key, write, lazily=True)
+    return stored.checked("costs", int(stored["number"][0]))
 
 
-def document_lengths(spans: Spans) -> npt.NDArray[np.float32]:
+def document_lengths(spans: Spans) -> CheckedArray:
     """Map the tokens of each row, or count them first: float32 [rows]."""
     num_pieces = -(-len(spans) // SPANS_AT_ONCE)
     return stored_numbers(
