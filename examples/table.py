@@ -3,8 +3,9 @@
     python examples/table.py FOLDER
 
 The catalog is SQLite in the folder. The run stops in the middle of an epoch; rows are
-appended; the epoch ends as it would have, and the next one has the new rows too. Then
-rows are deleted, and the epoch after that has them no more.
+appended, and mixed into what remains of it. Then a document must go: it is erased, and
+the epoch goes on with every other sequence in its place. When it has ended, rows are
+deleted from the table, and the next epoch has them no more.
 """
 
 import argparse
@@ -24,12 +25,15 @@ def rows(source: str, words: str, count: int) -> pa.Table:
     texts = [f"{n} {words} " * (1 + n % 5) for n in range(count)]
     tokens = [list(text.encode()) for text in texts]
     column = pa.array(tokens, pa.list_(pa.int32()))
-    return pa.table({"source": [source] * count, "tokens": column})
+    urls = [f"{source}/{n}" for n in range(count)]
+    return pa.table({"source": [source] * count, "url": urls, "tokens": column})
 
 
-def loader_of(catalog: SqlCatalog) -> pf.Loader:
-    """Name the current snapshot, cut and shuffled."""
+def loader_of(catalog: SqlCatalog, *erased: str) -> pf.Loader:
+    """Name the current snapshot without some documents, cut and shuffled."""
     data = pf.iceberg("corpus.web", catalog=catalog, column="tokens")
+    for url in erased:
+        data = data.erase(where=f"url == '{url}'")
     print(f"{data}: {len(data)} rows")
     sequences = pf.Windows(LENGTH, eos=0, tail="drop")
     return pf.Loader(
@@ -81,15 +85,21 @@ def main() -> None:
     table.append(rows("web", "jumps over the lazy dog", 200))
 
     loader = loader_of(catalog)
-    loader.load_state_dict(state, grown="next-epoch")
+    loader.load_state_dict(state, grown="now")
     print(f"epoch {loader.epoch} goes on at step {loader.step}")
-    train(loader)
-    print(f"epoch {loader.epoch} has {loader.num_steps_left} steps")
+    train(loader, steps=10)
+    state = loader.state_dict()
+
+    loader = loader_of(catalog, "news/4")
+    loader.load_state_dict(state)
+    print(
+        f"erased: {loader.state_dict()['erased']}, {loader.num_steps_left} steps left"
+    )
     train(loader)
 
-    table.delete("source == 'web'")
+    table.delete("source == 'web' or url == 'news/4'")
     loader = loader_of(catalog)
-    loader.set_epoch(2)
+    loader.set_epoch(1)
     print(f"epoch {loader.epoch} has {loader.num_steps_left} steps")
     print(f"loss {train(loader):.2f}")
     catalog.close()

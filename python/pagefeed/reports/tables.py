@@ -39,6 +39,8 @@ def facts_of_inspection(found: Inspection) -> Facts:
         ("row groups", f"{found.row_groups:,}"),
         ("pages", f"{found.pages:,}"),
     ]
+    if found.snapshot is not None:
+        facts.insert(0, ("table", found.snapshot))
     if found.page_sizes is not None:
         sizes = found.page_sizes
         stored = " / ".join(map(format_bytes, sizes.stored_bytes))

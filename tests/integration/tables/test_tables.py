@@ -38,6 +38,7 @@ from pagefeed.errors import (
     StateMismatchError,
     UnsupportedError,
 )
+from pagefeed.reports import facts_of_inspection
 
 PATTERNS = 40
 """Random deletes that are tried here; `PATTERNS=2000` of the environment for more."""
@@ -419,3 +420,10 @@ def test_files_that_a_compaction_removed_are_refused(tmp_path):
         "keep the files of a snapshot" in note for note in caught.value.__notes__
     )
     assert len(of_delta(tmp_path)) == 200
+
+
+def test_inspect_tells_the_snapshot(tmp_path):
+    write_delta(tmp_path, [rows_table(0, 20), rows_table(20, 40)])
+    found = pf.inspect(pf.delta(tmp_path, 0, column="tokens"))
+    assert found.snapshot == "delta:0"
+    assert ("table", "delta:0") in [*facts_of_inspection(found)]

@@ -75,6 +75,8 @@ class Inspection:
     """What to change, in sentences."""
     damage: list[Damage]
     """What cannot be read."""
+    snapshot: str | None = None
+    """Of a table, which one it is."""
 
 
 def inspect(
@@ -139,6 +141,7 @@ def inspect(
         rewritings=written,
         advice=[],
         damage=_distinct(damage),
+        snapshot=None if index.recipe.table is None else index.recipe.table.snapshot,
     )
     found.advice.extend(_advice(found))
     return found
