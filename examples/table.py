@@ -92,9 +92,8 @@ def main() -> None:
 
     loader = loader_of(catalog, "news/4")
     loader.load_state_dict(state)
-    print(
-        f"erased: {loader.state_dict()['erased']}, {loader.num_steps_left} steps left"
-    )
+    print(f"erased: {loader.state_dict()['erased']}")
+    print(f"epoch {loader.epoch} has {loader.num_steps_left} steps left")
     train(loader)
 
     table.delete("source == 'web' or url == 'news/4'")
