@@ -65,6 +65,9 @@ def rows_of_file(path: str) -> list[list[int]]:
 class EpochMachine(RunMachine):
     """One dataset, epoch after epoch."""
 
+    tokens = staticmethod(epoch_tokens)
+    """What tells the sequences of an epoch apart."""
+
     options: ClassVar[dict[str, Any]] = {}
     """Further settings of the loaders."""
 
@@ -74,7 +77,7 @@ class EpochMachine(RunMachine):
         model = RunModel(
             batch_size=batch_size,
             world_size=world_size,
-            epoch_size=len(epoch_tokens(0)),
+            epoch_size=len(self.tokens(0)),
             epochs=epochs,
             drop_last=drop_last,
             balanced="balance" in self.options,
@@ -95,15 +98,15 @@ class EpochMachine(RunMachine):
         )
 
     def token(self, position: int) -> int:
-        epoch, place = divmod(position, len(epoch_tokens(0)))
-        return epoch_tokens(epoch)[place]
+        epoch, place = divmod(position, len(self.tokens(0)))
+        return self.tokens(epoch)[place]
 
     def token_at(self, source: Any) -> int:
         return int(rows_of_file(source.file)[source.row][source.first_token])
 
     def check_place(self, state: dict[str, Any]) -> None:
         super().check_place(state)
-        size = len(epoch_tokens(0))
+        size = len(self.tokens(0))
         position = state["epoch"] * size + state["position"]
         if position not in self.model.skipped:
             assert position == self.model.place
@@ -205,6 +208,53 @@ class BudgetMachine(EpochMachine):
 
     def check_place(self, state: dict[str, Any]) -> None:
         RunMachine.check_place(self, state)
+
+
+# Infilled documents.
+
+INFILL = pf.Infill(prefix=10**8, middle=10**8 + 1, suffix=10**8 + 2)
+
+
+class FirstOwnToken(Fuse):
+    """Leaves of each row the first token of its documents: those are numbered."""
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        rows = super().__call__(batch)["input_ids"]
+        own = (rows >= 0) & (rows < INFILL.prefix)
+        first = rows[range(len(rows)), own.argmax(axis=1)]
+        first[~own.any(axis=1)] = PADDING
+        return {"input_ids": first[:, None]}
+
+
+@functools.cache
+def infilled() -> pf.dataset.ParquetDataset:
+    return numbered().infill(INFILL)
+
+
+@functools.cache
+def infilled_tokens(epoch: int) -> list[int]:
+    """What tells the sequences of an epoch apart, one by one on a single rank."""
+    loader = numbered_loader(infilled(), batch_size=1, transform=FirstOwnToken())
+    loader.set_epoch(epoch)
+    return rows_of(loader)
+
+
+class InfilledMachine(EpochMachine):
+    """The same with documents that are cut elsewhere in every epoch."""
+
+    tokens = staticmethod(infilled_tokens)
+
+    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
+        return numbered_loader(
+            infilled(),
+            rank=rank,
+            world_size=world_size,
+            batch_size=batch_size,
+            epochs=self.model.epochs,
+            drop_last=self.model.drop_last,
+            padding=PADDING,
+            transform=FirstOwnToken(),
+        )
 
 
 # Mixtures.
@@ -416,6 +466,7 @@ class CoarseMachine(MixtureMachine):
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
+TestInfilled = pytest.mark.timeout(120 * TIMES)(InfilledMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
@@ -424,6 +475,12 @@ TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
     max_examples=60 * TIMES,
+    stateful_step_count=25,
+)
+TestInfilled.settings = settings(
+    phases=[Phase.generate],
+    derandomize=TIMES == 1,
+    max_examples=30 * TIMES,
     stateful_step_count=25,
 )
 TestBalanced.settings = settings(
