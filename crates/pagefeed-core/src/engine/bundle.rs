@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 
 use super::page::Scratch;
-use super::{EngineConfig, PageEntry, PageSource};
+use super::{EngineConfig, Page, PageEntry, PageSource};
 use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Pending, Postponed, arrange};
@@ -206,8 +206,10 @@ impl Bundle {
         for (number, (page, parts)) in self.by_page().enumerate() {
             let fetched = fetched.get(number).unwrap_or(Fetched::NOTHING);
             let recycle = Some(std::mem::take(&mut scratch.page));
-            let decoded = source.decode(&mut scratch.opener, page, fetched, recycle)?;
-            scratch.page = decoded.into_tokens()?;
+            let decoded = source.decode(&mut scratch.opener, page, fetched, recycle);
+            scratch.page = decoded
+                .and_then(Page::into_tokens)
+                .map_err(|error| source.locate(error, page))?;
             let own = std::mem::take(&mut scratch.page.metadata);
             for part in parts {
                 append(&mut joined, &scratch.page, part, count)

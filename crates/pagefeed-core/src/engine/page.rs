@@ -112,6 +112,13 @@ impl Named<'_> {
         }
     }
 
+    /// The page that an error of unknown place is about.
+    pub fn first_page(&self) -> u64 {
+        self.bundle
+            .and_then(Bundle::first_page)
+            .unwrap_or(self.page)
+    }
+
     /// Makes it of what was fetched, and reads what was not.
     pub fn decode(
         &self,

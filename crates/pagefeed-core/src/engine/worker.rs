@@ -214,7 +214,7 @@ fn work(shared: &Shared, role: Role) {
 /// Fetches the pages of some loads; those of each apart.
 fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
     let pages: Vec<Vec<u64>> = jobs.iter().map(|job| named(job).pages()).collect();
-    let first = jobs.first().map_or(0, |job| job.page);
+    let first = jobs.first().map_or(0, |job| named(job).first_page());
     catch_panic(|| {
         let mut fetched = shared.source.fetch(&pages.concat())?.into_iter();
         let of_each = |pages: &Vec<u64>| fetched.by_ref().take(pages.len()).collect();
@@ -248,7 +248,7 @@ fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Pag
     if !is_whole {
         scratch.opener = PageOpener::default();
     }
-    result.map_err(|error| source.locate(error, job.page))
+    result.map_err(|error| source.locate(error, named(job).first_page()))
 }
 
 fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Result<()> {

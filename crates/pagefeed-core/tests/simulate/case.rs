@@ -41,7 +41,8 @@ impl Case {
         };
         let room = random.of(&[0, 300, 1_500, 5_000, 20_000, 1 << 20]);
         config.budget = config.batch_bytes() * random.of(&[1, 2, 4, 12]) as usize + room as usize;
-        let source = Made::new(random);
+        let mut source = Made::new(random);
+        source.has_files = !course.has_bundles;
         if random.one_in(3) {
             let pages = course.pages(0..course.expected.len());
             for _ in 0..random.within(1..=3) {

@@ -287,12 +287,17 @@ impl Consumer {
         };
         let gil = self.hold_gil();
         drop(gil);
+        let begin = simulated::now();
         self.num_calls.set(self.num_calls.get() + 1);
         let taken = engine.next_batch(timeout);
         if matches!(taken, Ok(Some(_))) {
             self.num_outside.set(self.num_outside.get() + 1);
         }
         self.num_calls.set(self.num_calls.get() - 1);
+        let is_late = simulated::now() - begin >= LONG.as_nanos() as u64;
+        if is_late && !matches!(taken, Ok(None)) && !self.may_never_come() {
+            fail("what had happened long ago was noticed when the time was up");
+        }
         match taken {
             Ok(Some(batch)) => {
                 self.judge(batch, seeks);

@@ -77,8 +77,13 @@ impl Consumer {
         // Others may not have judged what they took before.
         let num_early = self.early.borrow().len();
         let near = next..(next + num_early + self.case.num_takers);
-        let is_named = |page: u64| {
-            text.contains(&format!("page {page}:")) || text.contains(&format!("page {page} of"))
+        let named = error.location().page;
+        let is_named = |page: u64, fault| match fault {
+            // Of pages that are joined, the first is named where the reader itself fails.
+            Fault::Panics => named.map_or(self.case.source.has_parts, |named| {
+                (named..named + 3).contains(&page)
+            }),
+            _ => named == Some(page),
         };
         let faults = self.case.source.faults.borrow();
         let is_own = faults.iter().any(|(&page, planned)| {
@@ -99,7 +104,7 @@ impl Consumer {
                 }
                 None => self.case.course.needs(batch, page),
             };
-            is_kind && is_named(page) && near.any(is_needed)
+            is_kind && is_named(page, planned.fault) && near.any(is_needed)
         });
         if !is_own {
             fail(&format!(

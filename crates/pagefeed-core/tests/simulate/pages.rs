@@ -63,6 +63,8 @@ pub struct Made {
     pub in_flight: usize,
     /// Consecutive pages of a file.
     pub file_pages: u64,
+    /// Whether all pages of a fetch lie in one file: a bundle may cross files.
+    pub has_files: bool,
     /// Whether every third page can be read in parts.
     pub has_parts: bool,
     /// Bytes that the source says to keep, at most.
@@ -93,6 +95,7 @@ impl Made {
         Self {
             in_flight: random.of(&[0, 0, 0, 1, 2, 4]) as usize,
             file_pages: random.of(&[1, 4, 1000]),
+            has_files: false,
             has_parts: random.one_in(4),
             most_kept: if random.one_in(4) { 400 } else { 0 },
             latency: random.of(&[0, 2_000, 100_000, 10_000_000]),
@@ -144,14 +147,18 @@ impl Made {
     }
 
     fn suffer(&self, page: u64, is_fetch: bool) -> Result<bool> {
-        let error = |kind, text: &str| Err(Error::new(kind, format!("page {page}: {text}")));
+        let error = |kind, text: &str| {
+            let error = Error::new(kind, text);
+            // Of what is fetched together only the source knows which page failed.
+            Err(if is_fetch { error.at_page(page) } else { error })
+        };
         match self.meet(page, is_fetch) {
             None => Ok(false),
             Some(Fault::Short) => Ok(true),
             Some(Fault::Refused) => error(Kind::Io(std::io::ErrorKind::TimedOut), "refused"),
             Some(Fault::Damaged) => error(Kind::Checksum, "damaged"),
             Some(Fault::Changed) => error(Kind::Stale, "changed"),
-            Some(Fault::Panics) => panic!("page {page}: a panic"),
+            Some(Fault::Panics) => panic!("a panic"),
             Some(Fault::Never) => {
                 self.wait_for_stop();
                 error(Kind::Cancelled, "stopped")
@@ -200,6 +207,10 @@ impl PageSource for Made {
         if under_way > self.in_flight {
             simulated::fail("more fetches are under way than there should be");
         }
+        let file = |page: &u64| page / self.file_pages;
+        if self.has_files && pages.iter().any(|page| file(page) != file(&pages[0])) {
+            simulated::fail("pages of several files are fetched together");
+        }
         self.take_time();
         let met = pages
             .iter()
@@ -239,6 +250,10 @@ impl PageSource for Made {
 
     fn parts(&self) -> Option<&dyn PartSource> {
         self.has_parts.then_some(self as _)
+    }
+
+    fn locate(&self, error: Error, page: u64) -> Error {
+        error.at_page(page)
     }
 
     fn held_bytes(&self) -> usize {

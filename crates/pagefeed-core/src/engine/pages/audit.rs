@@ -65,6 +65,13 @@ impl PageTable {
         slots.map(|slot| self.records[slot].bytes).sum()
     }
 
+    pub fn num_loading(&self) -> usize {
+        let contents = self.entries.iter().map(|entry| &entry.content);
+        contents
+            .filter(|content| matches!(content, State::Loading))
+            .count()
+    }
+
     pub fn is_held(&self, slot: Slot) -> bool {
         matches!(self.entries[slot as usize].content, State::Held(_))
     }

@@ -1,7 +1,10 @@
 //! What holds whenever the lock is free: for simulations.
 
+use std::sync::atomic::Ordering;
+
 use super::State;
 use super::pending::{DONE, Phase};
+use crate::engine::budget::Budget;
 
 impl State {
     /// What is wrong with the account, if something is. `outside` is how many batches the
@@ -23,6 +26,7 @@ impl State {
             }
         }
         self.audit_batches()?;
+        self.audit_room()?;
         let num_lost = self.pages.num_lost();
         if num_lost > 0 && self.failure.is_none() {
             return Err(format!(
@@ -31,6 +35,27 @@ impl State {
         }
         if self.num_running == 0 {
             self.audit_at_rest(outside)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the budget holds what is loaded and kept.
+    fn audit_room(&self) -> Result<(), String> {
+        // One page may always be loaded; memory that is used again may be larger than asked.
+        let bytes = self.budget.held + self.budget.loading / 2;
+        if self.pages.num_loading() > 1 && bytes > self.config.budget {
+            return Err(format!(
+                "{bytes} bytes of pages are loaded beside each other"
+            ));
+        }
+        // A worker keeps two kinds of it, each within its share.
+        let share = Budget::scratch_share(&self.config);
+        if self.budget.scratch > 2 * share * self.config.num_threads {
+            return Err(format!("workers keep {} bytes", self.budget.scratch));
+        }
+        let plans = self.plan_bytes.load(Ordering::Relaxed);
+        if plans != self.budget.plans || plans < self.pending_bytes {
+            return Err(format!("plans take {plans} bytes"));
         }
         Ok(())
     }
