@@ -154,7 +154,8 @@ class RunModel:
         if self.running:
             return False
         # Where all that is left is skipped, other sizes may still find a step.
-        return bool(self.epoch_size) or self.number(self.position) < self.max_steps
+        is_at_end = self.epoch_size is not None and self.position >= self.end
+        return not is_at_end and self.number(self.position) < self.end_number
 
     def ranks_of(self, epoch: int) -> int:
         """The number of ranks that an epoch is balanced for."""
