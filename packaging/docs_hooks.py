@@ -38,9 +38,9 @@ SECTIONS = (
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for the public names and one for the command line."""
     pages = {
-        "reference.md": _names_page(),
-        "errors.md": _errors_page(),
-        "command-line.md": _verbs_page(),
+        "reference/classes.md": _names_page(),
+        "reference/errors.md": _errors_page(),
+        "reference/command-line.md": _verbs_page(),
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
@@ -48,16 +48,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put them at the end of the navigation."""
-    reference = next(
-        part["Reference"] for part in config.nav or () if "Reference" in part
-    )
-    reference += [
-        {"Classes and functions": "reference.md"},
-        {"Errors": "errors.md"},
-        {"Command line": "command-line.md"},
+    """Fill the navigation: recipes by their titles, and the generated pages."""
+    parts = {name: pages for part in config.nav or () for name, pages in part.items()}
+    parts["Recipes"] += _titles(Path(config.docs_dir), "recipes")
+    parts["Reference"] += [
+        {"Classes and functions": "reference/classes.md"},
+        {"Errors": "reference/errors.md"},
+        {"Command line": "reference/command-line.md"},
     ]
     return config
+
+
+def _titles(docs: Path, folder: str) -> list[dict[str, str]]:
+    """Return the pages of a folder by their titles."""
+    pages = sorted((docs / folder).glob("*.md"))
+    titles = {page.read_text().partition("\n")[0].lstrip("# "): page for page in pages}
+    return [{title: f"{folder}/{titles[title].name}"} for title in sorted(titles)]
 
 
 def _names_page() -> str:

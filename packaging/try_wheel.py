@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL = re.compile(r"pagefeed-[\w.]+-cp311-abi3-manylinux[\w.]*_x86_64\.whl")
-FIRST_PAGE = ROOT / "docs" / "index.md"
+FIRST_PAGE = ROOT / "docs/tutorials/first-run.md"
 FENCE = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 LOOK = """

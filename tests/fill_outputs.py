@@ -1,7 +1,7 @@
 """Run pages of the documentation and write what their blocks print into them.
 
-`python tests/fill_outputs.py docs/index.md ...` rewrites the output blocks that differ;
-put `...` where an output is another each time, and the block stays.
+`python tests/fill_outputs.py docs/index.md ...` rewrites the output blocks that
+differ; put `...` where an output is another each time, and the block stays.
 """
 
 import contextlib

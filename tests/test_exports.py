@@ -19,7 +19,7 @@ FACES = (
 )
 """Results, and what few people call, lie in these."""
 
-API = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
+API = (Path(__file__).parent.parent / "docs/reference/api.md").read_text()
 
 
 def listed(face: ModuleType) -> Iterator[tuple[str, Any]]:

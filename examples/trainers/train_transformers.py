@@ -40,7 +40,7 @@ def train(tokens: str, run: str, max_steps: int, *, resume: bool) -> pf.Loader:
         batch_size=4,
         seed=1,
         format="torch",
-        # With positions documents do not see each other; see docs/trainers.md.
+        # With positions documents do not see each other; see the guide.
         fields=("input_ids", "labels", "position_ids"),
     )
     attach(trainer, loader)

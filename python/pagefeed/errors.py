@@ -133,8 +133,8 @@ class InvalidArgumentError(PagefeedError, ValueError):
         A name is misspelled, a number is out of range, two arguments exclude each
         other, or an argument does not suit the kind of data.
     Remedy:
-        Correct the argument as the message says. docs/options.md lists what each kind
-        of source accepts.
+        Correct the argument as the message says. docs/reference/options.md lists what
+        each kind of source accepts.
     """
 
     code = "PF-010"
@@ -214,9 +214,9 @@ class AccessDeniedError(FileAccessError, PermissionError):
         The process runs as another user, credentials are missing, expired or of another
         account, or a dataset of the hub is gated.
     Remedy:
-        Give credentials by ``storage_options`` or the environment (docs/remote.md). For
-        public buckets pass ``skip_signature``; for gated datasets ask for access on
-        their page and set ``HF_TOKEN``.
+        Give credentials by ``storage_options`` or the environment
+        (docs/explanation/remote.md). For public buckets pass ``skip_signature``; for
+        gated datasets ask for access on their page and set ``HF_TOKEN``.
     """
 
     code = "PF-022"

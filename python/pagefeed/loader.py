@@ -71,8 +71,8 @@ class Loader(LoaderFacts):
             order, or a :class:`Shuffle`.
         balance: ``"attention"``, ``"tokens"`` or a :class:`Balance` deals sequences so
             that those of a step cost about the same on every rank; see
-            docs/step-costs.md. The order then also depends on the world size that an
-            epoch begins with.
+            docs/explanation/step-costs.md. The order then also depends on the world
+            size that an epoch begins with.
         context_parallel: A :class:`ContextParallel`: this process gets its part of each
             sequence. Ranks of its group have the same ``rank``.
         memory: Bytes the loader may hold, such as ``"1GiB"``.
@@ -424,7 +424,7 @@ class Loader(LoaderFacts):
         return self._session.stats()
 
     def metrics(self, group: Any = None) -> dict[str, float]:  # noqa: ANN401 - torch's
-        """Return the numbers of this rank's run, for any tracker; see docs/trainers.md.
+        """Return the numbers of this rank's run, for any tracker.
 
         While worker processes of a ``DataLoader`` iterate, this process does not know
         the numbers: all are NaN, and a warning says so.

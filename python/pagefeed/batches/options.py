@@ -1,6 +1,6 @@
 """What each kind of source can do: one table, and a loader refuses the rest.
 
-Docs show the table, see docs/options.md, and a test tries every entry of it.
+Docs show the table, see docs/reference/options.md, and a test tries every entry of it.
 """
 
 from __future__ import annotations

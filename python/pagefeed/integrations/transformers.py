@@ -284,8 +284,8 @@ def attach(
             ``SFTTrainer``, which counts the tokens of one row.
         alarm: Gets the loader's numbers whenever they are logged.
         policy: Changes the weights of a mixture by its datasets' losses, see
-            docs/learning-mixtures.md. With the fields ``labels`` and ``dataset_ids``
-            the logs contain ``loss/DATASET``, with and without a policy.
+            docs/explanation/learning-mixtures.md. With the fields ``labels`` and
+            ``dataset_ids`` the logs contain ``loss/DATASET``, also without a policy.
         every: Steps of the loader between two updates of the policy.
 
     Raises:

@@ -19,8 +19,8 @@ __all__ = ["StorageOptions", "core_settings", "texts_of"]
 class StorageOptions(TypedDict, total=False):
     """Settings of remote storage: those of pagefeed, and the usual ones of providers.
 
-    The environment gives what is left out, see ``docs/remote.md``. Providers know more
-    names than these, which a ``cast`` gets past a type checker.
+    The environment gives what is left out, see ``docs/explanation/remote.md``.
+    Providers know more names than these, which a ``cast`` gets past a type checker.
     """
 
     deadline: float | str

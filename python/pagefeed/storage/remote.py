@@ -46,7 +46,7 @@ class RemoteStorage(Storage):
 
     Args:
         options: Endpoint, region, credentials and the like. The environment gives what
-            is left out, see ``docs/remote.md``.
+            is left out, see ``docs/explanation/remote.md``.
         lost: Names of secrets that were left out when the storage was pickled.
 
     Raises:

@@ -267,7 +267,7 @@ def test_type_checkers_know_the_names_of_the_data_plane():
 
 
 def test_the_guide_has_the_table_of_the_data_plane():
-    guide = Path(__file__).parents[3] / "docs" / "sequences.md"
+    guide = Path(__file__).parents[3] / "docs/explanation/sequences.md"
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", guide.read_text(), re.MULTILINE)
     shapes = {
         "tokens": "{} [batch, length]",

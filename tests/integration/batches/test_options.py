@@ -301,7 +301,7 @@ def shown(name, refused, never=()):
 
 
 def test_documentation_shows_the_table():
-    page = (ROOT / "docs" / "options.md").read_text()
+    page = (ROOT / "docs/reference/options.md").read_text()
     head = [f"| | {' | '.join(KINDS)} |", f"|{' --- |' * (len(KINDS) + 1)}"]
     lines = [shown(each.name, each.refused, each.never) for each in OPTIONS]
     lines += [shown(name, refused) for name, refused in CALLS.items()]

@@ -173,7 +173,7 @@ def test_formats_are_named_in_one_place():
     assert {name for part in get_args(to) for name in get_args(part) or (part,)} == set(
         TOKEN_FORMATS
     )
-    guide = (ROOT / "docs" / "stream.md").read_text()
+    guide = (ROOT / "docs/reference/formats.md").read_text()
     for name, (reader, writer) in TOKEN_FORMATS.items():
         assert getattr(pf, reader.__name__) is reader
         assert f"`{name}`" in guide

@@ -1,4 +1,4 @@
-"""The header of a shard of a stream. See docs/stream.md."""
+"""The header of a shard of a stream. See docs/reference/formats.md."""
 
 from __future__ import annotations
 

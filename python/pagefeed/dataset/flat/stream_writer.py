@@ -46,7 +46,7 @@ Span = tuple[int, int, Any]
 
 
 class StreamWriter(WholeWriter):
-    """Writes one shard of a token stream: a folder, see docs/stream.md.
+    """Writes one shard of a token stream: a folder, see docs/reference/formats.md.
 
     Any number of processes write at a time, each a folder of its own; :func:`stream`
     reads all that lie below one. A shard appears when its writer is closed, whole or
