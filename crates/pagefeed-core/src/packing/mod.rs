@@ -106,7 +106,7 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     if length == 0 {
         return Err(Error::invalid("sequences of no token hold no document"));
     }
-    if length % rule.multiple_of.max(1) > 0 {
+    if !length.is_multiple_of(rule.multiple_of.max(1)) {
         return Err(Error::invalid(format!(
             "sequences of {length} tokens are no multiple of {}",
             rule.multiple_of

@@ -60,7 +60,7 @@ fn every_token_once_whatever_the_lengths() {
             .collect();
         for method in METHODS {
             for (never_split, multiple_of) in [(false, 1), (true, 1), (false, 2), (true, 16)] {
-                if length % multiple_of > 0 {
+                if !u32::is_multiple_of(length, multiple_of) {
                     continue;
                 }
                 let rule = Rule {
