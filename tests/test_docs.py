@@ -9,7 +9,12 @@ from made.pages import blocks_of, run_page
 from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
 
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+
+
+def name(page: Path) -> str:
+    """How a test of a page is called."""
+    return str(page.relative_to(ROOT))
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +25,7 @@ def corpus(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_blocks_run_and_print_what_is_shown(page, corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text()

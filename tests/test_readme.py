@@ -22,15 +22,6 @@ VERBS = sorted(
 )
 
 
-def test_python_examples_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    examples = blocks("python")
-    assert any("import pagefeed" in text for text in examples)
-    namespace: dict[str, object] = {}
-    for text in examples:
-        exec(compile(text, "README.md", "exec"), namespace)
-
-
 def test_make_targets_exist():
     targets = set(re.findall(r"\bmake ([a-z]+)", README))
     assert "demo" in targets

@@ -29,7 +29,7 @@ FENCE = re.compile(
 )
 TITLE = re.compile(r'title="([^"]+)"')
 SHOWN = ("text", "json")
-PASSED_OVER = ("pip", "cd", "uv")
+PASSED_OVER = ("pip", "cd", "uv", "make")
 LONGEST = 100
 """Seconds of a command."""
 

@@ -1,0 +1,157 @@
+"""Draw the pictures of the documentation: `python packaging/draw_docs.py`.
+
+Rates of loaders come from the results of `make evaluation`; lanes and window are
+those of a small example. A test holds that the committed files are what this draws.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs/pictures"
+RESULTS = ROOT / "benchmarks/evaluation/results.json"
+OURS, OTHERS, INK, FAINT = "#3949ab", "#9aa0ac", "#20232a", "#d7dae0"
+COLOURS = ["#3949ab", "#00897b", "#e07b00", "#8e24aa"]
+CELL = 22
+
+
+def main() -> None:
+    """Write all pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pictures().items():
+        (FOLDER / name).write_text(text)
+
+
+def pictures() -> dict[str, str]:
+    """Return every picture by the name of its file."""
+    results = json.loads(RESULTS.read_text())
+    rates = {
+        each["loader"]: each["tokens_per_second"] / 1e6
+        for each in results["loaders"]["results"]
+    }
+    return {
+        "rates.svg": _rates(rates),
+        "lanes.svg": _lanes(),
+        "window.svg": _window(),
+    }
+
+
+def _rates(rates: dict[str, float]) -> str:
+    top, row, left, width = 44, 30, 200, 430
+    most = max(rates.values())
+    parts = [_text(16, 26, "Shuffled batches, million tokens a second", bold=True)]
+    ordered = sorted(rates.items(), key=lambda each: -each[1])
+    for number, (name, rate) in enumerate(ordered):
+        y = top + number * row
+        colour = OURS if name.startswith("pagefeed") else OTHERS
+        long = max(2, width * rate / most)
+        parts += [
+            _text(left - 8, y + 16, name, anchor="end"),
+            _rect(left, y + 2, long, row - 10, colour),
+            _text(left + long + 6, y + 16, f"{rate:.0f}"),
+        ]
+    return _svg(700, top + len(rates) * row + 8, parts)
+
+
+def _lanes() -> str:
+    """Pages of a dataset, permuted, cut into lanes, and taken in turn."""
+    pages = [(file, page) for file in range(4) for page in range(6)]
+    mixed = pages.copy()
+    random.Random(3).shuffle(mixed)  # noqa: S311 - a picture
+    lanes = [mixed[start : start + 6] for start in range(0, 24, 6)]
+    turns = [lane[turn] for turn in range(6) for lane in lanes]
+    parts = [
+        *_row(0, "1. Pages as stored, a colour a file", pages),
+        *_row(1, "2. Pages permuted with the seed and epoch", mixed),
+        _text(16, 162, "3. Cut into lanes, read at the same time", bold=True),
+    ]
+    for number, lane in enumerate(lanes):
+        y = 174 + number * (CELL + 6)
+        parts.append(_text(16, y + 16, f"lane {number}"))
+        parts += _cells(80, y, lane)
+    parts += [
+        _text(16, 316, "4. Batches take from all lanes in turn", bold=True),
+        *_cells(16, 326, turns),
+    ]
+    batches = [
+        _rect(16 + 4 * CELL * number, 326, 4 * CELL, CELL, "none", INK)
+        for number in range(6)
+    ]
+    return _svg(560, 362, parts + batches)
+
+
+def _window() -> str:
+    """One lane: each sequence of its pages waits for a random part of the window."""
+    chosen = random.Random(5)  # noqa: S311 - a picture
+    line = [(page, number) for page in range(6) for number in range(4)]
+    delays = [place + chosen.uniform(0, 10) for place in range(len(line))]
+    left = [each for _, each in sorted(zip(delays, line, strict=True))]
+    return _svg(
+        560,
+        178,
+        [
+            *_row(0, "Sequences of one lane, a colour a page", line),
+            _rect(16, 33, 10 * CELL, CELL + 6, "none", INK),
+            _text(20 + 10 * CELL, 72, "a window of ten sequences"),
+            *_row(1, "The order in which they are delivered", left, down=24),
+            _text(16, 164, "Each waits for a random part of the window."),
+        ],
+    )
+
+
+def _row(
+    number: int, title: str, cells: list[tuple[int, int]], down: int = 0
+) -> list[str]:
+    y = 24 + 62 * number + down
+    return [_text(16, y, title, bold=True), *_cells(16, y + 12, cells)]
+
+
+def _cells(x: int, y: int, cells: Iterable[tuple[int, int]]) -> Iterator[str]:
+    for place, (group, number) in enumerate(cells):
+        left = x + place * CELL
+        colour = COLOURS[group % len(COLOURS)]
+        yield _rect(left + 1, y, CELL - 2, CELL, colour)
+        yield _text(left + CELL / 2, y + 15, str(number), anchor="middle", ink="#fff")
+
+
+def _rect(
+    x: float, y: float, width: float, height: float, fill: str, line: str = "none"
+) -> str:
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:.1f}" height="{height}" rx="3" '
+        f'fill="{fill}" stroke="{line}"/>'
+    )
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    bold: bool = False,
+    ink: str = INK,
+) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:g}" text-anchor="{anchor}" fill="{ink}"{weight}>'
+        f"{escape(text)}</text>"
+    )
+
+
+def _svg(width: int, height: int, parts: Iterable[str]) -> str:
+    """A picture on a panel of its own, so that it is legible on light and dark."""
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    font = 'font-family="sans-serif" font-size="13"'
+    panel = f'width="{width}" height="{height}" rx="8" fill="#fff" stroke="{FAINT}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
+    return "\n".join([head, f"<rect {panel}/>", *parts, "</svg>\n"])
+
+
+if __name__ == "__main__":
+    main()
