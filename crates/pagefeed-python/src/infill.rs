@@ -75,7 +75,6 @@ impl PyInfilling {
     /// count what was added. `parts` are those of the row that sequences hold, counted
     /// likewise, where each sequence is cut apart.
     #[pyo3(signature = (document, num_tokens, start, stop, *, epoch, parts = None))]
-    #[expect(clippy::too_many_arguments, reason = "numbers of one question")]
     fn own(
         &self,
         document: u64,
