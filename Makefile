@@ -25,10 +25,10 @@ LOCKS := tests/trainers/locks
 TRAINERS := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
 TESTED := $(TRAINERS:%=tested-in-%)
 HAVE_WHEEL := $(VENV)/wheel.stamp
-# Other loaders, to be held against this one.
-EVALUATION := benchmarks/evaluation/requirements
-EVALUATION_VENV := $(VENV)/evaluation
-HAVE_EVALUATION := $(EVALUATION_VENV).stamp
+# Other loaders, and what trains models on each order.
+BENCHMARKS := benchmarks/requirements
+BENCHMARKS_VENV := $(VENV)/benchmarks
+HAVE_BENCHMARKS := $(BENCHMARKS_VENV).stamp
 DOCS_VENV := .venv/docs
 HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
@@ -127,9 +127,13 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 		echo "== $$script"; $(BIN)/python "$$script" $(ARGS); \
 	done
 
+.PHONY: loaders
+loaders: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Measure loaders side by side (ARGS="--only pagefeed memmap")
+	PYTHONPATH=benchmarks $(BENCHMARKS_VENV)/bin/python -m loaders $(ARGS)
+
 .PHONY: evaluation
-evaluation: $(HAVE_EVALUATION) $(HAVE_CORE)  ## Train on each order, run beside other loaders (ARGS="--small")
-	PYTHONPATH=benchmarks $(EVALUATION_VENV)/bin/python benchmarks/evaluation/evaluate.py $(ARGS)
+evaluation: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Train a small model on each order (ARGS="--size small")
+	PYTHONPATH=benchmarks $(BENCHMARKS_VENV)/bin/python benchmarks/evaluation/evaluate.py $(ARGS)
 
 .PHONY: tools
 tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
@@ -168,7 +172,7 @@ constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew
 	done
 	$(UV) pip compile --quiet --upgrade --python-version 3.11 --no-annotate \
 		--custom-compile-command "make constraints" --no-emit-index-url \
-		--constraint $(VENV)/large.txt --output-file $(EVALUATION).txt $(EVALUATION).in
+		--constraint $(VENV)/large.txt --output-file $(BENCHMARKS).txt $(BENCHMARKS).in
 
 .PHONY: clean
 clean:  ## Remove everything that was built or installed here
@@ -206,7 +210,7 @@ endef
 $(HAVE_TRAINERS)/%.stamp: $(LOCKS)/%.txt | $(HAVE_UV)
 	$(SEPARATE_ENVIRONMENT)
 
-$(HAVE_EVALUATION): $(EVALUATION).txt | $(HAVE_UV)
+$(HAVE_BENCHMARKS): $(BENCHMARKS).txt | $(HAVE_UV)
 	$(SEPARATE_ENVIRONMENT)
 
 $(HAVE_WHEEL): $(HAVE_UV) pyproject.toml

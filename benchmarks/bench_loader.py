@@ -32,9 +32,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import data
 import numpy as np
 import pyarrow.parquet as pq
+
+import data
 
 BATCH_SIZE = 64
 LENGTH = 2048

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import data
 import numpy as np
 
+import data
 import pagefeed as pf
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.iteration import Iteration

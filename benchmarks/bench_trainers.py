@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import data
 from torch.utils.data import DataLoader, IterableDataset
 
+import data
 import pagefeed as pf
 from pagefeed.integrations import dialects
 from pagefeed.integrations.delivery import Delivery

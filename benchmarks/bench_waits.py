@@ -17,9 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import data
-from bench_loader import peak_bytes
-
 import pagefeed as pf
+from bench_loader import peak_bytes
 
 BATCH_TOKENS = 64 * 2048
 LENGTHS = (2048, 128)

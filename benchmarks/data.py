@@ -48,7 +48,11 @@ class Data:
 
 
 def make(
-    *, num_tokens: int, row_length: int = 2048, row_group_rows: int | None = None
+    *,
+    num_tokens: int,
+    row_length: int = 2048,
+    row_group_rows: int | None = None,
+    numbered: bool = False,
 ) -> Data:
     """Return data of at least ``num_tokens`` tokens, made if it is not there.
 
@@ -59,16 +63,21 @@ def make(
         row_length: Tokens of a row.
         row_group_rows: Rows of a row group; None: pyarrow's default, which makes each
             file one row group.
+        numbered: Whether the first two tokens of every row are its number, low half
+            first, so that a row is known wherever it comes out.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / ".gitignore").write_text("*\n")
-    folder = CACHE / f"{num_tokens}-{row_length}-{row_group_rows or 'default'}"
+    name = f"{num_tokens}-{row_length}-{row_group_rows or 'default'}"
+    folder = CACHE / (f"{name}-numbered" if numbered else name)
     rows_of_file = -(-num_tokens // (NUM_FILES * row_length))
     if not (folder / "source.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         tokens, source = _tokens()
-        _write(folder, tokens, rows_of_file, row_length, row_group_rows)
+        _write(
+            folder, tokens, rows_of_file, row_length, row_group_rows, numbered=numbered
+        )
         (folder / "source.json").write_text(json.dumps(source))
     return Data(
         parquet=sorted(folder.glob("*.parquet")),
@@ -85,12 +94,18 @@ def _write(
     num_rows: int,
     row_length: int,
     row_group_rows: int | None,
+    *,
+    numbered: bool,
 ) -> None:
     count = num_rows * row_length
     with (folder / "tokens.bin").open("wb") as flat:
         for number in range(NUM_FILES):
             places = np.arange(number * count, (number + 1) * count)
             part = tokens.take(places, mode="wrap")
+            if numbered:
+                rows_here = np.arange(number * num_rows, (number + 1) * num_rows)
+                part[0::row_length] = rows_here & 0xFFFF
+                part[1::row_length] = rows_here >> 16
             flat.write(part.tobytes())
             offsets = np.arange(num_rows + 1, dtype=np.int32) * row_length
             rows = pa.ListArray.from_arrays(offsets, part.astype(np.int32))

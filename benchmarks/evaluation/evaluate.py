@@ -1,15 +1,15 @@
-"""What orders cost a model, and pagefeed beside other loaders: one command.
+"""What orders cost a model, and how long starts take: one command.
 
     make evaluation ARGS="[--size small|medium|full] [--seeds 3] [--processes 1]
-        [--corpus FOLDER] [--only perplexity startup loaders]
+        [--corpus FOLDER] [--only perplexity startup]
         [--json results.json] [--page FILE.md]"
 
 A small transformer is trained for one epoch on a corpus that lies in the order of its
 sources, in pages of a few documents, in each order: row-exact, by pages with 1 to 8
 passes, by row groups, a streaming buffer, none; with 10 % and 1 % of the data in the
 window. Perplexity is that of held-out documents. What an order keeps of the loss that
-no shuffling costs is its share. Then starts with many files are timed, and other
-loaders run on the same tokens. `--size small` only shows that all of it runs.
+no shuffling costs is its share. Then starts with many files are timed.
+`--size small` only shows that all of it runs. Other loaders: `make loaders`.
 """
 
 import argparse
@@ -19,7 +19,6 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import loaders
 import torch
 from clustered import CUTS, make_corpus, shared_corpus
 from perplexity import described, measure, shares
@@ -27,7 +26,7 @@ from results import draw, page
 from startup import measure as measure_start
 from transformer import SIZES
 
-PARTS = ("perplexity", "startup", "loaders")
+PARTS = ("perplexity", "startup")
 
 
 def main() -> None:
@@ -92,18 +91,7 @@ def _startup(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def _loaders(options: argparse.Namespace) -> list[dict[str, Any]]:
-    is_small = options.size == "small"
-    rows = loaders.measure(
-        num_tokens=64_000_000 if is_small else 512_000_000,
-        rounds=1 if is_small else 3,
-        seconds=1 if is_small else 8,
-    )
-    print("\n".join(loaders.table(rows)))
-    return rows
-
-
-RUNS = {"perplexity": _perplexity, "startup": _startup, "loaders": _loaders}
+RUNS = {"perplexity": _perplexity, "startup": _startup}
 
 
 if __name__ == "__main__":

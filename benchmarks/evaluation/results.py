@@ -4,15 +4,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from loaders import table
-
 __all__ = ["draw", "page"]
 
 BEGINNING = """# Evaluation
 
-What an order costs a model, how long starts take, and how pagefeed runs beside other
-loaders. `make evaluation ARGS="--json results.json --page evaluation.md"` measures all
-of it and writes this page.
+What an order costs a model, and how long starts take.
+`make evaluation ARGS="--json results.json --page evaluation.md"` measures all of it and
+writes this page.
+"""
+
+ENDING = """\
+How pagefeed compares with other loaders: [Loaders compared](loaders.md).
 """
 
 
@@ -21,13 +23,12 @@ def page(results: dict[str, Any]) -> str:
     parts: dict[str, Callable[[Any], Iterator[str]]] = {
         "perplexity": _orders,
         "startup": _starts,
-        "loaders": _loaders,
     }
     lines = [BEGINNING]
     for name, tell in parts.items():
         if name in results:
             lines += [*tell(results[name]["results"]), "", _measured(results[name]), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, ENDING])
 
 
 def _measured(part: dict[str, Any]) -> str:
@@ -79,26 +80,6 @@ def _starts(rows: list[dict[str, Any]]) -> Iterator[str]:
             f"| {row['files']:,} | {row['cold_seconds']:.2f} s "
             f"| {row['warm_seconds']:.2f} s | {row['peak_bytes'] / 2**20:.0f} MiB |"
         )
-
-
-def _loaders(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield "## Beside other loaders"
-    yield ""
-    yield (
-        "Samples of 2,048 tokens, shuffled, batches of 64 as int64 tensors of torch, "
-        "each loader as its own documentation says, in processes of its own, in turn; "
-        "medians. The first batch counts from the start of the process, imports "
-        "included. Waits are those of a consumer with 20 ms of its own work a batch. "
-        "Memory is anonymous and shared memory of all processes."
-    )
-    yield ""
-    yield from table(rows)
-    yield ""
-    yield "What each cannot do:"
-    yield ""
-    for row in rows:
-        if row["cannot"]:
-            yield f"- **{row['loader']}** {row['cannot']}."
 
 
 def draw(part: dict[str, Any], path: Path) -> None:

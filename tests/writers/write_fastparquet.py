@@ -9,6 +9,7 @@ from typing import Any
 
 import fastparquet
 import pandas as pd
+
 from columns import rows
 
 TYPES: dict[str, Any] = {

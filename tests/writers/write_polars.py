@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+
 from columns import rows
 
 SCHEMA: dict[str, Any] = {

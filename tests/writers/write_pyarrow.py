@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from columns import rows
 
 VERSION = int(pa.__version__.split(".")[0])

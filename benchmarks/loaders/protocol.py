@@ -1,8 +1,7 @@
-"""One face for all loaders that are compared: batches, and a state.
+"""What a loader must do to be measured: give batches of the same data, and a state.
 
-Each is used as its own documentation says, on the same tokens: samples of 2048,
-shuffled, in batches of 64, as int64 tensors of torch; two workers where workers are
-processes.
+Each adapter uses its loader as the loader's own documentation says: samples of one
+length, shuffled, in batches, as int64 tensors of torch.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,54 +9,59 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-LENGTH = 2048
-BATCH_SIZE = 64
-SEED = 0
-WORKERS = 2
+__all__ = ["Adapter", "Loader", "Replayed", "Stateful", "Task"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where data lie, and where a loader may leave its own form of them."""
+class Task:
+    """The data, where a loader may keep its own form of them, and what is asked."""
 
     parquet: tuple[str, ...]
-    """Files with a column ``input_ids``, list<int32> of 2048 each."""
+    """Files with a column ``input_ids``, list<int32> of ``length`` each."""
     flat: Path
-    """The same tokens, uint16."""
+    """The same tokens in the same order, uint16, and nothing else."""
     work: Path
     """A folder of the loader's own: converted data, caches."""
-    num_steps: int
-    """Batches of an epoch."""
+    num_rows: int
+    """Samples of an epoch."""
+    length: int
+    """Tokens of a sample."""
+    batch_size: int
+    seed: int
+    workers: int
+    """Processes or threads, where a loader asks for a number."""
 
 
-class Feed(Protocol):
+class Loader(Protocol):
     """A loader at work."""
 
     def batches(self) -> Iterator[Any]:
-        """Give the batches of an epoch, from where it stands: [64, 2048] int64."""
+        """Give the batches from here on: int64 [batch_size, length], on the CPU."""
 
     def state(self) -> object:
-        """Return the position, as something that pickles."""
+        """Return the position behind the last batch, as something that pickles."""
 
     def load(self, state: Any) -> None:  # noqa: ANN401 - each its own
         """Go to a position, before batches are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A loader that is compared."""
+class Adapter:
+    """A loader that can be measured."""
 
     name: str
-    open: Callable[[Place], Feed]
-    """Makes it; all imports are inside, since they count as start."""
-    convert: Callable[[Place], None] | None = None
-    """Makes its own form of the data; None: it reads Parquet."""
-    cannot: str = ""
-    """What it cannot do, beside the others."""
+    open: Callable[[Task], Loader]
+    """Makes it. All its imports are inside: they count as time to the first batch."""
+    needs: tuple[str, ...] = ()
+    """Modules without which it is passed over."""
+    convert: Callable[[Task], None] | None = None
+    """Makes its own form of the data; None: it reads what is there."""
+    limits: str = ""
+    """What it cannot do, for the page of results."""
 
 
-class Resumable:
-    """A loader with ``state_dict``, whose batches lie under one name or are tensors."""
+class Stateful:
+    """A loader with ``state_dict``, whose batches are tensors or lie under one name."""
 
     def __init__(self, loader: Any, column: str | None = None) -> None:  # noqa: ANN401
         self.loader = loader
@@ -77,8 +81,8 @@ class Resumable:
         self.loader.load_state_dict(state)
 
 
-class Counted:
-    """A loader without a state: what was seen is read again, and dropped."""
+class Replayed:
+    """A loader without a state: what was delivered is read again, and dropped."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self._batches = batches
