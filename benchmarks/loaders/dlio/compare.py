@@ -73,6 +73,7 @@ def _write(folder: Path, made: data.Data) -> None:
 
     for kind in ("npy", "hdf5", "npz"):
         (folder / kind / "train").mkdir(parents=True)
+        (folder / kind / "valid").mkdir()
     rows = np.memmap(made.flat, np.uint16, "r").reshape(
         len(made.parquet), -1, made.row_length
     )
