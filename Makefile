@@ -104,6 +104,14 @@ simulate:  ## The engine in simulated worlds, for as long as it runs (ARGS="--se
 		-- --corpus crates/pagefeed-core/tests/simulate/corpus.txt \
 		$(or $(ARGS),--first $$(date +%s)00000000)
 
+.PHONY: simulate-runs
+simulate-runs: $(HAVE_DEV) $(HAVE_CORE)  ## Whole runs beside a plain model, for as long as it runs (ARGS="--seed 7")
+	PYTHONPATH=tests $(BIN)/python tests/simulate_runs.py $(or $(ARGS),--first $$(date +%s)000)
+
+.PHONY: faults
+faults: $(HAVE_DEV)  ## Plant faults into the core, and see whether the simulation finds them
+	$(BIN)/python tests/plant.py $(ARGS)
+
 .PHONY: check
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	$(BIN)/ruff format --check .

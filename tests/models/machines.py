@@ -4,7 +4,7 @@ import copy
 import json
 import pickle
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -38,6 +38,8 @@ class Fuse:
 class RunMachine(RuleBasedStateMachine):
     """Loaders that are moved about, each as its model is."""
 
+    num_epochs: ClassVar[int] = 0
+    """Iterations that were begun, by all machines."""
     model: RunModel
     loaders: list[pf.Loader]
 
@@ -86,6 +88,7 @@ class RunMachine(RuleBasedStateMachine):
     @rule()
     def begin_iterating(self) -> None:
         """Take the first batch: now the iteration before is over."""
+        RunMachine.num_epochs += 1
         before, self.running, self.fresh = self.running, self.fresh, None
         finished = self.model.is_finished
         self.model.iterate()

@@ -1,0 +1,91 @@
+"""Whole runs beside a plain model: a seed decides what is asked of the loaders.
+
+    .venv/bin/python tests/simulate_runs.py --seed 7
+    .venv/bin/python tests/simulate_runs.py --first 0 --count 200
+
+Ranks iterate, break off, seek, skip, save, are killed and go on from a state at other
+sizes; weights change, data grow. A seed is some runs of one kind.
+"""
+
+import argparse
+import itertools
+import time
+import warnings
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from models import machines
+from models.runs import (
+    BalancedMachine,
+    BudgetMachine,
+    CoarseMachine,
+    EpochMachine,
+    GrowingMachine,
+    InfilledMachine,
+    MixtureMachine,
+)
+
+KINDS = [
+    *([EpochMachine, GrowingMachine] * 4),
+    *(MixtureMachine, InfilledMachine),
+    *(BalancedMachine, BudgetMachine, CoarseMachine),
+]
+"""The quick ones come more often."""
+RUNS = 20
+"""Of a seed: what is made once is made for all of them."""
+
+
+def settings_of(phases: list[Phase], **options: Any) -> settings:
+    return settings(
+        phases=phases,
+        max_examples=RUNS,
+        stateful_step_count=25,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        **options,
+    )
+
+
+def live(number: int, *, shrink: bool) -> None:
+    """The runs of a seed."""
+    kind = KINDS[number % len(KINDS)]
+    machine = seed(number)(type(kind.__name__, (kind,), {}))
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    run_state_machine_as_test(machine, settings=settings_of(phases))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, help="one seed, shown in its shortest form")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, help="endless without")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # Of padding, in data as small as these.
+    if options.seed is not None:
+        live(options.seed, shrink=True)
+        return
+    begin = said = time.monotonic()
+    end = None if options.count is None else options.first + options.count
+    for done, number in enumerate(itertools.count(options.first)):
+        spent = time.monotonic() - begin
+        if number == end or spent > options.seconds:
+            break
+        try:
+            live(number, shrink=False)
+        except BaseException:
+            print(f"seed {number} goes wrong", flush=True)
+            raise
+        if time.monotonic() - said > 60:
+            said = time.monotonic()
+            runs, epochs = (done + 1) * RUNS, machines.RunMachine.num_epochs
+            print(f"{runs} runs of {epochs} epochs, {spent:.0f} s", flush=True)
+    epochs = machines.RunMachine.num_epochs
+    print(f"seeds {options.first} to {number}: {epochs} epochs, {spent:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
