@@ -12,17 +12,22 @@ mod judging;
 mod memory;
 mod pages;
 mod plans;
+mod sharing;
 
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
-use pagefeed_core::sync::simulated::{Policy, Random, Settings, Summary, run};
+use pagefeed_core::sync::simulated::{Policy, Random, Settings, Summary, Watch, run};
 
 use arguments::Arguments;
 use case::Case;
 use consumer::Consumer;
+use sharing::Sharing;
+
+/// One world of so many is of dictionaries alone that threads share.
+const SHARING: u64 = 16;
 
 thread_local! {
     static SEED: Cell<u64> = const { Cell::new(0) };
@@ -38,21 +43,32 @@ fn fail(message: &str) -> ! {
 fn live(seed: u64, is_traced: bool) -> Summary {
     SEED.set(seed);
     let mut random = Random::new(seed);
+    if seed % SHARING == SHARING - 1 {
+        let sharing = Sharing::draw(&mut random);
+        let settings = settings(&mut random, is_traced, None);
+        return run(settings, move || sharing.live());
+    }
     let consumer = Rc::new(Consumer::new(Case::draw(&mut random)));
     let watched = Rc::clone(&consumer);
     let every = random.of(&[1, 16, 16, 16]);
-    let settings = Settings {
+    let watch: Watch = (every, Box::new(move || watched.watch()));
+    let settings = settings(&mut random, is_traced, Some(watch));
+    run(settings, move || consumer.live())
+}
+
+/// The machine of a world.
+fn settings(random: &mut Random, is_traced: bool, watch: Option<Watch>) -> Settings {
+    Settings {
         seed: random.next(),
-        policy: Policy::any(&mut random),
+        policy: Policy::any(random),
         spurious: random.of(&[0, 0, 5, 50]),
         most_threads: random.of(&[1, 2, 100, 100, 100, 100, 100]) as usize,
         most_steps: 2_000_000,
         trace: is_traced
             .then_some(|time, thread, event| println!("{time:>12} {thread:12} {event}")),
-        watch: Some((every, Box::new(move || watched.watch()))),
+        watch,
         fail,
-    };
-    run(settings, move || consumer.live())
+    }
 }
 
 /// Whether the world of a seed leaves memory behind whenever it is lived through: what is

@@ -19,7 +19,7 @@ pub use condvar::{Condvar, WaitTimeoutResult};
 pub use mutex::{Mutex, MutexGuard};
 pub use policy::Policy;
 pub use random::Random;
-pub use scheduler::{Settings, Summary, fail, note, now, random, run, simulated_child};
+pub use scheduler::{Settings, Summary, Watch, fail, note, now, random, run, simulated_child};
 pub use time::{Instant, sleep};
 
 use scheduler::world;
