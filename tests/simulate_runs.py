@@ -17,15 +17,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
-from models.runs import (
-    BalancedMachine,
-    BudgetMachine,
-    CoarseMachine,
-    EpochMachine,
-    GrowingMachine,
-    InfilledMachine,
-    MixtureMachine,
-)
+from models.growing_runs import GrowingMachine
+from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 KINDS = [
     *([EpochMachine, GrowingMachine] * 4),

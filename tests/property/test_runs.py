@@ -5,15 +5,9 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
-from models.runs import (
-    BalancedMachine,
-    BudgetMachine,
-    CoarseMachine,
-    EpochMachine,
-    GrowingMachine,
-    InfilledMachine,
-    MixtureMachine,
-)
+from models.growing_runs import GrowingMachine
+from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
 TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))

@@ -1,0 +1,224 @@
+"""State machines of whole runs of a mixture."""
+
+import functools
+import itertools
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+import pagefeed as pf
+from made.numbered import (
+    first_tokens,
+    interleaved,
+    numbered_loader,
+    write_numbered,
+)
+from models.machines import PADDING, SIZES, Fuse, RunMachine
+from models.run_model import RunModel
+from models.runs import folder, rows_of_file
+
+APART = 10**6
+ROWS = {"code": 40, "math": 7, "web": 60}
+WEIGHTS = {"code": 0.3, "math": 0.1, "web": 0.6}
+MAX_STEPS = 12
+FAR = 40
+
+
+@functools.cache
+def datasets() -> dict[str, pf.dataset.ParquetDataset]:
+    for number, (name, rows) in enumerate(ROWS.items()):
+        (folder() / name).mkdir()
+        write_numbered(folder() / name, num_rows=rows, first_token=number * APART)
+    return {name: pf.parquet(folder() / name, column="input_ids") for name in ROWS}
+
+
+def mixture_loader(max_steps: int, **options: Any) -> pf.Loader:
+    parts = {name: (datasets()[name], weight) for name, weight in WEIGHTS.items()}
+    mixed = pf.mix(parts, unit="sequences", max_steps=max_steps)
+    return numbered_loader(mixed, padding=PADDING, **options)
+
+
+class Timeline:
+    """What a mixture delivers at each position, with all the weights set so far.
+
+    Taken from a single rank that goes through it one by one, and held against the
+    rules: each lane takes from each dataset the next of the same lane, and no count of
+    a dataset is further off its weight than one sequence a lane.
+    """
+
+    def __init__(
+        self, weights: list[tuple[int, dict[str, float]]], state: dict[str, Any]
+    ) -> None:
+        self.weights = weights
+        self.num_lanes = state["num_lanes"]
+        self.tokens: list[int] = []
+        self._loader = mixture_loader(FAR, batch_size=16)
+        start = {"position": 0, "step": 0, "skipped": [], "sizes": None}
+        self._loader.load_state_dict(state | start)
+        self._iterator = iter(self._loader)
+
+    def token(self, position: int) -> int:
+        while len(self.tokens) <= position:
+            self.tokens += first_tokens(next(self._iterator))
+        return self.tokens[position]
+
+    def changed(self, position: int, weights: dict[str, float], state: Any) -> Any:
+        """The timeline with other weights from a position on."""
+        kept = [one for one in self.weights if one[0] < position]
+        later = Timeline([*kept, (position, weights)], state)
+        assert [later.token(p) for p in range(position)] == [
+            self.token(p) for p in range(position)
+        ]
+        return later
+
+    def check(self) -> None:
+        names, size = list(ROWS), self.num_lanes
+        expected = dict.fromkeys(names, 0.0)
+        taken = {name: [0] * size for name in names}
+        seen: dict[tuple[str, int], set[int]] = {}
+        weights = self.weights[0][1]
+        for position, token in enumerate(self.tokens):
+            weights = dict(self.weights).get(position, weights)
+            total = sum(weights.values())
+            for name, weight in weights.items():
+                expected[name] += weight / total
+            name, lane = names[token // APART], position % size
+            local = taken[name][lane] * size + lane
+            taken[name][lane] += 1
+            epoch = seen.setdefault((name, local // sequences_of(name)), set())
+            assert token not in epoch
+            epoch.add(token)
+            for each, count in taken.items():
+                assert abs(sum(count) - expected[each]) <= size
+
+
+@functools.cache
+def sequences_of(name: str) -> int:
+    return numbered_loader(datasets()[name]).num_sequences
+
+
+class MixtureMachine(RunMachine):
+    """A mixture, whose weights change at any step."""
+
+    @initialize(sizes=SIZES)
+    def start(self, sizes: tuple[int, int]) -> None:
+        batch_size, world_size = sizes
+        self.begin(
+            RunModel(batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS)
+        )
+        self.set_timeline()
+
+    def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
+        return mixture_loader(
+            MAX_STEPS,
+            rank=rank,
+            world_size=world_size,
+            batch_size=batch_size,
+            transform=Fuse(),
+            fields=("input_ids", "dataset_ids"),
+        )
+
+    def check_batch(self, batch: Any) -> None:
+        """Tokens tell the dataset, too."""
+        tokens = batch["input_ids"][:, 0]
+        datasets = np.where(tokens == PADDING, -1, tokens // APART)
+        assert batch["dataset_ids"].dtype == np.int32
+        assert batch["dataset_ids"].tolist() == datasets.tolist()
+
+    def set_timeline(self) -> None:
+        """The timeline of an epoch, with the weights it begins with."""
+        self.timeline_epoch = self.model.first_epoch
+        fresh = mixture_loader(FAR)
+        fresh.set_epoch(self.timeline_epoch)
+        self.timeline = Timeline([(0, WEIGHTS)], fresh.state_dict())
+
+    def begin_epoch(self) -> None:
+        self.set_timeline()
+
+    def token(self, position: int) -> int:
+        if self.model.first_epoch != self.timeline_epoch:
+            self.set_timeline()
+        return self.timeline.token(position)
+
+    def token_at(self, source: Any) -> int:
+        return int(rows_of_file(source.file)[source.row][source.first_token])
+
+    def snapshot(self) -> Any:
+        return super().snapshot(), self.timeline, self.timeline_epoch
+
+    def restore(self, snapshot: Any, batch_size: int, world_size: int) -> None:
+        model, self.timeline, self.timeline_epoch = snapshot
+        super().restore(model, batch_size, world_size)
+
+    @precondition(lambda self: not self.model.is_finished)
+    @rule(weights=st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any))
+    def set_weights(self, weights: list[int]) -> None:
+        self.token(0)
+        new = {name: float(one) for name, one in zip(ROWS, weights, strict=True)}
+        # It may stand before steps that are skipped.
+        place = self.loaders[0].state_dict()["position"]
+        assert self.model.skipped.issuperset(range(place, self.model.place))
+        for loader in self.loaders:
+            loader.set_weights(new)
+        self.model._move(self.model.position)
+        state = self.loaders[0].state_dict()
+        self.timeline = self.timeline.changed(place, new, state)
+
+    @rule(sizes=SIZES)
+    def replay(self, sizes: tuple[int, int]) -> None:
+        """The run again, from its begin and at other sizes, under the same weights."""
+        batch_size, world_size = sizes
+        end = min(self.model.place, MAX_STEPS * batch_size * world_size)
+        kept = [p for p in range(end) if p not in self.model.skipped]
+        expected = [self.token(p) for p in kept]
+        state, found = self.loaders[0].state_dict(), []
+        for rank in range(world_size):
+            loader = self.make(rank, world_size, batch_size)
+            loader.load_state_dict(state, replay=True)
+            steps = -(-len(expected) // (batch_size * world_size))
+            batches = itertools.islice(loader, steps)
+            found.append([first_tokens(batch) for batch in batches])
+        tokens = interleaved(found)
+        assert tokens[: len(expected)] == expected[: len(tokens)]
+
+    @precondition(lambda self: self.model.running or not self.model.is_finished)
+    @precondition(lambda self: self.model.running or self.model.place > 0)
+    @rule()
+    def count(self) -> None:
+        """The counters tell what was delivered, without what is skipped."""
+        self.token(0)
+        gone = [p for p in range(self.model.place) if p not in self.model.skipped]
+        tokens = [self.token(p) for p in gone]
+        for loader in self.loaders:
+            stats = loader.stats()
+            for number, name in enumerate(ROWS):
+                count = sum(token // APART == number for token in tokens)
+                assert stats[f"{name}/sequences"] == count
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "timeline"):
+            self.timeline.check()
+
+
+class CoarseMachine(MixtureMachine):
+    """The same where later changes are coarse, and one text in the state."""
+
+    def begin(self, model: RunModel) -> None:
+        self.patches = [
+            patch(f"pagefeed.mixture.{module}.PRECISE_CHANGES", 2)
+            for module in ("schedule", "packed_changes")
+        ]
+        for each in self.patches:
+            each.start()
+        super().begin(model)
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            for each in getattr(self, "patches", []):
+                each.stop()
