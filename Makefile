@@ -157,7 +157,17 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
 	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
 		--release --locked --zig --compatibility manylinux2014 \
 		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
-	$(BIN)/python packaging/try_wheel.py dist/*.whl
+	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl
+
+# Cross-built on x86-64, for Grace and Graviton; on such a host `make wheel` does it.
+.PHONY: wheel-aarch64
+wheel-aarch64: wheel  ## The same for aarch64, tried under qemu (ARGS=--tests for tests)
+	rustup target add aarch64-unknown-linux-gnu
+	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
+		--release --locked --zig --compatibility manylinux2014 \
+		--target aarch64-unknown-linux-gnu \
+		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
+	$(BIN)/python packaging/try_aarch64.py dist/*_aarch64.whl target/aarch64 $(ARGS)
 
 .PHONY: docs
 docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = "x86_64-unknown-linux-gnu"
+TARGETS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 ROOT_CRATE = "pagefeed-python"
 NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 """How the names of files with licences begin."""
@@ -84,7 +84,7 @@ def main() -> None:
     """Write the file that is named."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--offline"]
     done = subprocess.run(
-        [*command, "--filter-platform", TARGET],
+        [*command, *(f"--filter-platform={target}" for target in TARGETS)],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,

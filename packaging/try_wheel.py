@@ -1,11 +1,14 @@
 """Install a wheel into an empty environment without Rust, and try it there.
 
-For example: python packaging/try_wheel.py dist/pagefeed-0.1.0-cp311-abi3-*.whl
+For example: python packaging/try_wheel.py dist/pagefeed-*-x86_64.whl
+
+The blocks of the first page of the tutorials run there, as a new user copies them.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -14,10 +17,10 @@ import tempfile
 import venv
 from pathlib import Path
 
+__all__ = ["LOOK", "RUN_PAGE", "check_name", "prepare"]
+
 ROOT = Path(__file__).resolve().parent.parent
-WHEEL = re.compile(r"pagefeed-[\w.]+-cp311-abi3-manylinux[\w.]*_x86_64\.whl")
 FIRST_PAGE = ROOT / "docs/tutorials/first-run.md"
-FENCE = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 LOOK = """
 import importlib.metadata, pathlib, pagefeed
@@ -28,19 +31,38 @@ assert {"LICENSE", "LICENSE-THIRD-PARTY", "py.typed"} <= names, names
 print("pagefeed", pagefeed.__version__, "and its licences")
 """
 
+RUN_PAGE = """
+import pathlib, sys
+from pages import blocks_of, run_page
+text = pathlib.Path("page.md").read_text()
+print(len([block for block in run_page(text)]), "blocks of the first page run")
+"""
+
+
+def check_name(wheel: Path, machine: str) -> None:
+    """Exit if a wheel is none for every Linux and Python of a machine."""
+    form = rf"pagefeed-[\w.]+-cp311-abi3-manylinux[\w.]*_{machine}\.whl"
+    if not re.fullmatch(form, wheel.name):
+        sys.exit(f"{wheel.name} is no abi3 wheel for manylinux on {machine}")
+
+
+def prepare(home: Path) -> None:
+    """Put the first page and what runs pages into a folder."""
+    shutil.copy(FIRST_PAGE, home / "page.md")
+    shutil.copy(ROOT / "tests" / "made" / "pages.py", home)
+
 
 def main() -> None:
     """Install and try the wheel that is named."""
     wheel = Path(sys.argv[1]).resolve()
-    if not WHEEL.fullmatch(wheel.name):
-        sys.exit(f"{wheel.name} is no abi3 wheel for manylinux")
+    check_name(wheel, platform.machine())
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         venv.create(home / "env", with_pip=True)
         # The environment's own programs and the system's shell tools, no compiler.
         programs = home / "programs"
         programs.mkdir()
-        for name in ("sh", "env", "uname", "cat"):
+        for name in ("sh", "env", "uname", "cat", "ls"):
             if found := shutil.which(name):
                 (programs / name).symlink_to(found)
         bin_folder = home / "env" / "bin"
@@ -60,12 +82,12 @@ def main() -> None:
         run(*pip, "install", *constraints, *only_wheels)
         run("pagefeed", "--version")
         run("python", "-c", LOOK)
-        for number, text in enumerate(FENCE.findall(FIRST_PAGE.read_text())):
-            (home / f"example_{number}.py").write_text(text)
-            run("python", f"example_{number}.py")
-        data = ("corpus", "--column", "input_ids", "--length", "256")
+        run("pagefeed", "demo", "--data", "corpus")
         for verb in ("inspect", "plan", "verify", "smoke"):
+            data = ("corpus/web", "--column", "input_ids", "--length", "256")
             run("pagefeed", verb, *data, "--json")
+        prepare(home)
+        run("python", "-c", RUN_PAGE)
     print(f"{wheel.name} works in an empty environment")
 
 

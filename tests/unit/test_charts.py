@@ -15,13 +15,16 @@ from pagefeed.reports.page.charts import (
     lines,
     stacked,
 )
+from pagefeed.reports.page.layout import STYLE
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
 def test_bars_lie_side_by_side(count):
     labels = [str(number) for number in range(count)]
     drawn = bars(labels, range(1, count + 1), title="t", unit="rows")
-    found = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn)
+    found = re.findall(
+        r'<rect class="series" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn
+    )
     spans = [(float(left), float(left) + float(width)) for left, width in found]
     assert len(spans) == count
     assert all(end < begin for (_, end), (begin, _) in pairwise(spans))
@@ -42,7 +45,7 @@ def boxes(chart: str, size: int) -> list[tuple[float, float, float, float]]:
     return found
 
 
-@pytest.mark.parametrize("size", [12, 19], ids=["wide", "narrow"])
+@pytest.mark.parametrize("size", [12, 21], ids=["wide", "narrow"])
 @pytest.mark.parametrize("most", [1, 7, 999, 1234.5, 9999, 12345, 2.5e7, 0.003, 1e-4])
 def test_texts_of_charts_lie_apart_and_inside(most, size):
     charts = [
@@ -61,3 +64,23 @@ def test_texts_of_charts_lie_apart_and_inside(most, size):
         for one, other in combinations(found, 2):
             apart = one[2] <= other[0] or other[2] <= one[0]
             assert apart or one[3] <= other[1] or other[3] <= one[1]
+
+
+@pytest.mark.parametrize("most", [1, 7, 30, 159, 999, 1234.5, 2.5e7])
+def test_values_at_the_axis_are_round_and_up_to_the_most(most):
+    drawn = bars(["a"], [most], title="t", unit="rows")
+    heights = [float(y) for y in re.findall(r'<line [^>]*y1="([\d.]+)"', drawn)]
+    assert 3 <= len(heights) <= 6
+    shown = re.findall(r'text-anchor="end">([\d.e-]+)[kMGT]?<', drawn)
+    assert len(shown) == len(heights)
+    assert shown[0] == "0"
+    for text in shown[1:]:
+        assert len(text.replace(".", "").strip("0")) <= 2, shown
+
+
+def test_colours_of_a_page_are_those_of_light_or_dark():
+    light, dark = re.findall(r":root \{([^}]+)\}", STYLE)
+    names = re.findall(r"(--\w+):", light)
+    assert names == re.findall(r"(--\w+):", dark)
+    assert set(re.findall(r"var\((--\w+)\)", STYLE)) == set(names)
+    assert "#" not in STYLE.replace(light, "").replace(dark, "")

@@ -35,7 +35,7 @@ READERS = {
         "npz",
         {
             "data_loader_classname": "pagefeed_reader.PagefeedLoader",
-            "data_loader_sampler": "iter",
+            "data_loader_sampler": "iterative",
         },
     ),
 }

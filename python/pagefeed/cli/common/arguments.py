@@ -126,8 +126,8 @@ RUN = {
     "--batch-size": arg(8, "sequences of a step on each rank"),
     "--batch-tokens": arg(int, "or its tokens at most"),
     "--world-size": arg(1, "number of ranks"),
-    "--seed": arg(0),
-    "--epoch": arg(0),
+    "--seed": arg(0, "of the order"),
+    "--epoch": arg(0, "which epoch"),
     "--shuffle": arg("page", choices=SHUFFLES),
     "--window": arg("auto", "what is mixed: sequences, bytes or auto"),
     "--passes": arg(1, "reads of each page in an epoch"),
@@ -191,8 +191,12 @@ MIXTURE = {
     "--temperature": arg(float, "1 is proportional to size (1)"),
     "--unit": arg("tokens", choices=["tokens", "sequences"]),
     "--max-epochs": arg([], "most epochs of a dataset", metavar="NAME=N"),
-    "--stop": arg(str, choices=["first_exhausted", "all_exhausted"]),
-    "--max-steps": arg(str, type=whole_number),
+    "--stop": arg(
+        str,
+        "where a mixture ends: with its first or its last dataset",
+        choices=["first_exhausted", "all_exhausted"],
+    ),
+    "--max-steps": arg(str, "steps at which a mixture ends", type=whole_number),
     "--max-tokens": arg(str, "such as 1e9", type=whole_number, metavar="N"),
 }
 

@@ -32,9 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="FOLDER", help="only write example data there"
     )
     parser.add_argument("--length", type=int, default=512, help="tokens of a sequence")
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--memory", default="64MiB")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch-size", type=int, default=16, help="rows of a batch")
+    parser.add_argument("--memory", default="64MiB", help="that a loader may hold")
+    parser.add_argument("--seed", type=int, default=0, help="of the order")
 
 
 def run(options: argparse.Namespace) -> int:

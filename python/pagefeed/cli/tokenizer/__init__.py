@@ -22,7 +22,9 @@ _VERBS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of what can be done."""
-    verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    verbs = parser.add_subparsers(
+        dest="what", metavar="WHAT", required=True, help="what to do"
+    )
     for name, (module, summary) in _VERBS.items():
         each = verbs.add_parser(
             name,

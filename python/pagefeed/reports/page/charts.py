@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 __all__ = ["bars", "lines", "stacked"]
 
 WIDTH, HEIGHT = 720, 260
-LEFT, RIGHT, TOP, BOTTOM = 70, 12, 12, 54
+LEFT, RIGHT, TOP, BOTTOM = 78, 12, 14, 54
 TICKS = 4
-CHARACTER = 12.5
+CHARACTER = 13.6
 """Width of a character on a narrow screen, where text is larger in proportion."""
 COLOURS = (
     *("#2b6cb0", "#dd8b2f", "#3f8f5f", "#b4485c"),
@@ -38,7 +38,7 @@ def bars(
         height = _inner_height() * value / most
         left, top = LEFT + number * step, TOP + _inner_height() - height
         parts.append(
-            f'<rect x="{left + 0.1 * step:.1f}" y="{top:.1f}"'
+            f'<rect class="series" x="{left + 0.1 * step:.1f}" y="{top:.1f}"'
             f' width="{0.8 * step:.1f}" height="{height:.1f}" fill="{COLOURS[0]}">'
             f"<title>{html.escape(label)}: {value:,.0f}</title></rect>"
         )
@@ -74,8 +74,9 @@ def lines(
             if not math.isnan(value)
         )
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke-width="1.6" '
-            f'stroke="{_colour(number)}"><title>{html.escape(name)}</title></polyline>'
+            f'<polyline class="series" points="{points}" fill="none" '
+            f'stroke-width="2.2" stroke="{_colour(number)}">'
+            f"<title>{html.escape(name)}</title></polyline>"
         )
     return _svg(parts, title, unit) + _legend(list(series))
 
@@ -98,8 +99,8 @@ def stacked(
         outline += reversed([*zip(steps, below, strict=True)])
         points = " ".join(f"{_x(s, steps):.1f},{_y(v, 1):.1f}" for s, v in outline)
         parts.append(
-            f'<polygon points="{points}" fill="{_colour(number)}" stroke="#fff" '
-            f'stroke-width="0.5"><title>{html.escape(name)}</title></polygon>'
+            f'<polygon class="series" points="{points}" fill="{_colour(number)}">'
+            f"<title>{html.escape(name)}</title></polygon>"
         )
         below = above
     return _svg([*parts, _axis(1)], title, "share") + _legend(list(shares))
@@ -125,16 +126,22 @@ def _legend(names: Sequence[str]) -> str:
 def _axis(most: float) -> str:
     """Lines across, with their values at the left."""
     parts = []
-    for tick in range(TICKS + 1):
-        value = most * tick / TICKS
+    step = _round_step(most)
+    for tick in range(int(most / step + 1e-9) + 1):
+        value = step * tick
         y = _y(value, most)
         parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
-            'stroke="#ccc" stroke-width="0.7"/>'
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
             f"{_short(value)}</text>"
         )
     return "".join(parts)
+
+
+def _round_step(most: float) -> float:
+    """Return 1, 2, 2.5 or 5 times a power of ten, of which 2 to 5 make an axis."""
+    power = 10.0 ** math.floor(math.log10(most / TICKS))
+    return power * next(one for one in (1, 2, 2.5, 5, 10) if one * power * 5 > most)
 
 
 def _step_axis(steps: Sequence[float]) -> str:

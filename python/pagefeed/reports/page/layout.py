@@ -8,32 +8,42 @@ from collections.abc import Iterable, Sequence
 __all__ = ["page_of", "section", "table"]
 
 STYLE = """
-:root { color-scheme: light; }
+:root { color-scheme: light; --page: #fff; --ink: #1a202c; --faint: #4a5568;
+  --line: #cbd5e0; --strong: #a0aec0; --bad: #9b2c2c; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { color-scheme: dark; --page: #14181f; --ink: #e6e9ee; --faint: #a3adba;
+    --line: #38424f; --strong: #64707f; --bad: #f2908f; }
+  svg .series { filter: brightness(1.25); }
+}
 * { box-sizing: border-box; }
-body { font: 15px/1.5 system-ui, sans-serif; color: #1a202c; background: #fff;
-  max-width: 900px; margin: 0 auto; padding: 16px; overflow-wrap: anywhere; }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
+  background: var(--page); max-width: 900px; margin: 0 auto; padding: 16px;
+  overflow-wrap: anywhere; }
 h1 { font-size: 1.5em; margin: 0.3em 0; }
-h2 { font-size: 1.15em; margin: 1.8em 0 0.4em; border-bottom: 1px solid #cbd5e0; }
+h2 { font-size: 1.15em; margin: 1.8em 0 0.4em; border-bottom: 1px solid var(--line); }
 p { margin: 0.5em 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 0.93em; }
-th, td { text-align: right; padding: 3px 8px; border-bottom: 1px solid #e2e8f0;
+th, td { text-align: right; padding: 3px 8px; border-bottom: 1px solid var(--line);
   overflow-wrap: normal; }
 th:first-child, td:first-child { text-align: left; }
-thead th { border-bottom: 2px solid #a0aec0; vertical-align: bottom; }
+thead th { border-bottom: 2px solid var(--strong); vertical-align: bottom; }
 svg { width: 100%; height: auto; display: block; }
-svg text { font: 12px system-ui, sans-serif; fill: #2d3748; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+svg line { stroke: var(--line); stroke-width: 0.7; }
+svg polygon { stroke: var(--page); stroke-width: 0.5; }
+svg .series, ul.legend span { print-color-adjust: exact;
+  -webkit-print-color-adjust: exact; }
 img.map { width: 100%; height: 240px; image-rendering: pixelated; display: block;
-  border: 1px solid #a0aec0; }
+  border: 1px solid var(--strong); }
 ul.legend { list-style: none; padding: 0; margin: 0.3em 0; display: flex;
   flex-wrap: wrap; gap: 4px 16px; font-size: 0.9em; }
-ul.legend span { display: inline-block; width: 12px; height: 12px; margin-right: 5px;
-  print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-.bad { color: #9b2c2c; }
-.note { color: #4a5568; font-size: 0.9em; }
+ul.legend span { display: inline-block; width: 12px; height: 12px; margin-right: 5px; }
+.bad { color: var(--bad); }
+.note { color: var(--faint); font-size: 0.9em; }
 @media (max-width: 520px) {
   body { padding: 10px; }
-  svg text { font-size: 19px; }
+  svg text { font-size: 21px; }
   table { font-size: 0.85em; }
   th, td { padding: 3px 2px; }
 }

@@ -1,0 +1,54 @@
+"""`--help` of every verb shows commands, and they are ones that the verb takes."""
+
+import argparse
+import shlex
+
+import pytest
+
+from pagefeed.cli import VERBS, make_parser
+
+
+def examples(description):
+    """The commands behind "For example:", their lines joined."""
+    _, _, text = description.partition("\nFor example:\n")
+    commands: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("  pagefeed "):
+            commands.append(line)
+        elif line.startswith("      ") and commands:
+            commands[-1] += line
+        else:
+            assert not line.strip(), line
+    return [shlex.split(command) for command in commands]
+
+
+def verbs_of(parser):
+    [found] = [
+        action
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+    ]
+    return found.choices
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples_that_the_verb_takes(verb):
+    parser = make_parser()
+    found = examples(verbs_of(parser)[verb].description)
+    assert found
+    for command in found:
+        assert command[:2] == ["pagefeed", verb]
+        options = parser.parse_args(command[1:])
+        assert options.verb == verb
+
+
+@pytest.mark.parametrize("verb", ["train", "extend"])
+def test_each_verb_of_tokenizers_is_in_an_example(verb):
+    found = examples(verbs_of(make_parser())["tokenizer"].description)
+    assert any(command[2] == verb for command in found)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_shows_every_option_with_what_it_does(verb):
+    for action in verbs_of(make_parser())[verb]._actions:
+        assert action.help, (verb, action.option_strings or action.dest)
