@@ -60,10 +60,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _titles(docs: Path, folder: str) -> list[dict[str, str]]:
-    """Return the pages of a folder by their titles."""
-    pages = sorted((docs / folder).glob("*.md"))
+    """Return the pages of a folder by their titles, its index first."""
+    pages = (docs / folder).glob("*.md")
     titles = {page.read_text().partition("\n")[0].lstrip("# "): page for page in pages}
-    return [{title: f"{folder}/{titles[title].name}"} for title in sorted(titles)]
+    order = sorted(titles, key=lambda title: (titles[title].stem != "index", title))
+    return [{title: f"{folder}/{titles[title].name}"} for title in order]
 
 
 def _names_page() -> str:
