@@ -4,7 +4,7 @@
     .venv/bin/python tests/simulate_runs.py --first 0 --count 200
 
 Ranks iterate, break off, seek, skip, save, are killed and go on from a state at other
-sizes; weights change, data grow. A seed is some runs of one kind.
+sizes; weights change. A seed is some runs of one kind.
 """
 
 import argparse
@@ -17,12 +17,11 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
-from models.growing_runs import GrowingMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 KINDS = [
-    *([EpochMachine, GrowingMachine] * 4),
+    *([EpochMachine] * 4),
     *(MixtureMachine, InfilledMachine),
     *(BalancedMachine, BudgetMachine, CoarseMachine),
 ]

@@ -5,7 +5,6 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
-from models.growing_runs import GrowingMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
@@ -15,7 +14,6 @@ TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
 TestInfilled = pytest.mark.timeout(120 * TIMES)(InfilledMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
-TestGrowing = pytest.mark.timeout(120 * TIMES)(GrowingMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
 TestEpochs.settings = settings(
@@ -37,12 +35,6 @@ TestBalanced.settings = settings(
     stateful_step_count=25,
 )
 TestBudgets.settings = TestBalanced.settings
-TestGrowing.settings = settings(
-    phases=[Phase.generate],
-    derandomize=TIMES == 1,
-    max_examples=30 * TIMES,
-    stateful_step_count=25,
-)
 TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
