@@ -183,6 +183,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, nargs="*", default=[4096, 32768])
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--rates", action="store_true")
+    parser.add_argument("--costs", type=int, help="documents whose costs are made")
     parser.add_argument("--budget", type=int, help="tokens of a batch, of documents")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -198,6 +199,8 @@ def main() -> None:
             table(lengths[:stop], length)
         else:
             budgets(lengths[:stop], arguments.budget)
+    if arguments.costs is not None:
+        seconds_of_costs(arguments.costs)
     if arguments.rates:
         rates(np.minimum(rng.lognormal(np.log(600), 1.3, 60_000).astype(int) + 1, 8192))
 

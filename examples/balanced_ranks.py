@@ -12,6 +12,7 @@ import itertools
 import statistics
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,8 @@ def run_rank(rank: int, folder: str, steps: int) -> None:
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
     )
     torch.set_num_threads(1)
+    # Steps of one sequence a rank, to see what each costs.
+    warnings.simplefilter("ignore", pf.errors.BalanceWarning)
     for balance in (None, "attention"):
         train(balance, folder, rank, steps)
     dist.destroy_process_group()

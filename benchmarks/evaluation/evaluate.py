@@ -1,15 +1,16 @@
 """What orders cost a model, and how long starts take: one command.
 
     make evaluation ARGS="[--size small|medium|full] [--seeds 3] [--processes 1]
-        [--corpus FOLDER] [--only perplexity startup]
+        [--corpus FOLDER] [--only perplexity balance startup]
         [--json results.json] [--page FILE.md]"
 
 A small transformer is trained for one epoch on a corpus that lies in the order of its
 sources, in pages of a few documents, in each order: row-exact, by pages with 1 to 8
 passes, by row groups, a streaming buffer, none; with 10 % and 1 % of the data in the
 window. Perplexity is that of held-out documents. What an order keeps of the loss that
-no shuffling costs is its share. Then starts with many files are timed.
-`--size small` only shows that all of it runs. Other loaders: `make loaders`.
+no shuffling costs is its share. Another is trained on documents of unlike lengths, with
+ranks balanced and without. Then starts with many files are timed. `--size small` only
+shows that all of it runs. Other loaders: `make loaders`.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import balanced
 import torch
 from clustered import CUTS, make_corpus, shared_corpus
 from perplexity import described, measure, shares
@@ -26,7 +28,9 @@ from results import draw, page
 from startup import measure as measure_start
 from transformer import SIZES
 
-PARTS = ("perplexity", "startup")
+PARTS = ("perplexity", "balance", "startup")
+MODELS = ("perplexity", "balance")
+"""Parts that train models."""
 
 
 def main() -> None:
@@ -61,7 +65,7 @@ def main() -> None:
 
 def _machine(part: str) -> dict[str, Any]:
     machine = {"processors": os.cpu_count(), "system": platform.system()}
-    if part == "perplexity" and torch.cuda.is_available():
+    if part in MODELS and torch.cuda.is_available():
         machine["device"] = torch.cuda.get_device_name()
     return machine
 
@@ -80,6 +84,20 @@ def _perplexity(options: argparse.Namespace) -> dict[str, Any]:
     return {"of": described(corpus, size), "orders": shares(rows)}
 
 
+def _balance(options: argparse.Namespace) -> dict[str, Any]:
+    is_small = options.size == "small"
+    cut = balanced.SMALL_CUT if is_small else balanced.CUT
+    corpus = make_corpus(options.corpus or shared_corpus(), cut)
+    seeds = 1 if is_small else options.seeds
+    rows = []
+    for row in balanced.measure(corpus, seeds, options.processes, small=is_small):
+        rows.append(row)
+        print(
+            f"{row['ranks']:>3} x {row['batch_size']}: {row['ratio']:.3f}", flush=True
+        )
+    return {"of": balanced.described(corpus), "cases": rows}
+
+
 def _startup(options: argparse.Namespace) -> list[dict[str, Any]]:
     counts, rounds = ((20, 50), 1) if options.size == "small" else ((1000, 10_000), 5)
     rows = [measure_start(count, rounds) for count in counts]
@@ -91,7 +109,7 @@ def _startup(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-RUNS = {"perplexity": _perplexity, "startup": _startup}
+RUNS = {"perplexity": _perplexity, "balance": _balance, "startup": _startup}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 __all__ = ["draw", "page"]
@@ -22,6 +23,7 @@ def page(results: dict[str, Any]) -> str:
     """Write the page in Markdown."""
     parts: dict[str, Callable[[Any], Iterator[str]]] = {
         "perplexity": _orders,
+        "balance": _balanced,
         "startup": _starts,
     }
     lines = [BEGINNING]
@@ -68,6 +70,36 @@ def _orders(found: dict[str, Any]) -> Iterator[str]:
         )
     yield ""
     yield "![Share of the loss that remains, by order](evaluation.svg)"
+
+
+def _balanced(found: dict[str, Any]) -> Iterator[str]:
+    of = found["of"]
+    yield "## Balanced ranks"
+    yield ""
+    yield (
+        f"A transformer of {of['layers']} layers, {of['width']} wide, "
+        f"{of['documents']:,} documents in the order of their sources, short in some "
+        f"and long in others, packed into {of['sequences']:,} sequences of "
+        f"{of['length']} tokens. Epochs of fewer than {of['least_steps']} steps are "
+        "repeated until there were as many. Perplexity of held-out documents without "
+        'and with `balance="attention"`: median and range of the seeds. The ratio is '
+        "that of both with one seed, its median. What differs less than the range "
+        "without is noise."
+    )
+    yield ""
+    yield "| ranks x sequences a rank | steps | without | balanced | ratio |"
+    yield "|---|---|---|---|---|"
+    for row in found["cases"]:
+        both = " | ".join(_range(row[name]) for name in ("without", "balanced"))
+        yield (
+            f"| {row['ranks']} x {row['batch_size']} | {row['steps']:,} | {both} "
+            f"| {row['ratio']:.3f} |"
+        )
+
+
+def _range(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{median(values):.2f} ({low:.2f} to {high:.2f})"
 
 
 def _starts(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """A small transformer, and its training on whatever a loader delivers."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -31,6 +32,14 @@ SIZES = {
     "medium": Size(width=64, layers=2, heads=2, length=128, batch_size=32, rate=4e-3),
     "small": Size(width=16, layers=1, heads=1, length=32, batch_size=64),
 }
+
+
+class Epoch(Protocol):
+    """Batches, and how many."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[dict[str, Any]]: ...
 
 
 class Transformer(nn.Module):
@@ -66,7 +75,7 @@ class Transformer(nn.Module):
         return logits
 
 
-def train(loader: pf.Loader, vocab_size: int, size: Size, seed: int) -> Transformer:
+def train(loader: Epoch, vocab_size: int, size: Size, seed: int) -> Transformer:
     """One epoch of a loader, with warm-up and a cosine to nothing."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(seed)  # The same first weights for every order of a seed.

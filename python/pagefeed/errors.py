@@ -41,6 +41,7 @@ from typing import ClassVar, Self
 
 __all__ = [
     "AccessDeniedError",
+    "BalanceWarning",
     "CacheWarning",
     "CancelledError",
     "ChecksumError",
@@ -68,6 +69,10 @@ __all__ = [
 ]
 
 _CODES = re.compile(r" \[PF-\d{3}\]")
+
+
+class BalanceWarning(UserWarning):
+    """Sequences of a step are all about as long, unless gradients accumulate."""
 
 
 class CacheWarning(RuntimeWarning):

@@ -32,6 +32,11 @@ def test_wrong_arguments_are_refused(folder):
         "shifted=True": lambda: build(make_loader(folder)),
         "needs labels": lambda: build(make_loader(folder, fields=("input_ids",))),
         "batch_size=4": lambda: build(fits, local_batch_size=8, seq_len=LENGTH),
+        "ContextParallel(rank=0, size=2": lambda: build(
+            make_loader(
+                folder, fields=FIELDS, context_parallel=pf.ContextParallel(0, 2)
+            )
+        ),
         "make both alike": lambda: build(fits, local_batch_size=4, seq_len=64),
         "rank 0 of 1": lambda: build(
             make_loader(folder, fields=FIELDS, rank=1, world_size=2)

@@ -99,7 +99,7 @@ def sized(
     Example:
         >>> from pagefeed import Windows
         >>> sized(Windows(2048), None, 10_000)
-        (Windows(length=2048), 4)
+        (Windows(length=2048, tail='pad'), 4)
     """
     if (batch_size is None) == (batch_tokens is None):
         raise InvalidArgumentError(

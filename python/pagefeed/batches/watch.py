@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Mapping
 
 from pagefeed.batches.fields import Fields
-from pagefeed.errors import PaddingWarning, ReloadWarning
+from pagefeed.errors import BalanceWarning, PaddingWarning, ReloadWarning
 from pagefeed.run import Route, Run
-from pagefeed.sequences import AnyIndex, Documents
+from pagefeed.sequences import AnyIndex, DocumentBatches, Documents
 
 __all__ = ["Watch"]
 
@@ -26,7 +26,10 @@ RELOAD_SHARE = 0.1
 
 
 class Watch:
-    """Warns if a run trains on padding, never ends, or reads pages again and again.
+    """Warns of what a run will regret.
+
+    It trains on padding, never ends, reads pages again and again, or its steps are of
+    sequences that are all about as long.
 
     Args:
         run: What is delivered.
@@ -43,6 +46,13 @@ class Watch:
         self._looks_at_padding = not (tells or isinstance(run.sequences, Documents))
         self._looks_at_end = run.epochs is not None
         self._looks_at_reloads = not run.is_scattered
+        # Buckets and batches of documents of like length are what was asked for.
+        balance = run.balance
+        self._looks_at_balance = (
+            balance is not None
+            and balance.bucket == run.batch_size == 1 < run.world_size
+            and not isinstance(run.sequences, DocumentBatches)
+        )
 
     def begin(self, route: Route) -> None:
         """Look at an iteration that begins."""
@@ -52,6 +62,17 @@ class Watch:
                 "this mixture never ends, and so a loop over it does not either: give "
                 "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
                 "epochs=None if an endless loop is what you want",
+                stacklevel=5,
+            )
+        if self._looks_at_balance:
+            self._looks_at_balance = False
+            warnings.warn(
+                "balance= with one sequence a rank makes all sequences of a step about "
+                "as long, and steps unlike. A loader cannot know whether gradients "
+                "accumulate: where four steps or more are added up, ignore "
+                "pagefeed.errors.BalanceWarning; otherwise give batch_size=4 or more, "
+                "or leave balance out",
+                BalanceWarning,
                 stacklevel=5,
             )
         if not self._looks_at_padding:

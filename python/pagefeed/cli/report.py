@@ -1,8 +1,9 @@
 """Write a report of a run as one page of HTML, which needs no network.
 
-The dataset and its documents, the mixture over training, the packing, the order as a
-picture, and with --metrics throughput and waiting of a run: lines of JSON that it
-wrote, the numbers of loader.metrics() with the step.
+The dataset and its documents, the mixture over training, the packing, with --balance
+the slowest rank of steps, the order as a picture, and with --metrics throughput and
+waiting of a run: lines of JSON that it wrote, the numbers of loader.metrics() with the
+step.
 
 Exits with 0, or with 1 if something cannot be read: the page says what.
 

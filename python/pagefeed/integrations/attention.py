@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.dialects import check_borders
 
 if TYPE_CHECKING:  # Other adapters do without.
     import torch
@@ -34,12 +35,18 @@ def varlen_arguments(batch: Mapping[str, Any]) -> dict[str, Any]:
     segment of its own, so that every token is in one.
 
     Args:
-        batch: With ``cu_seqlens`` and ``max_seqlen``.
+        batch: With ``cu_seqlens`` and ``max_seqlen``, of whole sequences and with
+            their padding: not beside ``cu_seqlens_padded``, nor cut for context
+            parallelism.
+
+    Raises:
+        InvalidArgumentError: If the borders do not end where the tokens do.
 
     Example:
         >>> flash_attn_varlen_func(q, k, v, **varlen_arguments(batch))
         ... # doctest: +SKIP
     """
+    check_borders(batch)
     borders, longest = batch["cu_seqlens"], batch["max_seqlen"]
     return {
         "cu_seqlens_q": borders,

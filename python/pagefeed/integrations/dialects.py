@@ -11,6 +11,7 @@ from pagefeed._base import FIELDS
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
+    "check_borders",
     "flattened",
     "in_records",
     "in_rows",
@@ -64,14 +65,12 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     Fields have the shape [1, batch_size * length]. Variable-length attention needs four
     more: int32 ``cu_seq_lens_q`` and ``cu_seq_lens_k``, and the numbers
     ``max_length_q`` and ``max_length_k``. If one is missing, it ignores the borders.
+
+    Raises:
+        InvalidArgumentError: If the borders do not end where the tokens do.
     """
+    check_borders(batch)
     borders, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
-    if int(borders[-1]) != batch["input_ids"].shape[0] * batch["input_ids"].shape[1]:
-        raise InvalidArgumentError(
-            f"cu_seqlens end at {int(borders[-1])}, and a batch has "
-            f"{tuple(batch['input_ids'].shape)} tokens: leave out cu_seqlens_padded, "
-            "beside which they do not count padding, and context_parallel"
-        )
     kept = {
         name: value.reshape(1, -1) if hasattr(value, "reshape") else value
         for name, value in in_rows(batch).items()
@@ -82,6 +81,22 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
         "max_length_q": longest,
         "max_length_k": longest,
     }
+
+
+def check_borders(batch: Mapping[str, Any]) -> None:
+    """Refuse a batch whose tokens are not those that its borders count.
+
+    Raises:
+        InvalidArgumentError: Saying what to leave out.
+    """
+    rows, length = batch["input_ids"].shape
+    end = int(batch["cu_seqlens"][-1])
+    if end != rows * length:
+        raise InvalidArgumentError(
+            f"cu_seqlens end at {end}, and a batch has {rows} x {length} tokens: leave "
+            "out cu_seqlens_padded, beside which they do not count padding, and "
+            "context_parallel"
+        )
 
 
 def shifted_pair(batch: Mapping[str, Any], *, rows: bool) -> tuple[dict[str, Any], Any]:

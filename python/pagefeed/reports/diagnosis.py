@@ -13,7 +13,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pagefeed._base import Work, format_bytes
 from pagefeed.batches import Batch
-from pagefeed.errors import InvalidArgumentError, PaddingWarning, ReloadWarning
+from pagefeed.errors import (
+    BalanceWarning,
+    InvalidArgumentError,
+    PaddingWarning,
+    ReloadWarning,
+)
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Mixture
 from pagefeed.reports.evidence import Evidence, recording, wait_for_device
@@ -171,7 +176,7 @@ def doctor(
         Work("diagnosis", total=3 if train else 1, unit="measurements") as work,
         warnings.catch_warnings(),
     ):
-        for kind in (PaddingWarning, ReloadWarning):
+        for kind in (BalanceWarning, PaddingWarning, ReloadWarning):
             warnings.simplefilter("ignore", kind)
         found.evidence = alone = _measure(twin, batches, train=None, seconds=seconds)
         found.add("data", alone)

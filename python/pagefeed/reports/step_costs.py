@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed._base import Int64Array
 from pagefeed.batches import make_run
 from pagefeed.loader import Loader, session_of
 from pagefeed.order import Balance, BalanceLike, Costs
 from pagefeed.run import Run
+from pagefeed.sequences import AnyIndex, JoinedIndex, numbers_of
 
-__all__ = ["StepCosts", "step_costs"]
+__all__ = ["StepCosts", "slowest_ranks", "step_costs"]
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 MOST_SEQUENCES = 1 << 17
 """Sequences looked at, from the begin of an epoch on."""
@@ -30,6 +36,53 @@ class StepCosts:
     """``slowest`` without the balance."""
     spread_unbalanced: float
     """``spread`` without the balance."""
+    variance_within: float
+    """Variance of what the sequences of a step cost, over that of all sequences; the
+    mean of steps. About 1 for steps drawn at random, 0 if all cost the same."""
+    same_source_pairs: float
+    """Share of the pairs of sequences of a step, over all ranks, that are of one
+    dataset of a mixture, or of one file of a dataset."""
+    same_source_pairs_random: float
+    """The same for steps drawn at random."""
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The first steps of an epoch: sequences and costs [steps, batch_size, ranks]."""
+
+    sequences: Int64Array
+    costs: Float64Array
+
+    @property
+    def slowest(self) -> Float64Array:
+        """Cost of the slowest rank over the mean of all: [steps]."""
+        of_ranks = self.costs.sum(axis=1)
+        means = np.maximum(of_ranks.mean(axis=1), np.finfo(np.float64).tiny)
+        found: Float64Array = of_ranks.max(axis=1) / means
+        return found
+
+    @property
+    def figures(self) -> tuple[float, float]:
+        """The slowest rank and the spread; 1 and 0 of no steps."""
+        if not self.costs.size:
+            return 1.0, 0.0
+        means = np.maximum(self.costs.mean(axis=(1, 2)), np.finfo(np.float64).tiny)
+        return float(self.slowest.mean()), float(means.std() / means.mean())
+
+    @property
+    def variance_within(self) -> float:
+        """Variance of costs in a step over that of all; 1 where there is none."""
+        costs = _in_rows(self.costs)
+        if costs.size == 0 or costs.shape[1] == 1 or not (total := costs.var()):
+            return 1.0
+        return float(costs.var(axis=1, ddof=1).mean() / total)
+
+    def same_source(self, index: AnyIndex) -> tuple[float, float]:
+        """Share of pairs of one source in steps, and in all that was looked at."""
+        steps = _in_rows(self.sequences)
+        source = _sources(index, steps.ravel()).reshape(steps.shape)
+        number = np.arange(len(steps))[:, None] * (source.max(initial=0) + 1) + source
+        return _pairs(number, *steps.shape), _pairs(source, 1, steps.size)
 
 
 def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
@@ -47,22 +100,46 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
         >>> step_costs(loader, Balance(tokens=1, attention=1e-3))  # doctest: +SKIP
         StepCosts(slowest=1.0, ...)
     """
+    run, with_it, without = _both(loader, balance)
+    pairs, pairs_random = with_it.same_source(run.index)
+    return StepCosts(
+        slowest=with_it.figures[0],
+        spread=with_it.figures[1],
+        slowest_unbalanced=without.figures[0],
+        spread_unbalanced=without.figures[1],
+        variance_within=with_it.variance_within,
+        same_source_pairs=pairs,
+        same_source_pairs_random=pairs_random,
+    )
+
+
+def slowest_ranks(loader: Loader) -> tuple[Float64Array, Float64Array]:
+    """Return the cost of each step's slowest rank, over the mean of all ranks.
+
+    Returns:
+        With the loader's balance and without: float64 [steps] each.
+    """
+    _, with_it, without = _both(loader, None)
+    return with_it.slowest, without.slowest
+
+
+def _in_rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """Return what is [steps, batch_size, ranks] as [steps, sequences]."""
+    return values.reshape(len(values), values.shape[1] * values.shape[2])
+
+
+def _both(loader: Loader, balance: BalanceLike) -> tuple[Run, _Steps, _Steps]:
+    """Return the run with a balance, and its first steps with it and without."""
     settings = session_of(loader).settings
     chosen = Balance.parse(balance) or settings.balance or Balance(attention=1)
     balanced = make_run(replace(settings, balance=chosen))
     plain = make_run(replace(settings, balance=None))
     costs = balanced.costs
-    with_it, without = (_figures(_sequences(run), costs) for run in (balanced, plain))
-    return StepCosts(
-        slowest=with_it[0],
-        spread=with_it[1],
-        slowest_unbalanced=without[0],
-        spread_unbalanced=without[1],
-    )
+    return balanced, _steps(balanced, costs), _steps(plain, costs)
 
 
-def _sequences(run: Run) -> npt.NDArray[np.int64]:
-    """Sequences of the first steps of an epoch: [steps, batch_size, ranks]."""
+def _steps(run: Run, costs: Costs) -> _Steps:
+    """Look at the first steps of an epoch."""
     track, size = run.at(run.beginning(0)), run.step_sequences
     count = max(1, MOST_SEQUENCES // size) * size
     if track.end is not None:
@@ -70,14 +147,20 @@ def _sequences(run: Run) -> npt.NDArray[np.int64]:
     found = track.at(range(track.start, track.start + count))
     parts = [part for part in found if part is not None]
     joined = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-    return joined.reshape(-1, run.batch_size, run.world_size)
+    sequences = joined.reshape(-1, run.batch_size, run.world_size)
+    return _Steps(sequences, costs(joined).reshape(sequences.shape))
 
 
-def _figures(sequences: npt.NDArray[np.int64], costs: Costs) -> tuple[float, float]:
-    """The slowest rank and the spread of some steps; 1 and 0 of none."""
-    if not sequences.size:
-        return 1.0, 0.0
-    of_ranks = costs(sequences.ravel()).reshape(sequences.shape).sum(axis=1)
-    means = np.maximum(of_ranks.mean(axis=1), np.finfo(np.float64).tiny)
-    slowest = float((of_ranks.max(axis=1) / means).mean())
-    return slowest, float(means.std() / means.mean())
+def _sources(index: AnyIndex, sequences: Int64Array) -> Int64Array:
+    """Number the dataset of a mixture, or the file of a dataset, of each sequence."""
+    sequences = numbers_of(sequences)
+    if isinstance(index, JoinedIndex):
+        return index.dataset_of(sequences)
+    return np.searchsorted(index.file_first_sequence, sequences, side="right")
+
+
+def _pairs(groups: Int64Array, draws: int, size: int) -> float:
+    """Return the share of pairs inside so many draws that are of one group."""
+    possible = draws * size * (size - 1)
+    counts = np.unique(groups, return_counts=True)[1].astype(np.float64)
+    return float((counts * (counts - 1)).sum() / max(1, possible))

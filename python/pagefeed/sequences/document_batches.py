@@ -104,7 +104,7 @@ def batches_of_lengths(
 
     Example:
         >>> batches_of_lengths([5, 1, 4, 2], 10, is_padded=True)
-        Batches(document=array([0, 2, 1, 3]), first=array([0, 2, 4]))
+        Batches(document=array([0, 2, 3, 1]), first=array([0, 2, 4]))
     """
     # One without tokens is in a batch, too.
     counted = np.maximum(np.asarray(lengths, dtype=np.int64), 1)

@@ -154,6 +154,22 @@ def varlen_attention(batch):
     return attend
 
 
+def test_borders_that_do_not_end_with_the_tokens_are_refused(written):
+    batch = small_batch(written[0])
+    with pytest.raises(InvalidArgumentError, match="context_parallel"):
+        varlen_arguments({**batch, "input_ids": batch["input_ids"][:, :8]})
+    loader = loader_of(
+        written[0],
+        pf.Packed(LENGTH, multiple_of=4),
+        fields=("input_ids", "cu_seqlens", "cu_seqlens_padded", "max_seqlen"),
+        format="torch",
+        batch_size=2,
+    )
+    is_short = (b for b in loader if b["cu_seqlens"][-1] < b["input_ids"].numel())
+    with pytest.raises(InvalidArgumentError, match="cu_seqlens_padded"):
+        varlen_arguments(next(is_short))
+
+
 def test_attention_stays_inside_documents(written):
     batch = small_batch(written[0])
     ids = batch["document_ids"]

@@ -103,6 +103,28 @@ def test_a_page_of_one_dataset(folder):
         assert f"{number:,}" in page.text
 
 
+@pytest.mark.parametrize("batch_size", [2, 10_000])
+def test_a_page_draws_what_steps_cost(folder, batch_size):
+    loader = numbered_loader(
+        folder,
+        sequences=pf.Packed(LENGTH),
+        balance="attention",
+        batch_size=batch_size,
+        drop_last=False,
+        world_size=2,
+        rank=0,
+    )
+    num_steps = loader.num_sequences // (2 * batch_size)  # Those that are complete.
+    made = pf.report(loader)
+    assert_inside(made)
+    page = Page(made)
+    assert "Costs of steps" in page.titles
+    assert "variance of costs within a step" in page.text
+    charts = made.partition("Costs of steps")[2].partition("</section>")[0]
+    points = re.findall('polyline points="([^"]*)"', charts)
+    assert [len(line.split()) for line in points] == [num_steps] * 2
+
+
 def test_a_page_of_a_mixture_with_metrics(tmp_path):
     datasets = write_datasets(tmp_path)
     loader = make(

@@ -1,6 +1,7 @@
 """Ranks of a step cost about the same, by what their batches hold."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.cli import main
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import BalanceWarning, InvalidArgumentError, StateMismatchError
 from pagefeed.reports import step_costs as step_costs_of
+from pagefeed.reports.step_costs import slowest_ranks
 
 RANKS = 4
 LENGTH = 256
@@ -69,6 +71,7 @@ def mixed(datasets, **options):
     return pf.mix(parts, **options)
 
 
+@pytest.mark.filterwarnings("ignore::pagefeed.errors.BalanceWarning")
 @pytest.mark.parametrize("kind", ["alone", "mixed"])
 @pytest.mark.parametrize("batch_size", [1, 2, 4])
 def test_the_slowest_rank_is_hardly_slower_than_the_mean(datasets, kind, batch_size):
@@ -114,6 +117,36 @@ def continued(datasets, settings, options, rank, *states):
         yield loader
 
 
+def test_one_sequence_a_rank_and_step_is_warned_of_once(datasets):
+    options = {"balance": "attention", "batch_size": 1}
+    (loader, *_) = loaders(datasets["long"], **options)
+    with pytest.warns(BalanceWarning, match="accumulate"):
+        next(iter(loader))
+    next(iter(loader))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"balance": None, "batch_size": 1},
+        {"balance": "attention", "batch_size": 2},
+        {"balance": pf.Balance(tokens=1, bucket=4), "batch_size": 1},
+        {
+            "balance": "attention",
+            "batch_size": None,
+            "batch_tokens": 2000,
+            "sequences": pf.Documents([], max_length=LENGTH, pad=None),
+        },
+    ],
+    ids=["no balance", "two sequences", "buckets", "batches of tokens"],
+)
+def test_other_steps_are_not_warned_of(datasets, options):
+    (loader, *_) = loaders(datasets["long"], **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", BalanceWarning)
+        next(iter(loader))
+
+
 def test_a_state_is_small_and_of_its_balance_alone(datasets):
     (loader, *_) = loaders(datasets["long"], balance="attention")
     next(iter(loader))
@@ -146,6 +179,12 @@ def test_what_steps_cost_is_told_before_and_meanwhile(datasets, kind):
         spread = means.std() / means.mean()
         assert figure == pytest.approx((slowest(seen), spread), rel=0.05)
     assert told == step_costs_of(loaders(data)[0])
+    balanced, plain = slowest_ranks(loaders(data, balance="attention")[0])
+    seen = step_costs(data, balance="attention")
+    # In a batch the padding of a sequence is a segment, and costs nothing here.
+    near = np.isclose(balanced, seen.max(axis=1) / seen.mean(axis=1), rtol=0.05)
+    assert near.mean() > 0.97
+    assert (balanced.mean(), plain.mean()) == (told.slowest, told.slowest_unbalanced)
     assert told.slowest < told.slowest_unbalanced
 
     (loader, *_) = loaders(data, balance="attention")
@@ -175,6 +214,42 @@ def test_a_plan_tells_what_steps_cost(datasets, capsys):
     assert "slowest" not in capsys.readouterr().out
     (plain, *_) = loaders(datasets["long"])
     assert pf.forecast(plain).step_costs is None
+
+
+def test_a_plan_tells_what_steps_of_a_mixture_cost(datasets, capsys):
+    folders = {
+        name: Path(data.index.files[0]).parent for name, data in datasets.items()
+    }
+    arguments = ["plan", "--mix", *(f"{n}={at}:0.5" for n, at in folders.items())]
+    arguments += ["--column", "input_ids", "--length", "256", "--packed"]
+    arguments += ["--world-size", "4", "--batch-size", "2", "--max-steps", "300"]
+    assert main([*arguments, "--balance", "attention"]) == 0
+    told = capsys.readouterr().out
+    data = mixed(datasets, max_steps=300)
+    (loader, *_) = loaders(data, balance="attention", seed=0)
+    found = step_costs_of(loader)
+    for line in (
+        f"{found.slowest:.2f} of the mean ({found.slowest_unbalanced:.2f} without",
+        f"{found.variance_within:.2f} of that of all sequences",
+        f"{found.same_source_pairs:.1%} (random {found.same_source_pairs_random:.1%})",
+    ):
+        assert line in told
+
+
+@pytest.mark.parametrize("kind", ["alone", "mixed"])
+def test_a_step_holds_lengths_and_sources_as_a_random_one(datasets, kind):
+    data = datasets["long"]
+    if kind == "mixed":
+        data = mixed(datasets, stop="first_exhausted")
+    options: dict[str, Any] = {"balance": "attention"}
+    told = step_costs_of(loaders(data, batch_size=4, **options)[0])
+    assert told.variance_within == pytest.approx(1, abs=0.15)
+    assert told.same_source_pairs == pytest.approx(
+        told.same_source_pairs_random, abs=0.05
+    )
+    # Of one sequence a rank all are about as long.
+    one = step_costs_of(loaders(data, batch_size=1, **options)[0])
+    assert one.variance_within < 0.3
 
 
 def test_documents_without_borders_cannot_be_balanced(tmp_path):

@@ -23,6 +23,7 @@ from pagefeed.reports.page.picture import heat_map
 from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.soundness import Damage
+from pagefeed.reports.step_costs import slowest_ranks
 from pagefeed.reports.tables import (
     facts_of_inspection,
     facts_of_plan,
@@ -34,6 +35,8 @@ __all__ = ["report"]
 
 SAMPLED_SEQUENCES = 512
 MOST_DAMAGE = 50
+MOST_POINTS = 480
+"""Steps that a chart draws."""
 
 
 def report(
@@ -44,8 +47,9 @@ def report(
 ) -> str:
     """Return a report of a run as one page of HTML, which needs no network.
 
-    The dataset and its documents, the mixture over training, the packing, the order,
-    and, of a run's recorded metrics, throughput and waiting.
+    The dataset and its documents, the mixture over training, the packing, the
+    slowest rank of steps if ranks are balanced, the order, and, of a run's recorded
+    metrics, throughput and waiting.
 
     Args:
         loader: The run.
@@ -86,6 +90,7 @@ def report(
             _plan(loader, plan),
             _mixture(loader, plan, recorded),
             _packing(loader),
+            _costs(loader),
             _order(loader),
             "" if recorded is None else _throughput(recorded),
         ],
@@ -204,6 +209,21 @@ def _documents_of_sequences(index: SequenceIndex) -> np.ndarray:
     count = min(index.num_sequences, SAMPLED_SEQUENCES)
     chosen = np.linspace(0, index.num_sequences - 1, count).astype(np.int64)
     return np.array([len(index.parts(int(number)).page) for number in chosen])
+
+
+def _costs(loader: Loader) -> str:
+    if loader.balance is None:
+        return ""
+    found = slowest_ranks(loader)
+    steps = len(found[0])
+    shown = np.unique(np.linspace(0, steps - 1, min(steps, MOST_POINTS)).astype(int))
+    names = ("with the balance", "without")
+    series = {
+        name: each[shown].tolist() for name, each in zip(names, found, strict=True)
+    }
+    unit = "cost of the slowest rank / mean of all ranks"
+    chart = lines(shown.tolist(), series, title="slowest rank of steps", unit=unit)
+    return section("Costs of steps", chart)
 
 
 def _order(loader: Loader) -> str:
