@@ -53,6 +53,8 @@ class Criterion(ABC):
     """Differs between any two criteria."""
     what: str
     """What it looks for, for messages."""
+    by_file = True
+    """Whether it needs pieces of one file each."""
 
     @abstractmethod
     def labels(self, piece: Piece) -> Labels:
@@ -140,6 +142,8 @@ class Listed(Criterion):
         are_deleted: Whether these are left out.
     """
 
+    by_file = False
+
     def __init__(self, rows: Mapping[str, Int64Array], *, are_deleted: bool) -> None:
         self._rows = dict(rows)
         self._are_deleted = are_deleted
@@ -154,12 +158,15 @@ class Listed(Criterion):
         """Return the parts of the rows of a piece."""
         others, those = (0, NO_PART) if self._are_deleted else (NO_PART, 0)
         part = np.full(piece.num_rows, others, dtype=np.uint16)
-        rows = self._rows.get(piece.path)
-        if rows is not None:
-            before, end = piece.index.file_first_row[[piece.file, piece.file + 1]]
-            if len(rows) and (rows[0] < 0 or rows[-1] >= end - before):
-                raise _no_such_row(piece.path, int(rows[-1]), int(end - before))
-            first = piece.begin - int(before)
+        files, before = piece.index.recipe.files, piece.index.file_first_row
+        for file in piece.files:
+            rows = self._rows.get(files[file])
+            if rows is None or not len(rows):
+                continue
+            num_rows = int(before[file + 1] - before[file])
+            if rows[0] < 0 or rows[-1] >= num_rows:
+                raise _no_such_row(files[file], int(rows[-1]), num_rows)
+            first = piece.begin - int(before[file])
             here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
             part[rows[here] - first] = those
         return Labels(part)

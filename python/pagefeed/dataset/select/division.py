@@ -128,7 +128,7 @@ class Division:
         with Work(what, total=total, unit="rows") as work:
             yield from in_order(
                 self._runs_of,
-                pieces_of(self.spans),
+                pieces_of(self.spans, by_file=self.criterion.by_file),
                 taken=lambda piece: work.advance(piece.num_wanted),
             )
 

@@ -1,4 +1,4 @@
-"""Pieces: consecutive row groups of one file, which are read at once."""
+"""Pieces: consecutive row groups, mostly of one file, which are read at once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PIECE_ROWS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """Consecutive row groups of one file, and which of their rows are wanted."""
+    """Consecutive row groups, and which of their rows are wanted."""
 
     spans: Spans
     """The wanted rows, of this piece and others."""
-    file: int
-    """Number of the file."""
-    row_groups: tuple[int, ...]
-    """Numbers of the row groups in the file."""
+    files: range
+    """Numbers of the files: one, unless files do not matter."""
+    first_pages: Int64Array
+    """First page of each row group: int64 [row groups]."""
     first_rows: Int64Array
     """First row of each, numbered through the index, and the end: [row groups + 1]."""
 
@@ -36,9 +36,20 @@ class Piece:
         return self.spans.index
 
     @property
+    def file(self) -> int:
+        """Number of the file."""
+        return self.files.start
+
+    @property
     def path(self) -> str:
         """Path of the file."""
-        return self.index.files[self.file]
+        return self.index.recipe.files[self.file]
+
+    @property
+    def row_groups(self) -> list[int]:
+        """Numbers of the row groups in the file."""
+        locate = self.index.core.locate
+        return [locate(page)[1] for page in self.first_pages.tolist()]
 
     @property
     def begin(self) -> int:
@@ -85,8 +96,13 @@ class Piece:
         return np.cumsum(change[:-1], dtype=np.int8).astype(bool)
 
 
-def pieces_of(spans: Spans) -> Iterator[Piece]:
-    """Yield the pieces that hold rows of ``spans``, in order."""
+def pieces_of(spans: Spans, *, by_file: bool = True) -> Iterator[Piece]:
+    """Yield the pieces that hold rows of ``spans``, in order.
+
+    Args:
+        spans: The rows.
+        by_file: Each of one file. If not, many small files are one piece.
+    """
     index = spans.index
     if index.num_rows == 0:
         return
@@ -96,17 +112,15 @@ def pieces_of(spans: Spans) -> Iterator[Piece]:
     files = np.searchsorted(index.file_first_page, pages, side="right") - 1
     begin = 0
     while begin < len(pages):
-        last = int(np.searchsorted(files, files[begin], side="right"))
-        large = int(np.searchsorted(rows, rows[begin] + PIECE_ROWS, side="left"))
-        end = min(last, large)
+        end = int(np.searchsorted(rows, rows[begin] + PIECE_ROWS, side="left"))
+        last = np.searchsorted(files, files[begin], side="right") if by_file else end
+        end = min(end, int(last), len(pages))
         first, stop = spans.spans_before(rows[[begin, end]]).tolist()
         if first < stop and rows[begin] < rows[end]:
             yield Piece(
                 spans=spans,
-                file=int(files[begin]),
-                row_groups=tuple(
-                    index.locate(page).row_group for page in pages[begin:end].tolist()
-                ),
+                files=range(int(files[begin]), int(files[end - 1]) + 1),
+                first_pages=pages[begin:end],
                 first_rows=rows[begin : end + 1],
             )
         begin = end

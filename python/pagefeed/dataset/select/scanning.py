@@ -125,7 +125,8 @@ def scan(
         CorruptFileError: If pyarrow cannot read it, or finds other rows than the
             index.
     """
-    groups = [piece.row_groups.index(group.id) for group in opened.fragment.row_groups]
+    numbers = piece.row_groups
+    groups = [numbers.index(group.id) for group in opened.fragment.row_groups]
     if not groups:
         return
     # Batches may cross row groups: rows are counted through all of them.
@@ -148,7 +149,7 @@ def scan(
     if at != counts.sum():
         raise CorruptFileError(
             f"{piece.path}: pyarrow finds other rows than the {counts.sum()} of the "
-            f"index in the row groups {[piece.row_groups[each] for each in groups]}"
+            f"index in the row groups {[numbers[each] for each in groups]}"
         ).at(file=piece.path)
 
 
