@@ -7,7 +7,7 @@ machine, and its module is the only one of Python that opens files of data.
 :class:`ObjectWriter`.
 """
 
-from pagefeed.storage.options import StorageOptions
+from pagefeed.storage.options import StorageOptions, library_options
 from pagefeed.storage.outputs import (
     ObjectWriter,
     OutputFolder,
@@ -48,6 +48,7 @@ __all__ = [
     "SummedWriter",
     "Version",
     "is_url",
+    "library_options",
     "local_path",
     "located",
     "located_among",

@@ -111,6 +111,18 @@ def texts_of(options: Mapping[str, object]) -> dict[str, str]:
     return texts
 
 
+def library_options(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Return the settings that other libraries know too: where buckets are, and keys.
+
+    Example:
+        >>> library_options({"key": "a", "allow_http": True, "deadline": 9})
+        {'access_key_id': 'a', 'allow_http': 'true'}
+    """
+    own = {*_GENERAL} - {"allow_http"}
+    texts = texts_of(options or {})
+    return {name: value for name, value in texts.items() if name not in own}
+
+
 def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings that the data plane takes.
 

@@ -25,7 +25,13 @@ from pagefeed.errors import (
     MissingFileError,
     UnsupportedError,
 )
-from pagefeed.storage import PathLike, StorageOptions, is_url, local_path
+from pagefeed.storage import (
+    PathLike,
+    StorageOptions,
+    is_url,
+    library_options,
+    local_path,
+)
 
 __all__ = ["delta"]
 
@@ -83,7 +89,7 @@ def delta(
     _check_features(uri, opened.protocol())
     with _told(uri):
         name = f"delta:{opened.version()}"
-        files, deleted = _files(opened), _deleted(opened)
+        files, deleted = _files(opened, uri), _deleted(opened, uri)
     if gone := deleted.keys() - {file.path for file in files}:
         raise CorruptFileError(
             f"{uri}: {name} deletes rows of {min(gone)}, which it does not name"
@@ -107,7 +113,7 @@ def _open(
         raise InvalidArgumentError(
             f"version={version!r} must be a number, a time, or None for the newest"
         )
-    options = {name: str(value) for name, value in (storage_options or {}).items()}
+    options = library_options(storage_options)
     with _told(uri):
         opened = library.DeltaTable(uri, storage_options=options or None)
     newest = opened.version()
@@ -159,7 +165,15 @@ def _check_features(uri: str, protocol: Any) -> None:  # noqa: ANN401
         )
 
 
-def _files(opened: Any) -> list[DataFile]:  # noqa: ANN401
+def _path_of(opened: Any, table: str, uri: str) -> str:  # noqa: ANN401
+    """Return the path or URL of a file: of a URL the library quotes the table's."""
+    root: str = opened.table_uri
+    if not is_url(table) or not uri.startswith(root):
+        return path_of(uri)
+    return path_of(f"{table.rstrip('/')}/{uri.removeprefix(root).lstrip('/')}")
+
+
+def _files(opened: Any, table_uri: str) -> list[DataFile]:  # noqa: ANN401
     """Files of a version, in the order in which they were written."""
     from pyarrow import table
 
@@ -168,7 +182,7 @@ def _files(opened: Any) -> list[DataFile]:  # noqa: ANN401
         (
             action["modification_time"],
             DataFile(
-                path_of(uri),
+                _path_of(opened, table_uri, uri),
                 {k: value_of(v) for k, v in action.get("partition", {}).items()},
             ),
         )
@@ -178,7 +192,7 @@ def _files(opened: Any) -> list[DataFile]:  # noqa: ANN401
     return [file for _, file in found]
 
 
-def _deleted(opened: Any) -> dict[str, Int64Array]:  # noqa: ANN401
+def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:  # noqa: ANN401
     """Deleted rows, by the path of their file."""
     from pyarrow import RecordBatchReader
 
@@ -186,11 +200,10 @@ def _deleted(opened: Any) -> dict[str, Int64Array]:  # noqa: ANN401
     for batch in RecordBatchReader.from_stream(opened.deletion_vectors()):
         for uri, kept in zip(batch["filepath"], batch["selection_vector"], strict=True):
             mask = kept.values.to_numpy(zero_copy_only=False)
-            # A local URI is quoted; others are as the log has them.
-            path = path_of(uri.as_py())
-            found[path if path.startswith("/") else unquote(path)] = np.flatnonzero(
-                ~mask
-            )
+            path = _path_of(opened, table_uri, uri.as_py())
+            # A local URI is quoted; of others the file is as the log has it.
+            path = path if path.startswith("/") else unquote(path)
+            found[path] = np.flatnonzero(~mask)
     return found
 
 

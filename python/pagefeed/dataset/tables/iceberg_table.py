@@ -26,6 +26,7 @@ from pagefeed.storage import (
     PathLike,
     StorageOptions,
     is_url,
+    library_options,
     local_path,
     located_exactly,
 )
@@ -33,6 +34,14 @@ from pagefeed.storage import (
 __all__ = ["iceberg"]
 
 FORMAT_VERSION = 3
+_S3 = {
+    "endpoint_url": "s3.endpoint",
+    "region": "s3.region",
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "session_token": "s3.session-token",
+    "skip_signature": "s3.anonymous",
+}
 
 
 def iceberg(
@@ -60,8 +69,9 @@ def iceberg(
             default the current one.
         catalog: A catalog of pyiceberg, the name of one that it is configured for, or
             properties of one: ``{"name": "prod", "type": "sql", "uri": ...}``.
-        storage_options: Settings of remote storage for the data files, see
-            :func:`pagefeed.parquet`; pyiceberg has its own for the metadata.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. The
+            metadata of a table in a catalog are read with the catalog's own; those of a
+            metadata file with these, if it is in S3.
         storage_cache: What is kept of remote files, likewise.
         wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
 
@@ -83,7 +93,7 @@ def iceberg(
         ...     "corpus.web", catalog=catalog, column="tokens"
         ... )
     """
-    opened = _open(table, catalog)
+    opened = _open(table, catalog, storage_options)
     metadata = opened.metadata
     if metadata.format_version > FORMAT_VERSION:
         raise UnsupportedError(
@@ -111,7 +121,11 @@ def iceberg(
     return found.dataset(storage_options, storage_cache, **wanted)
 
 
-def _open(table: PathLike, catalog: Any) -> Any:  # noqa: ANN401 - a `Table`
+def _open(
+    table: PathLike,
+    catalog: Any,  # noqa: ANN401
+    storage_options: StorageOptions | None,
+) -> Any:  # noqa: ANN401 - a `Table`
     purpose = "reading Iceberg tables"
     require("pyarrow", extra="iceberg", purpose=purpose)
     library = require("pyiceberg.table", extra="iceberg", purpose=purpose)
@@ -124,7 +138,7 @@ def _open(table: PathLike, catalog: Any) -> Any:  # noqa: ANN401 - a `Table`
             )
         path = given if is_url(given) else local_path(given, "table")
         with _told(given):
-            return library.StaticTable.from_metadata(path)
+            return library.StaticTable.from_metadata(path, _properties(storage_options))
     catalogs = require("pyiceberg.catalog", extra="iceberg", purpose=purpose)
     try:
         if isinstance(catalog, str):
@@ -141,6 +155,15 @@ def _open(table: PathLike, catalog: Any) -> Any:  # noqa: ANN401 - a `Table`
         )
     with _told(given):
         return catalog.load_table(given)
+
+
+def _properties(storage_options: StorageOptions | None) -> dict[str, str]:
+    """Settings of S3 as pyiceberg calls them."""
+    found = {
+        name.removeprefix("aws_"): value
+        for name, value in library_options(storage_options).items()
+    }
+    return {_S3[name]: value for name, value in found.items() if name in _S3}
 
 
 @contextmanager

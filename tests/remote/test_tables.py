@@ -1,0 +1,108 @@
+"""Tables in a bucket, by the same ``storage_options`` as files."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+import pagefeed as pf
+from made.tables import delete_from_delta, rows_table
+from pagefeed.errors import MissingFileError
+
+GONE = [3, 40, 41, 59]
+
+
+@pytest.fixture(scope="module")
+def s3_properties(s3):
+    """How pyiceberg calls the options of the server."""
+    return {
+        "s3.endpoint": s3.options["endpoint_url"],
+        "s3.region": s3.options["region"],
+        "s3.access-key-id": s3.options["access_key_id"],
+        "s3.secret-access-key": s3.options["secret_access_key"],
+    }
+
+
+def epoch_of(dataset: Any) -> Counter[int]:
+    """Tokens of an epoch."""
+    loader = pf.Loader(
+        dataset,
+        sequences=pf.Windows(8),
+        batch_size=4,
+        drop_last=False,
+        fields=("input_ids", "attention_mask"),
+    )
+    found: Counter[int] = Counter()
+    for batch in loader:
+        found.update(batch["input_ids"][batch["attention_mask"].astype(bool)].tolist())
+    return found
+
+
+def expected(gone: list[int], count: int = 100) -> Counter[int]:
+    tokens = rows_table(0, count)["tokens"].to_pylist()
+    return Counter(
+        token for row, held in enumerate(tokens) if row not in gone for token in held
+    )
+
+
+@pytest.mark.parametrize("kind", ["u", "i"])
+def test_a_delta_table_in_a_bucket(root, s3, kind):
+    # Of a table with a space in its URL deltalake finds no vector that is a file.
+    name = {"u": "delta", "i": "delta of 1"}[kind]
+    folder = root / "corpus" / name
+    for begin, end in ((0, 60), (60, 100)):
+        rows = rows_table(begin, end, part=["a b"] * (end - begin))
+        write_deltalake(folder, rows, partition_by=["part"], mode="append")
+    [first] = DeltaTable(folder, version=0).get_add_actions()["path"].to_pylist()
+    delete_from_delta(folder, {first: GONE}, kind)
+    # Names that fsspec uses, and settings that only pagefeed knows.
+    options: Any = {
+        "endpoint_url": s3.options["endpoint_url"],
+        "region": s3.options["region"],
+        "key": s3.options["access_key_id"],
+        "secret": s3.options["secret_access_key"],
+        "allow_http": True,
+        "timeout": 20,
+        "max_in_flight": 8,
+    }
+    uri = f"s3://corpus/{name}"
+    found = pf.delta(uri, column="tokens", storage_options=options)
+    assert all(file.startswith("s3://corpus/delta") for file in found.files)
+    assert epoch_of(found) == expected(GONE)
+    before = pf.delta(uri, 1, column="tokens", storage_options=options)
+    assert epoch_of(before) == expected([])
+    with pytest.raises(MissingFileError, match="no Delta table"):
+        pf.delta("s3://corpus/tokens", column="tokens", storage_options=options)
+
+
+def test_an_iceberg_table_in_a_bucket(tmp_path, s3, s3_properties):
+    catalog = SqlCatalog(
+        "remote",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse="s3://corpus/ice",
+        **s3_properties,
+    )
+    catalog.create_namespace("corpus")
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
+    table.append(rows_table(0, 60))
+    table.append(rows_table(60, 100))
+    table.delete("id in (3, 40, 41, 59)")
+    options = s3.options
+    by_name = pf.iceberg(
+        "corpus.web", catalog=catalog, column="tokens", storage_options=options
+    )
+    by_file = pf.iceberg(
+        table.metadata_location, column="tokens", storage_options=options
+    )
+    catalog.close()
+    for found in (by_name, by_file):
+        assert epoch_of(found) == expected(GONE)
+        assert all(file.startswith("s3://corpus/ice/") for file in found.files)
+    with pytest.raises(MissingFileError):
+        pf.iceberg(
+            "s3://corpus/ice/none.metadata.json",
+            column="tokens",
+            storage_options=options,
+        )
