@@ -67,8 +67,9 @@ class Loader(LoaderFacts):
         batch_tokens: Tokens per step on this rank at most, in place of ``batch_size``:
             padding counts. A step of :class:`Documents` takes as many as fit.
         seed: Seed of the order.
-        shuffle: ``"page"``, ``"row_group"``, ``"row"``, ``"buffer"``, None for file
-            order, or a :class:`Shuffle`.
+        shuffle: ``"page"``, ``"row_group"``, ``"auto"`` for the one of these two that
+            suits a bucket, ``"row"``, ``"buffer"``, None for file order, or a
+            :class:`Shuffle`.
         balance: ``"attention"``, ``"tokens"`` or a :class:`Balance` deals sequences so
             that those of a step cost about the same on every rank; see
             docs/explanation/step-costs.md. The order then also depends on the world

@@ -11,6 +11,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import UnavailableError
+from pagefeed.storage import output_folder
 from servers.object_store import options_of
 from servers.slow_proxy import slow_proxy
 
@@ -72,3 +73,30 @@ def test_a_line_that_stops_is_a_dead_one(s3, corpus):
         with pytest.raises(UnavailableError, match="part-0"):
             read(url, port, 0, deadline=1)
         assert time.monotonic() - begin < 30
+
+
+def upload(root, name, data, port, **options):
+    bucket = root / name
+    bucket.mkdir()
+    settings = options_of(port) | options
+    with output_folder(f"s3://{name}", settings, "output").writer("a.bin") as out:
+        out.write(data)
+    return (bucket / "a.bin").read_bytes()
+
+
+def test_an_upload_that_moves_is_not_ended(s3, root):
+    data = np.random.default_rng(8).bytes(20 << 20)
+    with slow_proxy(port_of(s3), bytes_per_second=3e6) as port:
+        begin = time.monotonic()
+        found = upload(root, "slow-upload", data, port, timeout=4, deadline=5)
+        assert time.monotonic() - begin > 5, "longer than the deadline"
+    assert found == data
+
+
+def test_an_upload_that_stands_still_is_ended(s3, root):
+    data = bytes(4 << 20)
+    with (
+        slow_proxy(port_of(s3), bytes_per_second=1e7, stop_after=1e6) as port,
+        pytest.raises(UnavailableError, match="stands still"),
+    ):
+        upload(root, "dead-upload", data, port, timeout=1, deadline=3)

@@ -1,8 +1,8 @@
 """A process between client and server: latency, a narrow pipe, failures.
 
-It forwards HTTP/1.1 requests, each after a pause, and bodies at one rate for all
-connections together, which may stop for ever after some. By chance, the same for a
-seed, it answers 500, breaks a body off, or tells another ETag::
+It forwards HTTP/1.1 requests, each after a pause, and bodies both ways at one rate
+for all connections together, which may stop for ever after some. By chance, the same
+for a seed, it answers 500, breaks a body off, or tells another ETag::
 
     python tests/servers/slow_proxy.py --to 8014 --latency 0.05 --bytes-per-second 60e6
 
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import random
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,6 +91,8 @@ class Proxy:
             await answer.drain()
             return True
         upstream.write(head)
+        found = LENGTH.search(head)
+        await self.send(client, upstream, 0 if found is None else int(found[1]))
         head_back = await server.readuntil(b"\r\n\r\n")
         if fault == "tag":
             head_back = TAG.sub(rb"\1other", head_back)
@@ -110,6 +113,22 @@ class Proxy:
             left -= len(body)
         return left == 0
 
+    async def send(
+        self, client: asyncio.StreamReader, upstream: asyncio.StreamWriter, left: int
+    ) -> None:
+        """Forward the body of a request."""
+        while left:
+            body = await client.read(min(CHUNK, left))
+            if not body:
+                raise ConnectionResetError
+            await self.pipe.passes(len(body))
+            if self.bytes > self.options.stop_after:
+                await asyncio.sleep(1e6)
+            self.bytes += len(body)
+            upstream.write(body)
+            await upstream.drain()
+            left -= len(body)
+
     def fault(self) -> str:
         """What is to go wrong with a request."""
         chance = self.random.random()
@@ -122,9 +141,11 @@ class Proxy:
 
 
 async def serve(options: argparse.Namespace) -> None:
-    server = await asyncio.start_server(
-        Proxy(options).connected, "127.0.0.1", options.port, backlog=512
-    )
+    listening = socket.create_server(("127.0.0.1", options.port), backlog=512)
+    # As on a slow line, little of an upload waits in the buffers of the system.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CHUNK)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1400)
+    server = await asyncio.start_server(Proxy(options).connected, sock=listening)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -165,6 +165,16 @@ impl Live {
         known.map(|(meta, _)| meta)
     }
 
+    /// The state in which a file was listed, for an index that is built now, however long that
+    /// takes: reads name its tag, so that a file that changed since is not read.
+    pub(crate) async fn listed(&self, url: &str) -> Result<Meta> {
+        let known = self.known(url).map(|(meta, _)| meta);
+        match known.filter(|meta| meta.tag().is_some()) {
+            Some(meta) => Ok(meta),
+            None => self.head(url).await,
+        }
+    }
+
     pub(crate) fn known(&self, url: &str) -> Option<(Meta, Instant)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(url).cloned()
@@ -225,5 +235,51 @@ pub(crate) fn stamp(meta: &Meta) -> Stamp {
         } else {
             0
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "http://127.0.0.1:9/a.parquet";
+
+    #[test]
+    fn what_was_listed_long_ago_is_not_asked_for_by_a_build() {
+        let live = Live::new(Options {
+            deadline: Duration::from_millis(1),
+            timeout: Duration::from_millis(1),
+            max_in_flight: 4,
+            ..Options::default()
+        })
+        .unwrap();
+        let state = |version: &str| Meta {
+            size: 7,
+            version: version.into(),
+            modified: 0,
+        };
+        let old = Instant::now() - 2 * LISTING_KEPT;
+        let list = |version: &str| {
+            let mut known = live.known.lock().unwrap();
+            known.insert(FILE.into(), (state(version), old));
+        };
+        let ask = |as_listed: bool| {
+            let runtime = crate::runtime::handle().unwrap();
+            let before = live.counts().requests;
+            let found = runtime.block_on(async {
+                if as_listed {
+                    live.listed(FILE).await
+                } else {
+                    live.head(FILE).await
+                }
+            });
+            (found.ok(), live.counts().requests - before)
+        };
+        list("tag");
+        assert_eq!(ask(true), (Some(state("tag")), 0));
+        assert_eq!(ask(false), (None, 1), "a file may have changed since");
+        // Without a tag, a read cannot name the version that it asks for.
+        list("Sun, 22 Nov 2026 03:26:39 GMT");
+        assert_eq!(ask(true), (None, 1));
     }
 }

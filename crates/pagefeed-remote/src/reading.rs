@@ -154,12 +154,18 @@ impl Live {
         let known = self.known(url).map(|(meta, _)| meta);
         let tag = known.filter(|meta| *expected == Some(stamp(meta)));
         let tag = tag.and_then(|meta| meta.tag());
-        let (body, meta) = self.body(address, range, tag).await?;
+        let read = self.body(address, range, tag).await;
+        let (body, meta) = read.inspect_err(|failure| {
+            if matches!(failure, Failure::Final(_)) {
+                self.forget(url);
+            }
+        })?;
         if expected.is_some_and(|expected| expected != stamp(&meta)) {
             let had_tag = expected.is_some_and(|expected| expected.inode != 0);
             if had_tag && meta.version.is_empty() {
                 return Err(Failure::Untagged);
             }
+            self.forget(url);
             return Err(Failure::stale("the object changed since it was indexed"));
         }
         let bytes = body.whole()?;

@@ -86,12 +86,17 @@ impl Remote {
         }
     }
 
-    /// Some files, in their order.
-    pub fn find(&self, urls: &[String]) -> Result<Vec<Listed>> {
+    /// Some files, in their order; with `as_listed`, as this storage knows them.
+    pub fn find(&self, urls: &[String], as_listed: bool) -> Result<Vec<Listed>> {
         let found = urls.iter().map(|url| async {
             let one = async {
                 let _permit = self.live.questions.acquire().await;
-                Ok(listed(url.clone(), self.live.head(url).await?))
+                let meta = if as_listed {
+                    self.live.listed(url).await
+                } else {
+                    self.live.head(url).await
+                };
+                Ok(listed(url.clone(), meta?))
             };
             one.await
                 .map_err(|error: Error| self.live.named(error, url))
@@ -185,7 +190,7 @@ impl Storage for Remote {
         if is_local(path) {
             return self.local.stamp(path);
         }
-        let meta = self.block(self.live.head(path));
+        let meta = self.block(self.live.listed(path));
         Ok(stamp(&meta.map_err(|error| self.live.named(error, path))?))
     }
 

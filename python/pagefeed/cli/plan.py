@@ -27,6 +27,7 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
+from pagefeed.mixture import Mixture
 from pagefeed.order import Shuffle
 from pagefeed.reports import (
     facts_of_plan,
@@ -34,6 +35,7 @@ from pagefeed.reports import (
     mixture_tables,
     plot_mixture,
 )
+from pagefeed.storage import is_url
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,22 +62,35 @@ def run(options: argparse.Namespace) -> int:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
     for table in mixture_tables(plan):
         lines += ["", table.title, *table_lines(table.header, table.rows)]
-    if options.tokens_per_second:
-        lines += _bandwidth_lines(options, data)
+    if options.tokens_per_second or _is_remote(data):
+        lines += _cost_lines(options, data)
     if options.plot:
         plot_mixture(loader, options.plot)
     return tell(options, asdict(plan), lines)
 
 
-def _bandwidth_lines(options: argparse.Namespace, data: AnyDataset) -> list[str]:
-    """What each shuffle reads, and how fast."""
+def _cost_lines(options: argparse.Namespace, data: AnyDataset) -> list[str]:
+    """What each shuffle asks of a storage, and how fast."""
     rate, rows = options.tokens_per_second, list[tuple[object, ...]]()
+    auto = make_loader(options, data, shuffle=Shuffle(block="auto")).shuffle.block
     for block in ("page", "row_group", "row", "buffer", None):
         plan = forecast(make_loader(options, data, shuffle=Shuffle.parse(block)))
-        epochs = rate / max(1, plan.sequences * plan.length)
-        requests, rate_mb = plan.reads * epochs, plan.bytes_read * epochs / 1e6
-        size, each = format_bytes(plan.bytes_read), f"{requests:,.1f}"
-        rows.append((block or "none", plan.reads, size, each, f"{rate_mb:,.1f}"))
-    header = ("shuffle", "requests", "bytes", "requests/s", "MB/s")
-    title = f"at {rate:,.0f} tokens a second, of all ranks"
-    return ["", title, *table_lines(header, rows)]
+        millions = max(1, plan.sequences * plan.length) / 1e6
+        requests, size = plan.reads / millions, plan.bytes_read / millions / 1e6
+        name = f"{block or 'none'}{' (auto)' if block == auto else ''}"
+        row = [name, plan.reads, format_bytes(plan.bytes_read)]
+        row += [f"{requests:,.1f}", f"{size:,.2f}"]
+        if rate:
+            row += [f"{requests * rate / 1e6:,.1f}", f"{size * rate / 1e6:,.1f}"]
+        rows.append(tuple(row))
+    header = ["shuffle", "requests", "bytes", "requests/Mtok", "MB/Mtok"]
+    title = "what each shuffle asks of the storage"
+    if rate:
+        header += ["requests/s", "MB/s"]
+        title += f", at {rate:,.0f} tokens a second of all ranks"
+    return ["", title, *table_lines(tuple(header), rows)]
+
+
+def _is_remote(data: AnyDataset) -> bool:
+    parts = data.datasets.values() if isinstance(data, Mixture) else [data]
+    return any(is_url(part.files[0]) for part in parts if part.files)

@@ -9,7 +9,7 @@ from pagefeed._base import check_whole, parse_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.lanes import NODE_BYTES
 
-ShuffleBlock: TypeAlias = Literal["page", "row_group", "row", "buffer"]
+ShuffleBlock: TypeAlias = Literal["page", "row_group", "auto", "row", "buffer"]
 BLOCK_KINDS: tuple[str, ...] = get_args(ShuffleBlock)
 MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigabytes
 
@@ -27,6 +27,7 @@ class Shuffle:
     ============= ================= ======== =====================================
     "page"        pages             yes      a good shuffle at sequential speed
     "row_group"   row groups        yes      larger reads, less mixing
+    "auto"        one of these two  yes      by how the files are written
     "row"         units             no       an exact shuffle, one page per unit
     "buffer"      nothing           yes      the usual streaming shuffle buffer
     None          nothing           no       file order
@@ -66,13 +67,13 @@ class Shuffle:
         if not self.delayed and self.window != "auto":
             raise InvalidArgumentError(
                 f"shuffle {self.block!r} has no window, found window={self.window!r}: "
-                "leave it out, or choose 'page', 'row_group' or 'buffer'"
+                "leave it out, or choose 'page', 'row_group', 'auto' or 'buffer'"
             )
         object.__setattr__(self, "passes", check_whole(self.passes, "passes"))
         if self.passes < 1 or (self.passes > 1 and not self.in_blocks):
             raise InvalidArgumentError(
-                "passes is at least 1, and more only for shuffle 'page' or "
-                f"'row_group', found passes={self.passes} with {self.block!r}"
+                "passes is at least 1, and more only for shuffle 'page', "
+                f"'row_group' or 'auto', found passes={self.passes} with {self.block!r}"
             )
 
     @classmethod
@@ -110,7 +111,7 @@ class Shuffle:
     @property
     def in_blocks(self) -> bool:
         """Whether whole blocks are permuted."""
-        return self.block in ("page", "row_group")
+        return self.block in ("page", "row_group", "auto")
 
     @property
     def permuted(self) -> bool:

@@ -106,10 +106,14 @@ class RemoteStorage(Storage):
         return f"{size} {version}"
 
     def versions(self, files: Sequence[str]) -> list[str]:
-        """Return size and version of each of some files, asked for together."""
+        """Return size and version of each of some files, as they were listed.
+
+        Files that were not listed are asked for together.
+        """
         if not all(map(is_url, files)):
             return super().versions(files)
-        return [f"{size} {version}" for _, size, version in self._find([*files])]
+        found = self._find([*files], as_listed=True)
+        return [f"{size} {version}" for _, size, version in found]
 
     def written(self, file: str) -> int:
         """Return when a local file was last written, in nanoseconds; 0 if remote."""
@@ -136,9 +140,11 @@ class RemoteStorage(Storage):
         """Return counts of requests, retries, bytes and the like."""
         return self.remote.counts()
 
-    def _find(self, urls: list[str]) -> list[tuple[str, int, str]]:
+    def _find(
+        self, urls: list[str], *, as_listed: bool = False
+    ) -> list[tuple[str, int, str]]:
         pinned = [self.name_of(url) for url in urls]
-        return self.remote.find(pinned)
+        return self.remote.find(pinned, as_listed=as_listed)
 
     def _expand(
         self, path: str, suffixes: tuple[str, ...], found: Mapping[str, str]

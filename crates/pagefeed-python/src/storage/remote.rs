@@ -174,9 +174,10 @@ impl Remote {
         Ok(())
     }
 
-    /// Some files, likewise, in their order.
-    fn find(&self, py: Python<'_>, urls: Vec<String>) -> PyResult<Vec<File>> {
-        let found = self.run(py, |remote| remote.find(&urls))?;
+    /// Some files, likewise, in their order; with `as_listed`, as this storage knows them.
+    #[pyo3(signature = (urls, *, as_listed=false))]
+    fn find(&self, py: Python<'_>, urls: Vec<String>, as_listed: bool) -> PyResult<Vec<File>> {
+        let found = self.run(py, |remote| remote.find(&urls, as_listed))?;
         Ok(found.into_iter().map(file).collect())
     }
 

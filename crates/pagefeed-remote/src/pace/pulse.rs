@@ -1,4 +1,4 @@
-//! Whether a read moves: a deadline ends what stands still, not what is slow.
+//! Whether a read or an upload moves: a deadline ends what stands still, not what is slow.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +64,12 @@ impl Pulse {
         self.last() + limit
     }
 
+    /// Notes that `sent` bytes of a request have left.
+    pub(crate) fn left(&self, sent: u64) {
+        self.most.fetch_max(sent, Ordering::Relaxed);
+        self.touch();
+    }
+
     /// Notes that the read moves now.
     pub(crate) fn touch(&self) {
         self.set(Instant::now());
@@ -76,6 +82,11 @@ impl Pulse {
     fn set(&self, last: Instant) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
+}
+
+/// The pulse of what runs here, to be kept by what works for it elsewhere.
+pub(crate) fn current() -> Option<Arc<Pulse>> {
+    PULSE.try_with(Arc::clone).ok()
 }
 
 /// Notes that `bytes` more of an answer arrived, which has `come` of them now.

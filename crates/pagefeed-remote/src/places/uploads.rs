@@ -1,11 +1,13 @@
 //! Writes objects of one bucket: whole, or as parts that appear together.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
 use object_store::list::PaginatedListStore;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutResult, UpdateVersion};
 
+use crate::pace::pulse::arrived;
 use crate::places::address::object_path;
 use crate::places::bucket::Bucket;
 use crate::transport::failure::Failure;
@@ -73,7 +75,12 @@ impl Bucket {
         let read = async {
             let found = store.get(&path).await?;
             let version = (found.meta.e_tag.clone(), found.meta.version.clone());
-            Ok((found.bytes().await?, version))
+            let (mut all, mut pieces) = (BytesMut::new(), found.into_stream());
+            while let Some(piece) = pieces.try_next().await? {
+                all.extend_from_slice(&piece);
+                arrived(piece.len() as u64, all.len() as u64);
+            }
+            Ok((all.freeze(), version))
         };
         let (result, answer) = observed(read).await;
         match result {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pagefeed_core::error::{Error, Kind};
 
 use crate::places::keys::may_pass;
-use crate::transport::{Answer, Sent};
+use crate::transport::{Answer, STUCK, Sent};
 
 /// Seconds by which clocks may differ: servers refuse signatures that are 15 minutes old.
 const CLOCK: i64 = 600;
@@ -118,6 +118,7 @@ impl Failure {
     pub(crate) fn of_sent(problem: &Sent, answer: &Answer) -> Self {
         match (problem, &answer.refused) {
             (Sent::Failed(error), _) => Self::again(cause(error)),
+            (Sent::Stuck, _) => Self::again(STUCK),
             (Sent::Refused, Some(why)) => Self::Final(why.clone()),
             (Sent::Refused, None) => Self::Final(Error::internal("nothing was sent")),
         }

@@ -2,12 +2,15 @@
 
 pub(crate) mod body;
 pub(crate) mod failure;
+mod upload;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use chrono::DateTime;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, DATE, RETRY_AFTER};
@@ -22,6 +25,8 @@ use reqwest::redirect::Policy;
 
 use crate::counters::{Counters, add};
 use crate::options::Options;
+use crate::pace::pulse::Pulse;
+use crate::transport::upload::Upload;
 
 /// The server's last answer, whatever object_store made of it.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +108,10 @@ pub(crate) struct Transport {
     client: reqwest::Client,
     /// For services of this machine, which no proxy reaches and which answer at once.
     near: reqwest::Client,
+    /// For requests with a long body, which may take any time while it moves.
+    uploads: reqwest::Client,
+    /// Silence after which a request is sent anew.
+    timeout: Duration,
     counters: Arc<Counters>,
     /// Credentials may be sent unencrypted.
     allow_http: bool,
@@ -118,6 +127,11 @@ const HOSTS_NEAR: [&str; 4] = [
 /// Silence after which one of these is not there.
 const NEAR: Duration = Duration::from_secs(1);
 
+/// Why an upload was ended.
+pub(super) const STUCK: &str = "an upload stands still";
+/// Bytes of a body from which on it is seen how they leave.
+const LONG_BODY: usize = 128 << 10;
+
 /// Why a request was not sent.
 const UNENCRYPTED: &str = "credentials would be sent unencrypted over http://: use https://, or say \
      storage_options={\"allow_http\": \"true\"} (AWS_ALLOW_HTTP=true)";
@@ -129,7 +143,6 @@ impl Transport {
         let client = || {
             reqwest::Client::builder()
                 .connect_timeout(Duration::from_secs(5).min(options.deadline))
-                .read_timeout(options.timeout)
                 .pool_idle_timeout(Duration::from_secs(60))
                 .redirect(Policy::none())
                 .referer(false)
@@ -141,8 +154,10 @@ impl Transport {
             builder.build().map_err(failed)
         };
         Ok(Arc::new(Self {
-            client: built(client())?,
+            client: built(client().read_timeout(options.timeout))?,
             near: built(near)?,
+            uploads: built(client())?,
+            timeout: options.timeout,
             counters,
             allow_http: options.allow_http,
         }))
@@ -150,12 +165,13 @@ impl Transport {
 
     /// Sends a request.
     pub(crate) async fn send(&self, request: reqwest::Request) -> Result<reqwest::Response, Sent> {
-        self.send_if(request, self.allow_http).await
+        self.send_if(request, Bytes::new(), self.allow_http).await
     }
 
     async fn send_if(
         &self,
-        request: reqwest::Request,
+        mut request: reqwest::Request,
+        body: Bytes,
         allow_http: bool,
     ) -> Result<reqwest::Response, Sent> {
         let carries_secret = request.headers().contains_key(AUTHORIZATION);
@@ -176,19 +192,42 @@ impl Transport {
         });
         add(&self.counters.requests, 1);
         let client = if is_near { &self.near } else { &self.client };
-        let response = client
-            .execute(request)
-            .await
-            .map_err(|error| Sent::Failed(error.without_url()))?;
+        let sent = if body.len() > LONG_BODY {
+            self.upload(request, body).await?
+        } else {
+            if !body.is_empty() {
+                *request.body_mut() = Some(body.into());
+            }
+            client.execute(request).await
+        };
+        let response = sent.map_err(|error| Sent::Failed(error.without_url()))?;
         let status = response.status().as_u16();
         observe(|answer| *answer = Answer::of(status, response.headers(), is_near));
         Ok(response)
+    }
+
+    /// Sends a request with a long body, until nothing of it has left for a while.
+    async fn upload(
+        &self,
+        mut request: reqwest::Request,
+        body: Bytes,
+    ) -> Result<reqwest::Result<reqwest::Response>, Sent> {
+        let pulse = Pulse::new(Arc::clone(&self.counters));
+        let body = Upload::new(body, Arc::clone(&pulse));
+        *request.body_mut() = Some(reqwest::Body::wrap(body));
+        let sent = async { Ok::<_, Infallible>(self.uploads.execute(request).await) };
+        match pulse.watch(self.timeout, sent).await {
+            Some(Ok(sent)) => Ok(sent),
+            None => Err(Sent::Stuck),
+        }
     }
 }
 
 /// Why a request has no response.
 pub(crate) enum Sent {
     Refused,
+    /// Nothing of its body has left for too long, and there is no answer.
+    Stuck,
     Failed(reqwest::Error),
 }
 
@@ -267,14 +306,12 @@ impl HttpService for Sender {
         let url = url.map_err(|error: url::ParseError| unknown(std::io::Error::other(error)))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
-        // `is_empty` of a payload says the contrary.
-        if body.content_length() > 0 {
-            let bytes = body.collect().await?.to_bytes();
-            *request.body_mut() = Some(bytes.into());
-        }
-        let sent = self.transport.send_if(request, self.allow_http).await;
+        let body = body.collect().await?.to_bytes();
+        let sent = self.transport.send_if(request, body, self.allow_http);
+        let sent = sent.await;
         let response = sent.map_err(|problem| match problem {
             Sent::Refused => unknown(std::io::Error::other(UNENCRYPTED)),
+            Sent::Stuck => unknown(std::io::Error::other(STUCK)),
             Sent::Failed(error) => HttpError::new(HttpErrorKind::Unknown, error),
         })?;
         let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();

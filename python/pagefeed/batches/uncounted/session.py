@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Facts, check_vocab_size, format_bytes
+from pagefeed.batches.block_choice import with_chosen_block
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.batches.loader_session import (
     BatchIterator,
@@ -358,6 +359,7 @@ def open_session(settings: LoaderSettings) -> LoaderSession:
         InvalidArgumentError: If its kind of source cannot do what they ask for.
     """
     check_options(settings)
+    settings = with_chosen_block(settings)
     if isinstance(settings.dataset, UncountedText):
         return UncountedSession(settings)
     return Session(settings)

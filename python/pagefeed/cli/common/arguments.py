@@ -71,7 +71,7 @@ def declare(
         parser.add_argument(flag, **given | changes.get(name, {}))
 
 
-SHUFFLES = ["page", "row_group", "row", "buffer", "none"]
+SHUFFLES = ["page", "row_group", "auto", "row", "buffer", "none"]
 PAIR = "NAME=VALUE"
 
 STORAGE = {

@@ -1,0 +1,63 @@
+//! The body of a request that tells how it leaves.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::pace::pulse::{Pulse, current};
+
+/// Bytes that are handed to a connection at a time.
+const PIECE: usize = 64 << 10;
+
+/// Bytes to be sent, of which each that a connection takes is progress: a line is slow, not dead,
+/// while they leave.
+pub(super) struct Upload {
+    rest: Bytes,
+    sent: u64,
+    /// Of the request, and of all attempts of it.
+    pulses: [Option<Arc<Pulse>>; 2],
+}
+
+impl Upload {
+    /// A body for the attempt that runs here; `pulse` is that of the request.
+    pub(super) fn new(rest: Bytes, pulse: Arc<Pulse>) -> Self {
+        Self {
+            rest,
+            sent: 0,
+            pulses: [Some(pulse), current()],
+        }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let size = self.rest.len().min(PIECE);
+        if size == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = self.rest.split_to(size);
+        self.sent += size as u64;
+        for pulse in self.pulses.iter().flatten() {
+            pulse.left(self.sent);
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
