@@ -143,6 +143,10 @@ loaders: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Measure loaders side by side (ARGS=
 evaluation: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Train a small model on each order (ARGS="--size small")
 	PYTHONPATH=benchmarks $(BENCHMARKS_VENV)/bin/python benchmarks/evaluation/evaluate.py $(ARGS)
 
+.PHONY: coming-from
+coming-from: $(HAVE_EVALUATION) $(HAVE_CORE)  ## Pages of docs/coming-from, with the loaders they compare with (ARGS=grain)
+	PYTHONPATH=tests $(EVALUATION_VENV)/bin/python tests/coming_from.py $(ARGS)
+
 .PHONY: tools
 tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
 
