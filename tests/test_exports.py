@@ -40,7 +40,7 @@ NOT_EXPORTED = {
     # What cuts, selects and plans: for those who look inside.
     *("DocumentIndex", "PackedIndex", "WindowIndex", "SequenceLayout"),
     *("Selection", "Spans", "SpanParts", "LoaderState", "Cursor"),
-    "AlignedSource",
+    *("AlignedColumn", "AlignedColumnNames", "AlignedSource"),
 }
 
 

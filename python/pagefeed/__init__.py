@@ -18,6 +18,7 @@ from pagefeed._base import Progress, show_progress
 from pagefeed._core import version as _version
 from pagefeed.batches import ContextParallel, Decode, Fields
 from pagefeed.dataset import (
+    Aligned,
     Infill,
     PageIndex,
     StreamWriter,
@@ -33,7 +34,7 @@ from pagefeed.errors import PagefeedError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Balance, Permutation, Shuffle
-from pagefeed.prepare import convert, tokenize
+from pagefeed.prepare import TeacherWriter, convert, tokenize
 from pagefeed.reports import (
     diagnose,
     doctor,
@@ -49,6 +50,7 @@ from pagefeed.tokenizer import Tokenizer
 from pagefeed.view import SequenceView
 
 __all__ = [
+    "Aligned",
     "Balance",
     "ContextParallel",
     "Decode",
@@ -66,6 +68,7 @@ __all__ = [
     "Shuffle",
     "Stage",
     "StreamWriter",
+    "TeacherWriter",
     "Tokenizer",
     "Windows",
     "convert",

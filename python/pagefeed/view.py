@@ -144,7 +144,9 @@ class SequenceView:
             finally:
                 engine.clear()
         return [
-            {name: self._convert(values) for name, values in row.items()}
+            self._aligned.typed(
+                {name: self._convert(values) for name, values in row.items()}
+            )
             for row in rows
         ]
 

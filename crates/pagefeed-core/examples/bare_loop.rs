@@ -168,15 +168,7 @@ fn list_leaf() -> Leaf {
     let message = "message schema { optional group tokens (LIST) { repeated group list {
         optional int32 element; } } }";
     let schema = SchemaDescriptor::new(Arc::new(parse_message_type(message).unwrap()));
-    let descriptor = schema.column(0);
-    Leaf {
-        ordinal: 0,
-        path: descriptor.path().string().into(),
-        physical: descriptor.physical_type(),
-        max_repetition: descriptor.max_rep_level(),
-        max_definition: descriptor.max_def_level(),
-        descriptor,
-    }
+    Leaf::new(0, &schema)
 }
 
 /// One run per data page, as an index would ask for them.

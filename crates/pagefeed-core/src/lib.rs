@@ -33,6 +33,7 @@ pub mod pad;
 pub mod page;
 pub mod pages;
 pub mod parallel;
+pub mod per_token;
 pub mod pickle;
 mod prefetch;
 pub mod schema;

@@ -15,8 +15,9 @@ use arrow_select::concat::concat;
 use crate::decode::{Joins, NumberType};
 use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
-use crate::fields::{Borders, Field, Fields, Maker, Sections};
+use crate::fields::{Borders, Field, Fields, Maker, Sections, as_numbers};
 use crate::gather::BatchToken;
+use crate::per_token::PerToken;
 
 /// Tokens of whole rows of `length` as lists.
 pub fn lists_of(tokens: Vec<u32>, length: usize) -> Result<ArrayRef> {
@@ -215,35 +216,85 @@ pub(crate) fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
     }
 }
 
-/// Lists of numbers as rows of `length` in their own type, cut or filled up with the
-/// number that has the bits `padding`.
-pub fn padded_numbers(lists: &ArrayRef, length: usize, padding: u64) -> Result<Batch> {
+/// Lists with so much for each token as rows of `length` tokens in their own type, cut or
+/// filled up with padding; behind them, if that is wanted, how many numbers each token has.
+/// `lengths` are the tokens of each row, `starts` where those of each begin in the one row
+/// that holds all, if they are joined. An error is with the row that it is about.
+pub fn padded_numbers(
+    lists: &ArrayRef,
+    lengths: &[i64],
+    length: usize,
+    starts: Option<&[i64]>,
+    per_token: &PerToken,
+) -> Result<Batch, (usize, Error)> {
+    let refused = || (0, not_tokens(lists));
     let number = NumberType::of(lists.data_type());
-    let (Some(values), Some(number)) = (items(lists), number) else {
-        return Err(not_tokens(lists));
+    let (Some(elements), Some(number)) = (items(lists), number) else {
+        return Err(refused());
     };
-    if values.null_count() > 0 {
-        return Err(Error::unsupported("a list of numbers holds a null"));
+    let values = items(elements);
+    let (is_flat, values) = (values.is_none(), values.unwrap_or(elements));
+    if values.null_count() > 0 || (!is_flat && elements.null_count() > 0) {
+        return Err((0, Error::unsupported("a list of numbers holds a null")));
     }
-    let width = number.num_bytes();
-    let num_values = lists.len().saturating_mul(length);
-    let sections = Sections::default().with_aligned(num_values, width);
-    let mut buffer = Buffer::new(&sections)?;
-    let mut parts = buffer.parts();
+    let (width, bytes) = (per_token.width, number.num_bytes());
+    let made = per_token.number(number).num_bytes();
+    let num_rows = starts.map_or(lists.len(), |_| 1);
+    let num_tokens = num_rows.saturating_mul(length);
+    let start_of = |row| match starts {
+        Some(starts) => starts.get(row).map_or(length, |&start| start as usize),
+        None => row * length,
+    };
+    let mut sections = Sections::default().with_aligned(num_tokens, made.saturating_mul(width));
+    if per_token.is_counted {
+        sections = sections.with_aligned(num_tokens, size_of::<i32>());
+    }
+    let mut buffer = Buffer::new(&sections).map_err(|error| (0, error))?;
+    let mut parts = buffer.parts().aligned.into_iter();
+    let target = parts.next().unwrap_or_default();
+    let counts = as_numbers::<i32>(parts.next().unwrap_or_default());
+    let padding = per_token.padding.to_le_bytes();
+    for place in target.chunks_exact_mut(made) {
+        place.copy_from_slice(&padding[..made]);
+    }
+    counts.fill(0);
+    let table = per_token.scaled(number);
+    let length_of = |list| bounds(elements, list).map_or(0, |(begin, end)| end - begin);
     let data = values.to_data();
     let offset = data.offset();
     let all = data.buffers().first().map_or(&[][..], |all| all.as_slice());
-    let padding = padding.to_le_bytes();
-    for target in &mut parts.aligned {
-        for (row, places) in target.chunks_exact_mut((width * length).max(1)).enumerate() {
-            let (begin, end) = bounds(lists, row).unwrap_or((0, 0));
-            let end = end.min(begin + length);
-            let source = all.get((offset + begin) * width..(offset + end) * width);
-            let source = source.ok_or_else(|| not_tokens(lists))?;
-            let (filled, rest) = places.split_at_mut(source.len());
-            filled.copy_from_slice(source);
-            for place in rest.chunks_exact_mut(width) {
-                place.copy_from_slice(&padding[..width]);
+    for (row, &tokens) in lengths.iter().enumerate().take(lists.len()) {
+        let tokens = usize::try_from(tokens).unwrap_or_default();
+        let (begin, end) = bounds(lists, row).unwrap_or((0, 0));
+        let own: Vec<usize> = match is_flat {
+            true => vec![end - begin],
+            false => (begin..end).map(length_of).collect(),
+        };
+        let name = format_args!("row {row} of the batch");
+        let checked = per_token.check_row(name, tokens, is_flat, own.into_iter());
+        checked.map_err(|error| (row, error))?;
+        let without = per_token.num_without.min(tokens);
+        let start = start_of(row);
+        for token in without..tokens.min(start_of(row + 1) - start) {
+            let own = token - without;
+            let (from, to) = match is_flat {
+                true => (begin + own * width, begin + (own + 1) * width),
+                false => bounds(elements, begin + own).unwrap_or((0, 0)),
+            };
+            let source = all.get((offset + from) * bytes..(offset + to) * bytes);
+            let source = source.ok_or_else(refused)?;
+            let place = start + token;
+            let places = place * width * made..(place * width + to - from) * made;
+            match &table {
+                None => target[places].copy_from_slice(source),
+                Some(table) => {
+                    for (to, &from) in target[places].chunks_exact_mut(made).zip(source) {
+                        to.copy_from_slice(&table[usize::from(from)].to_le_bytes());
+                    }
+                }
+            }
+            if let Some(count) = counts.get_mut(place) {
+                *count = (to - from) as i32;
             }
         }
     }
@@ -322,17 +373,22 @@ mod tests {
             (lists.clone(), vec![1.5, -2.0, 9.0, 9.0, 0.25, 9.0]),
             (lists.slice(1, 2), vec![9.0, 9.0, 0.25, 9.0]),
         ] {
-            let batch = padded_numbers(&lists, 2, 9.0f64.to_bits()).unwrap();
+            let per_token = PerToken {
+                padding: 9.0f64.to_bits(),
+                ..PerToken::default()
+            };
+            let lengths = list_lengths(&lists).unwrap();
+            let batch = padded_numbers(&lists, &lengths, 2, None, &per_token).unwrap();
             let bytes = &batch.bytes()[batch.aligned_range(0)];
             let numbers = bytes.chunks_exact(8);
             let numbers = numbers.map(|bytes| f64::from_ne_bytes(bytes.try_into().unwrap()));
             assert_eq!(numbers.collect::<Vec<_>>(), expected);
         }
         let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
-        assert!(padded_numbers(&text, 2, 0).is_err());
+        assert!(padded_numbers(&text, &[0], 2, None, &PerToken::default()).is_err());
         let holes = [Some(vec![Some(1), None])];
         let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(holes));
-        assert!(padded_numbers(&lists, 2, 0).is_err());
+        assert!(padded_numbers(&lists, &[2], 2, None, &PerToken::default()).is_err());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::pages::token_ids::TokenIds;
+use pagefeed_core::per_token::PerToken;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -86,6 +87,60 @@ impl Values<'_> {
 pub enum Beside<'py> {
     Column(Bound<'py, Index>),
     Field(Bound<'py, FlatField>),
+}
+
+/// What comes with the tokens by a name: how many numbers for each, and what they are.
+#[derive(Clone, Copy, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct AskedAligned {
+    padding: u64,
+    behind: u64,
+    #[pyo3(default = 1)]
+    width: usize,
+    #[pyo3(default)]
+    is_counted: bool,
+    #[pyo3(default)]
+    num_without: usize,
+    #[pyo3(default)]
+    scale: Option<f32>,
+    #[pyo3(default)]
+    is_shifted: bool,
+}
+
+impl AskedAligned {
+    pub fn is_shifted(&self) -> bool {
+        self.is_shifted
+    }
+
+    /// What the column holds for each token.
+    pub fn per_token(&self) -> PerToken {
+        PerToken {
+            width: self.width,
+            is_counted: self.is_counted,
+            num_without: self.num_without,
+            padding: self.padding,
+            scale: self.scale,
+        }
+    }
+
+    /// The columns of a batch that it becomes: the numbers, and how many there are.
+    fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
+        let per_token = self.per_token();
+        let numbers = Aligned {
+            number: per_token.number(number),
+            per_token,
+            behind: self.behind,
+            is_shifted: self.is_shifted,
+        };
+        let counts = NumberType::of(&DataType::Int32).filter(|_| self.is_counted);
+        let counts = counts.map(|number| Aligned {
+            number,
+            per_token: PerToken::default(),
+            behind: 0,
+            is_shifted: self.is_shifted,
+        });
+        std::iter::once(numbers).chain(counts)
+    }
 }
 
 /// The same without Python.
@@ -244,33 +299,30 @@ impl Columns {
     }
 
     /// What comes with the tokens, alike in all datasets, and for each the bits of its
-    /// padding and of separators behind rows.
-    pub fn aligned(&self, paddings: &[(u64, u64)]) -> Result<Vec<Aligned>> {
+    /// numbers are like in a batch.
+    pub fn aligned(&self, asked: &[AskedAligned]) -> Result<Vec<Aligned>> {
         let numbers = |parts: &Vec<AlignedPart>| parts.iter().map(AlignedPart::number).collect();
         let mut each = self.aligned.iter().map(numbers);
         let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
         let all: Option<Vec<NumberType>> = first.iter().copied().collect();
-        let are_alike = each.all(|numbers| numbers == first) && first.len() == paddings.len();
+        let are_alike = each.all(|numbers| numbers == first) && first.len() == asked.len();
         let numbers = all.filter(|_| are_alike).ok_or_else(|| {
             Error::invalid("columns that come with tokens are numbers, alike in all datasets")
         })?;
-        let with_padding = numbers.into_iter().zip(paddings);
-        Ok(with_padding
-            .map(|(number, &(padding, behind))| Aligned {
-                number,
-                padding,
-                behind,
-            })
+        let both = numbers.into_iter().zip(asked);
+        Ok(both
+            .flat_map(|(number, asked)| asked.columns(number))
             .collect())
     }
 
     /// All of them, numbered through: those of tokens first. Tokens that infilling adds
-    /// have the `aligned_paddings`. Of `memory` bytes at most a
+    /// are like `fillings` say. Of `memory` bytes at most a
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
     pub fn numbered(
         self,
         memory: usize,
-        aligned_paddings: Vec<u64>,
+        asked: &[AskedAligned],
+        fillings: Vec<PerToken>,
     ) -> Result<(NumberedPages, Vec<Field>)> {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         // Many pages of tokens share a page of the columns beside them.
@@ -286,10 +338,15 @@ impl Columns {
                 None => {
                     let tokens = TokenColumn::new(column, &dictionaries, token_ids)?;
                     let (mut columns, mut fields) = (Vec::new(), Vec::new());
-                    for part in with {
+                    for (part, asked) in with.into_iter().zip(asked) {
                         match part {
                             AlignedPart::Column(column) => {
-                                columns.push(AlignedColumn::new(column, &dictionaries, &shared)?);
+                                columns.push(AlignedColumn::new(
+                                    column,
+                                    asked.per_token(),
+                                    &dictionaries,
+                                    &shared,
+                                )?);
                             }
                             AlignedPart::Field(field) => fields.push(field),
                             AlignedPart::Labels => {
@@ -311,7 +368,7 @@ impl Columns {
         let with_rows = self.infillings.into_iter().zip(indexes);
         for (source, (infilling, rows)) in sources.iter_mut().zip(with_rows) {
             if let Some(infilling) = infilling {
-                let (plain, fillings) = (Arc::clone(source), aligned_paddings.clone());
+                let (plain, fillings) = (Arc::clone(source), fillings.clone());
                 *source = Arc::new(InfilledPages::new(plain, rows, infilling, fillings));
             }
         }

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::buffer::{BatchColumns, Buffer};
-use crate::columns::{Beside, Columns, Values};
+use crate::columns::{AskedAligned, Beside, Columns, Values};
 use crate::error::to_python;
 use crate::fields::AskedFields;
 use crate::index::Index;
@@ -60,13 +60,13 @@ impl Engine {
     /// each of which is one page. Pages are numbered through all, in order;
     /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
     /// `columns` of each dataset holds token ids. `aligned` is for each dataset the columns
-    /// with a number for each token, whose bits in padding, and behind rows, are `paddings`;
+    /// with numbers for each token, which are like `per_token` says;
     /// `loss_column` is the one of these that the mask of losses follows. `metadata` is
     /// what is told of the documents in a batch, see [`Asked`].
     #[new]
     #[pyo3(signature = (
         tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
-        names=Vec::new(), has_tokens=false, aligned=Vec::new(), paddings=Vec::new(),
+        names=Vec::new(), has_tokens=false, aligned=Vec::new(), per_token=Vec::new(),
         loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
         eos=None, packing=None, never_split=false, multiple_of=1, fields=None,
         vocab_size=None, metadata=None
@@ -86,7 +86,7 @@ impl Engine {
         names: Vec<String>,
         has_tokens: bool,
         aligned: Vec<Vec<Beside<'_>>>,
-        paddings: Vec<(u64, u64)>,
+        per_token: Vec<AskedAligned>,
         loss_column: Option<usize>,
         dtype: &str,
         row_length: usize,
@@ -116,21 +116,25 @@ impl Engine {
         let columns = columns.telling(metadata, &verify_checksums);
         let columns = columns.map_err(|error| to_python(py, &error))?;
         let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
+        let mut asked_fields = AskedFields::parse(fields).map_err(|error| to_python(py, &error))?;
+        asked_fields.are_columns_shifted = per_token.iter().any(AskedAligned::is_shifted);
         let layout = Layout {
             bos,
             eos,
             packing: packing
                 .map(|method| packing_rule(method, never_split, multiple_of))
                 .transpose()?,
-            fields: AskedFields::parse(fields)
-                .map_err(|error| to_python(py, &error))?
-                .with_multiple_of(multiple_of),
-            aligned: detached(py, || columns.aligned(&paddings))?,
+            fields: asked_fields.with_multiple_of(multiple_of),
+            aligned: detached(py, || columns.aligned(&per_token))?,
             loss_column,
             metadata,
             metadata_token_bytes,
         };
-        let paddings = layout.aligned.iter().map(|column| column.padding).collect();
+        let fillings = layout
+            .aligned
+            .iter()
+            .map(|column| column.per_token)
+            .collect();
         let stop = Arc::default();
         let columns = columns.stopped_by(&stop);
         detached(py, || {
@@ -145,7 +149,7 @@ impl Engine {
                 padding,
                 layout,
             };
-            let (pages, fields) = columns.numbered(memory, paddings)?;
+            let (pages, fields) = columns.numbered(memory, &per_token, fillings)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
             let columns = Arc::new(BatchColumns {
                 fields,

@@ -12,10 +12,12 @@ use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::page::PageOpener;
+use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
+use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
@@ -26,6 +28,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow::ArrowArray;
+use crate::columns::AskedAligned;
 use crate::infill::PyInfilling;
 use crate::numbers::{lookup, numbers};
 use crate::run::{cancellable, detached, detached_if_many};
@@ -99,6 +102,17 @@ impl Index {
 }
 
 /// Bytes of the numbers a column or its lists hold.
+/// What the lists of rows hold.
+fn list_item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
+        DataType::Struct(fields) if fields.len() == 1 => list_item(fields[0].data_type()),
+        _ => None,
+    }
+}
+
 fn width_of(data_type: &DataType) -> usize {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -386,6 +400,43 @@ impl Index {
             let opener = &mut PageOpener::default();
             let page = column.read(opener, page, Fetched::NOTHING, None)?;
             Ok(page.row_offsets)
+        })
+    }
+
+    /// Lists around a number, in the rows of a column: 0 where each row is one.
+    #[getter]
+    fn list_depth(&self) -> i16 {
+        let is_empty = self.index.files().is_empty();
+        let leaf = (!is_empty).then(|| self.index.schema(0).leaves.first());
+        leaf.flatten().map_or(0, |leaf| leaf.max_repetition)
+    }
+
+    /// Numbers of each list in the lists of rows, if the schema says it.
+    #[getter]
+    fn list_size(&self) -> Option<i32> {
+        match list_item(self.index.field().data_type())? {
+            DataType::FixedSizeList(_, size) => Some(*size),
+            _ => None,
+        }
+    }
+
+    /// Reads a page of tokens with the rows of a column that comes with them, and refuses
+    /// what has not the numbers that `per_token` says.
+    fn check_aligned(
+        &self,
+        py: Python<'_>,
+        page: u64,
+        column: &Bound<'_, Self>,
+        per_token: AskedAligned,
+    ) -> PyResult<()> {
+        let (other, per_token) = (column.get().indexed(false), per_token.per_token());
+        reading(py, self.indexed(false), |indexed| {
+            let dictionaries = Arc::new(DictionaryCache::new(0));
+            let shared = Arc::new(SharedPages::new(0));
+            let other = AlignedColumn::new(other, per_token, &dictionaries, &shared)?;
+            let column = TokenColumn::new(indexed, &dictionaries, None)?.with(vec![other])?;
+            column.read(&mut PageOpener::default(), page, Fetched::NOTHING, None)?;
+            Ok(())
         })
     }
 

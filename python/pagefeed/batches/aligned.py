@@ -1,4 +1,4 @@
-"""Aligned columns, with a value for every token: in the engine and in batches."""
+"""Aligned columns, with values for every token: in the engine and in batches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import IGNORED
+from pagefeed._base import IGNORED, Int64Array, require
 from pagefeed.batches.fields import Fields
-from pagefeed.dataset import Aligned, Dataset
-from pagefeed.errors import InvalidArgumentError, LabelWarning
+from pagefeed.batches.formats import Batch
+from pagefeed.dataset import AlignedColumn, Dataset
+from pagefeed.errors import DataError, InvalidArgumentError, LabelWarning
 from pagefeed.sequences import SequenceLayout
 from pagefeed.tokenizer import ChatRows
 
@@ -26,13 +27,15 @@ class AlignedColumns:
     """The aligned columns of datasets, the same in all of them.
 
     Args:
-        columns: Their names and paddings.
-        dtypes: Types of their numbers, by names of NumPy.
+        columns: Their names, and what they are like.
+        dtypes: Types of their numbers in a batch, by names of NumPy, or bfloat16.
+        widths: How many of them a token has.
         handles: For each dataset, where they lie.
     """
 
-    columns: tuple[Aligned, ...]
+    columns: tuple[AlignedColumn, ...]
     dtypes: tuple[str, ...]
+    widths: tuple[int, ...]
     handles: tuple[tuple[_core.Index | _core.FlatField, ...], ...]
 
     @classmethod
@@ -40,28 +43,43 @@ class AlignedColumns:
         """Return the aligned columns of datasets.
 
         Raises:
-            InvalidArgumentError: If they differ in name, padding or type.
+            InvalidArgumentError: If they differ in name, type, width or padding.
         """
         first = datasets[0]
-        handles = tuple(
-            tuple(index.handle for index in data.aligned_sources) for data in datasets
-        )
-        dtypes = [tuple(str(each.number_type) for each in own) for own in handles]
-        for data, own in zip(datasets, dtypes, strict=True):
-            if (data.aligned, own) != (first.aligned, dtypes[0]):
+        sources = [tuple(data.aligned_sources) for data in datasets]
+        found = []
+        for data, own in zip(datasets, sources, strict=True):
+            both = list(zip(data.aligned, own, strict=True))
+            dtypes = tuple(each.dtype(source) for each, source in both)
+            widths = tuple(each.width(source, data.index) for each, source in both)
+            found.append((data.aligned, dtypes, widths))
+            if found[0] != found[-1]:
                 raise InvalidArgumentError(
                     f"a batch has aligned columns of one name, type and padding, but "
-                    f"{first!r} has {_shown(first, dtypes[0])} and {data!r} has "
-                    f"{_shown(data, own)}: name the same for both, or write one anew"
+                    f"{first!r} has {_shown(*found[0])} and {data!r} has "
+                    f"{_shown(*found[-1])}: name the same for both, or write one anew"
                 )
-        for each, dtype in zip(first.aligned, dtypes[0], strict=True):
+        columns, dtypes, widths = found[0]
+        for each, dtype in zip(columns, dtypes, strict=True):
             each.bits(each.padding, dtype)
-        return cls(first.aligned, dtypes[0], handles)
+        handles = tuple(tuple(source.handle for source in own) for own in sources)
+        return cls(columns, dtypes, widths, handles)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
         return tuple(each.column for each in self.columns)
+
+    @property
+    def arrays_of(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+        """What a batch has of them: name, type and what follows [batch, length]."""
+        for each, dtype, width in zip(
+            self.columns, self.dtypes, self.widths, strict=True
+        ):
+            kind = "uint16" if dtype == "bfloat16" else dtype
+            yield each.column, kind, () if width == 1 else (width,)
+            if each.like.count is not None:
+                yield each.like.count, "int32", ()
 
     def check(self, fields: Fields) -> None:
         """Refuse settings of fields that come from the files as they are.
@@ -70,7 +88,7 @@ class AlignedColumns:
             InvalidArgumentError: If labels of the files were to be shifted, or a column
                 was to have another type.
         """
-        fields.check_given(self.names)
+        fields.check_given(name for each in self.columns for name in each.names)
         if "labels" in self.names and fields.ignore_index != IGNORED:
             raise InvalidArgumentError(
                 f"ignore_index={fields.ignore_index} is of labels that are made, and "
@@ -120,28 +138,80 @@ class AlignedColumns:
         found: dict[str, Any] = {"fields": fields.settings | {"fields": made}}
         if not names:
             return found
-        paddings = [
-            (padding, each.bits(layout.eos or 0, dtype) if learns else padding)
-            for each, dtype, padding in zip(
-                self.columns, self.dtypes, self.padding_bits, strict=True
-            )
-            for learns in [layout.learn_eos and each.column == "labels"]
-        ]
-        found |= {"aligned": self.handles, "paddings": paddings}
+        learns = [layout.learn_eos and name == "labels" for name in names]
+        behind = [float(layout.eos or 0) if each else None for each in learns]
+        per_token = self.per_token(behind)
+        found |= {"aligned": self.handles, "per_token": per_token}
         if "labels" in names and "loss_mask" in made:
-            found["loss_column"] = names.index("labels")
+            each = [name for name, _, _ in self.arrays_of]
+            found["loss_column"] = each.index("labels")
         return found
 
-    @property
-    def padding_bits(self) -> list[int]:
-        """Bits of each column's padding."""
-        both = zip(self.columns, self.dtypes, strict=True)
-        return [each.bits(each.padding, dtype) for each, dtype in both]
+    def per_token(self, behind: Sequence[float | None] = ()) -> list[dict[str, Any]]:
+        """Return what the data plane is told of each column.
 
-    @property
-    def each(self) -> Iterator[tuple[str, str, int]]:
-        """Name, type and bits of the padding of each column."""
-        return zip(self.names, self.dtypes, self.padding_bits, strict=True)
+        Args:
+            behind: Numbers of separators behind rows, where they are not padding.
+        """
+        every = behind or (None,) * len(self.columns)
+        each = zip(self.columns, self.dtypes, self.widths, every, strict=True)
+        return [
+            column.asked(dtype, width, number) for column, dtype, width, number in each
+        ]
+
+    def typed(self, batch: Batch) -> Batch:
+        """Give tensors of bits the type of the numbers that they are."""
+        for name, dtype in zip(self.names, self.dtypes, strict=True):
+            found = batch[name]
+            if dtype == "bfloat16" and not isinstance(found, np.ndarray):
+                torch = require("torch", extra="torch", purpose="dtype='bfloat16'")
+                batch[name] = found.view(torch.bfloat16)
+        return batch
+
+    def of_documents(
+        self,
+        columns: Mapping[str, _core.ArrowArray],
+        lengths: Int64Array,
+        shape: tuple[int, int],
+        starts: Int64Array | None = None,
+        *,
+        across_documents: bool = False,
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of padded documents by name.
+
+        Args:
+            columns: The rows of the batch.
+            lengths: Tokens of each: int64.
+            shape: Of the tokens of the batch.
+            starts: Where each row begins in the one that holds all: int64.
+            across_documents: Whether a row leads to the next there.
+        """
+        made: dict[str, npt.NDArray[Any]] = {}
+        arrays = list(self.arrays_of)
+        ends = [-1]
+        if starts is not None and not across_documents:
+            ends += (starts[1:] - 1).tolist()
+        for each, asked in zip(self.columns, self.per_token(), strict=True):
+            try:
+                memory = columns[each.column].padded_numbers(
+                    lengths, shape[1], asked, starts=starts
+                )
+            except DataError as error:
+                told = DataError(f"column {each.column!r}: {error}")
+                told.column, told.batch_row = each.column, error.batch_row
+                raise told from None
+            padding = asked["padding"].to_bytes(8, "little")
+            for number, name in enumerate(each.names):
+                kind, own = arrays[len(made)][1:]
+                found = np.ndarray(
+                    shape + own, kind, memoryview(memory), memory.aligned_offset(number)
+                )
+                if each.like.shifted:
+                    found[:, :-1] = found[:, 1:]
+                    last = bytes(8) if number else padding
+                    found[:, ends] = np.frombuffer(last, kind, 1)
+                made[name] = found
+        return made
 
     def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
         """Return a loss mask made of the files' labels, if there is one to make."""
@@ -159,13 +229,17 @@ class AlignedColumns:
         if not self.columns:
             return {}
         view = memoryview(memory)
-        both = enumerate(zip(self.names, self.dtypes, strict=True))
         return {
-            name: np.ndarray(shape, dtype, view, memory.aligned_offset(number))
-            for number, (name, dtype) in both
+            name: np.ndarray(shape + own, kind, view, memory.aligned_offset(number))
+            for number, (name, kind, own) in enumerate(self.arrays_of)
         }
 
 
-def _shown(dataset: Dataset, dtypes: tuple[str, ...]) -> list[str]:
-    both = zip(dataset.aligned, dtypes, strict=True)
-    return [f"{each.column}: {dtype}, {each.padding}" for each, dtype in both]
+def _shown(
+    columns: tuple[AlignedColumn, ...], dtypes: tuple[str, ...], widths: tuple[int, ...]
+) -> list[str]:
+    each = zip(columns, dtypes, widths, strict=True)
+    return [
+        f"{column.column}: {dtype} x {width}, {column.padding}"
+        for column, dtype, width in each
+    ]

@@ -180,7 +180,8 @@ class TokenFeed(EngineFeed):
         borders = made[BORDERS] if self._cuts_documents else None
         if self._fields is not fields:
             del made[BORDERS]
-        batch = self._handed_out(made | given, self._shape[1], borders)
+        part = self._handed_out(made | given, self._shape[1], borders)
+        batch = self._aligned.typed(part)
         if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()
         return batch

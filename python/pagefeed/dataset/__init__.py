@@ -8,8 +8,17 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 """
 
 from pagefeed.dataset import flat
-from pagefeed.dataset.aligned import Aligned
-from pagefeed.dataset.dataset import Dataset, check_abilities, check_dataset
+from pagefeed.dataset.aligned import (
+    Aligned,
+    AlignedColumn,
+    AlignedColumnNames,
+)
+from pagefeed.dataset.dataset import (
+    Dataset,
+    check_abilities,
+    check_dataset,
+    wide_bytes,
+)
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.flat import *  # noqa: F403 - all that is in its __all__
 from pagefeed.dataset.folders import FolderColumn
@@ -40,6 +49,8 @@ from pagefeed.dataset.text import UncountedText
 
 __all__ = [
     "Aligned",
+    "AlignedColumn",
+    "AlignedColumnNames",
     "BlockKind",
     "Dataset",
     "Erased",
@@ -72,6 +83,7 @@ __all__ = [
     "refuse_texts",
     "refuse_unknown_rows",
     "what_changed",
+    "wide_bytes",
     "write_index",
 ]
 __all__ += flat.__all__

@@ -6,13 +6,13 @@ import os
 from typing import Any, Protocol
 
 from pagefeed._base import Facts
-from pagefeed.dataset.aligned import Aligned, AlignedSource
+from pagefeed.dataset.aligned import AlignedColumn, AlignedSource
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError, UncountedError
 
-__all__ = ["Dataset", "check_abilities", "check_dataset"]
+__all__ = ["Dataset", "check_abilities", "check_dataset", "wide_bytes"]
 
 
 class Dataset(Protocol):
@@ -42,8 +42,8 @@ class Dataset(Protocol):
         """Columns of ranges of tokens of the same row."""
 
     @property
-    def aligned(self) -> tuple[Aligned, ...]:
-        """Columns with a number for every token of the same row."""
+    def aligned(self) -> tuple[AlignedColumn, ...]:
+        """Columns with numbers for every token of the same row."""
 
     @property
     def aligned_sources(self) -> tuple[AlignedSource, ...]:
@@ -123,3 +123,14 @@ def check_abilities(dataset: Any, name: str) -> None:  # noqa: ANN401
             "know its length: sequences are shuffled and resumed over all rows; store "
             "its rows in files first"
         )
+
+
+def wide_bytes(dataset: Dataset) -> int:
+    """Return the bytes of a token in columns with several numbers for each."""
+    both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
+    each = (
+        column.token_bytes(source, dataset.index)
+        for column, source in both
+        if column.width(source, dataset.index) > 1
+    )
+    return sum(each)

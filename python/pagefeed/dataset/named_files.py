@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Required, TypedDict, Unpack
 
 from pagefeed._base import check_column, check_columns, check_flag
-from pagefeed.dataset.aligned import parse_aligned
+from pagefeed.dataset.aligned import AlignedColumnNames, parse_aligned
 from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.index_recipe import (
     PageIndexUse,
@@ -37,7 +37,7 @@ def parquet(
     paths: Paths,
     *,
     column: str,
-    aligned: Iterable[str] | Mapping[str, float] = (),
+    aligned: AlignedColumnNames = (),
     metadata: Iterable[str] = (),
     spans: Iterable[str] = (),
     cache_dir: PathLike | None = None,
@@ -55,12 +55,14 @@ def parquet(
             patterns; or a list of these, whose order is kept. URLs are such as well:
             ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
         column: The token column: a list of integers per row.
-        aligned: Further columns with a number for every token of the same row, such as
-            labels and loss weights. They take every cut of the tokens and arrive as
-            ``batch["labels"]`` [batch_size, length], of the type that the files have.
+        aligned: Further columns with numbers for every token of the same row, such as
+            labels, loss weights, and what a teacher says of each token. They take every
+            cut of the tokens and arrive as ``batch["labels"]`` [batch_size, length], of
+            the type that the files have.
             Where there is no token of a row, in padding and separators, they hold -100
             if they are called ``labels``, else 0, or what is given:
-            ``aligned={"labels": -100, "loss_weight": 0.5}``.
+            ``aligned={"labels": -100, "loss_weight": 0.5}``. Columns of several numbers
+            a token arrive as [batch_size, length, width]: see :class:`Aligned`.
         metadata: Further columns of the same rows, of any type, by dotted paths:
             ``["id", "meta.lang"]``. A loader with ``fields=(..., "metadata")`` tells
             them of every part of a document in its batches.
@@ -148,7 +150,7 @@ class Columns(TypedDict, total=False):
     """What is wanted of files, and how they are indexed: see :func:`parquet`."""
 
     column: Required[str]
-    aligned: Iterable[str] | Mapping[str, float]
+    aligned: AlignedColumnNames
     metadata: Iterable[str]
     spans: Iterable[str]
     cache_dir: PathLike | None

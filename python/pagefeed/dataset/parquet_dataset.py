@@ -77,7 +77,7 @@ class ParquetDataset(DatasetRows):
             return self._tokenized(index, self.tokenizer)
         for each in self.aligned:
             beside = self._build_index(each.column)
-            check_aligned_index(index, beside)
+            check_aligned_index(index, beside, each)
             self._column_indexes[each.column] = self._beside(each.column, beside)
         return index
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pagefeed._base import Facts, check_whole, html_of, is_made, lazy, text_of
 from pagefeed.dataset import select
-from pagefeed.dataset.aligned import Aligned
+from pagefeed.dataset.aligned import AlignedColumn
 from pagefeed.dataset.erasing import erased_rows
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.infill import Infill
@@ -43,8 +43,8 @@ class DatasetRows(ABC):
     """Further columns of the same rows, for the documents in a batch."""
     span_columns: tuple[str, ...] = ()
     """Columns with ranges of tokens of the same row."""
-    aligned: tuple[Aligned, ...] = ()
-    """Columns with a number for every token of the same row."""
+    aligned: tuple[AlignedColumn, ...] = ()
+    """Columns with numbers for every token of the same row."""
     cache_dir: str | None = None
     """Folder of the index."""
     selection: Selection | None = None
@@ -75,7 +75,8 @@ class DatasetRows(ABC):
     def _beside(self, column: str, index: PageIndex) -> PageIndex:
         """Return the index of a column, if it is aligned infilled like the tokens."""
         found = [each for each in self.aligned if each.column == column]
-        if self.infilling is None or not found:
+        # Rows of columns with several numbers a token stay as the files have them.
+        if self.infilling is None or not found or found[0].is_wide(index):
             return index
         filling = found[0].bits(found[0].padding, str(index.handle.number_type))
         return InfilledIndex(index, self.infilling, filling)

@@ -7,6 +7,7 @@ tokenizers.
 """
 
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
+from pagefeed.prepare.teacher import TeacherWriter
 from pagefeed.prepare.texts import FORMATS
 from pagefeed.prepare.tokenizing import Tokenized, tokenize
 from pagefeed.prepare.vocabulary import (
@@ -29,6 +30,7 @@ __all__ = [
     "ExtendedTokenizer",
     "NewToken",
     "SampledSource",
+    "TeacherWriter",
     "TokenRate",
     "Tokenized",
     "TrainedTokenizer",

@@ -8,7 +8,7 @@ from pagefeed._base import WholeWriter, require
 from pagefeed.dataset import Output, TokenRows
 from pagefeed.storage import PARQUET, FileWriter
 
-__all__ = ["ParquetOutput"]
+__all__ = ["ParquetFile", "ParquetOutput"]
 
 _GROUP_BYTES = 64 << 20
 
@@ -21,7 +21,7 @@ class ParquetOutput(Output):
     """Parquet files with a list of tokens a row."""
 
     signs = PARQUET
-    _file: _ParquetFile | None = None
+    _file: ParquetFile | None = None
 
     def put(self, rows: TokenRows) -> None:
         """Write documents; a row group has those of one or more pages."""
@@ -32,14 +32,14 @@ class ParquetOutput(Output):
         if self._file is None or self._file.file.size >= self.shard_bytes:
             self.finish()
             file = self.folder.writer(f"part-{len(self.files):05}.parquet")
-            self._file = self.stack.enter_context(_ParquetFile(file, table.schema))
+            self._file = self.stack.enter_context(ParquetFile(file, table.schema))
             self.files.append(file.path)
             self._waiting: list[Any] = []
         self._waiting.append(table)
         if sum(table.nbytes for table in self._waiting) >= _GROUP_BYTES:
             self._flush(self._file)
 
-    def _flush(self, file: _ParquetFile) -> None:
+    def _flush(self, file: ParquetFile) -> None:
         if self._waiting:
             file.writer.write_table(_pyarrow().concat_tables(self._waiting))
             self._waiting = []
@@ -51,21 +51,28 @@ class ParquetOutput(Output):
             self._file.commit()
 
 
-class _ParquetFile(WholeWriter):
+class ParquetFile(WholeWriter):
     """A Parquet file, as a file object that pyarrow writes to."""
 
     closed = False
 
-    def __init__(self, file: FileWriter, schema: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        file: FileWriter,
+        schema: Any,  # noqa: ANN401
+        *,
+        compression: str = "zstd",
+        page_bytes: int = 256 << 10,
+    ) -> None:
         parquet = _pyarrow("pyarrow.parquet")
         self.file = file
         self._is_abandoned = False
         self.writer = parquet.ParquetWriter(
             _pyarrow().PythonFile(self, mode="w"),
             schema,
-            compression="zstd",
+            compression=compression,
             use_dictionary=False,
-            data_page_size=256 << 10,
+            data_page_size=page_bytes,
             write_page_index=True,
             write_page_checksum=True,
         )

@@ -208,7 +208,8 @@ def _share(data: Dataset, columns: dict[str, object]) -> float:
     """Return what pages take with the columns beside them, for one of tokens alone."""
     index = data.index
     aligned = {each.column for each in data.aligned}
-    beside = float(sum(each.value_bytes for each in data.aligned_sources))
+    both = zip(data.aligned, data.aligned_sources, strict=True)
+    beside = float(sum(each.token_bytes(source, index) for each, source in both))
     beside += sum(
         getattr(column, "mean_row_bytes", 0) * index.num_rows / max(1, index.num_values)
         for name, column in columns.items()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pagefeed.dataset import BlockKind, Dataset
+from pagefeed.dataset import BlockKind, Dataset, wide_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     Balance,
@@ -81,7 +81,12 @@ class DatasetOrder:
         if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
             rows_per_page = index.num_rows / max(1, len(index))
             return spans.num_pages * rows_per_page * index.mean_row_bytes
-        return spans.page_values * index.value_bytes
+        return spans.page_values * (index.value_bytes + self._wide_bytes)
+
+    @property
+    def _wide_bytes(self) -> int:
+        """Bytes of columns with several numbers a token; lanes count no others."""
+        return wide_bytes(self.dataset)
 
     @property
     def is_scattered(self) -> bool:
@@ -94,7 +99,8 @@ class DatasetOrder:
         spans = self.dataset.spans
         if spans.index.value_bytes == 0:
             return self._all_bytes / max(1, spans.num_pages)
-        return 2 * spans.page_values / max(1, spans.num_pages)
+        values = spans.page_values * (2 + self._wide_bytes)
+        return values / max(1, spans.num_pages)
 
     @property
     def stretch(self) -> int:

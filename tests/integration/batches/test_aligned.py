@@ -90,7 +90,8 @@ def test_a_file_with_other_lengths_is_refused_by_the_row(tmp_path: Path):
     path = write(tmp_path / "b.parquet", wrong, row_group_size=10)
     data = pf.parquet(tmp_path, column="input_ids", aligned=["labels"])
     with pytest.raises(
-        CorruptFileError, match=r"row 26 of the file: 6 values and 5"
+        CorruptFileError,
+        match=r"row group 2.* row 6 of the row group has 6 values and 5",
     ) as e:
         loader(data)
     assert (e.value.file, e.value.row_group, e.value.column) == (path, 2, "labels")
@@ -136,7 +137,9 @@ def test_what_has_no_number_for_every_token_is_refused(tmp_path: Path):
     refused({"small": -1}, InvalidArgumentError, "uint8 numbers, and -1, its padding")
     refused({"small": 0.5}, InvalidArgumentError, "and 0.5, its padding")
     refused({"small": "0"}, InvalidArgumentError, "a number for padding")
-    refused(["once"], CorruptFileError, "row 0 of the file: 1 values and 2 tokens")
+    refused(
+        ["once"], CorruptFileError, "row 0 of the row group has 1 values and 2 tokens"
+    )
     refused(["small", "small"], InvalidArgumentError, "each once")
     refused(["input_ids"], InvalidArgumentError, "beside input_ids")
     with pytest.raises(InvalidArgumentError, match="of its own"):
@@ -186,7 +189,7 @@ def test_datasets_of_a_mixture_have_the_same(tmp_path: Path):
         )
 
     with pytest.raises(
-        InvalidArgumentError, match=r"labels: int64, -100.*labels: int16"
+        InvalidArgumentError, match=r"labels: int64 x 1, -100.*labels: int16"
     ):
         loader(mixture(["labels"], ["labels"]))
     with pytest.raises(InvalidArgumentError, match="one name, type and padding"):

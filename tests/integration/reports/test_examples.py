@@ -122,6 +122,12 @@ def test_a_model_learns_to_fill_in(tmp_path):
     assert int(right) >= 0.2 * int(total)  # Untrained, none is.
 
 
+def test_a_student_learns_from_files_as_from_the_teacher(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    found = _run("examples/distill.py", str(tmp_path))
+    assert found.startswith("loss ")
+
+
 def test_two_ranks_tell_their_step_times():
     pytest.importorskip("torch", reason="torch is not installed")
     found = _run("examples/balanced_ranks.py", "--steps=3")

@@ -30,15 +30,7 @@ impl Random {
 pub(crate) fn leaf(fields: &str, ordinal: usize) -> Leaf {
     let message = format!("message schema {{ {fields} }}");
     let schema = SchemaDescriptor::new(Arc::new(parse_message_type(&message).unwrap()));
-    let descriptor = schema.column(ordinal);
-    Leaf {
-        ordinal,
-        path: descriptor.path().string().into(),
-        physical: descriptor.physical_type(),
-        max_repetition: descriptor.max_rep_level(),
-        max_definition: descriptor.max_def_level(),
-        descriptor,
-    }
+    Leaf::new(ordinal, &schema)
 }
 
 pub(crate) const LIST: &str = "optional group tokens (LIST) { repeated group list {

@@ -1,5 +1,7 @@
 //! Bundles: rows of several pages that are loaded, packed and let go as one.
 
+mod append;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -9,12 +11,14 @@ use super::page_hasher::PageHasher;
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 
+use self::append::append;
 use super::page::Scratch;
 use super::{EngineConfig, Page, PageEntry, PageSource};
-use crate::decode::{Joins, Numbers, TokenPage, Tokens};
+use crate::decode::{Joins, Numbers, TokenPage};
 use crate::error::{Error, Result};
-use crate::infill::{Arranged, Pending, Postponed, arrange};
+use crate::infill::{Postponed, arrange};
 use crate::packing::{Packing, pack};
+use crate::per_token::PerToken;
 use crate::storage::Fetched;
 
 /// Bundles that the segments of a plan refer to: rows of several pages, joined.
@@ -212,8 +216,14 @@ impl Bundle {
                 .map_err(|error| source.locate(error, page))?;
             let own = std::mem::take(&mut scratch.page.metadata);
             for part in parts {
-                append(&mut joined, &scratch.page, part, count)
-                    .map_err(|error| source.locate(error, page))?;
+                append(
+                    &mut joined,
+                    &scratch.page,
+                    part,
+                    count,
+                    &config.layout.aligned,
+                )
+                .map_err(|error| source.locate(error, page))?;
                 let (first, count) = (part.first_row as usize, part.num_rows as usize);
                 rows.push(own.iter().map(|array| array.slice(first, count)).collect());
             }
@@ -259,10 +269,10 @@ impl Bundle {
             infilling.arranged_in(pending, count, parts)
         });
         let rows = rows.collect();
-        let paddings = config.layout.aligned.iter().map(|column| column.padding);
-        let paddings: Vec<u64> = paddings.collect();
+        let columns = config.layout.aligned.iter().map(|column| column.per_token);
+        let columns: Vec<PerToken> = columns.collect();
         let mut page = std::mem::take(&mut scratch.opener.spare);
-        arrange(infilling, &mut plain, rows, &paddings, &mut page)?;
+        arrange(infilling, &mut plain, rows, &columns, &mut page)?;
         scratch.opener.spare = plain;
         Ok(page)
     }
@@ -312,108 +322,4 @@ fn joined_columns(parts: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
     };
     let count = parts.first().map_or(0, Vec::len);
     (0..count).map(column).collect()
-}
-
-/// Appends rows of `page`; all rows together have about `count` tokens.
-fn append(joined: &mut TokenPage, page: &TokenPage, part: &PageRows, count: usize) -> Result<()> {
-    let (first, num_rows) = (part.first_row as usize, part.num_rows as usize);
-    let Some(rows) = page.row_offsets.get(first..=first + num_rows) else {
-        return Err(Error::corrupt(format!(
-            "page {} of the index holds {} rows, the plan needs {num_rows} from row {first} on; the \
-             file does not hold what the index promises",
-            part.page,
-            page.row_offsets.len().saturating_sub(1)
-        )));
-    };
-    let (Some(&begin), Some(&end)) = (rows.first(), rows.last()) else {
-        return Ok(());
-    };
-    let before = joined.tokens.len();
-    if before + (end - begin) as usize > u32::MAX as usize {
-        return Err(Error::invalid(
-            "a bundle holds too many tokens: use shorter sequences",
-        ));
-    }
-    let range = begin as usize..end as usize;
-    append_tokens(&mut joined.tokens, &page.tokens, range.clone(), count);
-    joined
-        .aligned
-        .resize_with(page.aligned.len(), Numbers::default);
-    for (joined, numbers) in joined.aligned.iter_mut().zip(&page.aligned) {
-        joined.append(numbers, range.clone(), count)?;
-    }
-    let num_before = joined.row_offsets.len() - 1;
-    let number =
-        |row: usize| (row >= first && row < first + num_rows).then(|| row - first + num_before);
-    for arranged in &page.infilled {
-        let row = number(arranged.row);
-        joined.infilled.extend(row.map(|row| Arranged {
-            row,
-            ..arranged.clone()
-        }));
-    }
-    if let Some(postponed) = &page.postponed {
-        let rows = postponed.rows.iter();
-        let rows = rows.filter_map(|&pending| {
-            Some(Pending {
-                row: number(pending.row)?,
-                ..pending
-            })
-        });
-        let all = joined.postponed.get_or_insert_with(|| Postponed {
-            infilling: Arc::clone(&postponed.infilling),
-            rows: Vec::new(),
-        });
-        all.rows.extend(rows);
-    }
-    let shift = |offset: &u32| offset - begin + before as u32;
-    joined.row_offsets.extend(rows[1..].iter().map(shift));
-    Ok(())
-}
-
-/// Appends in the type that holds both: one page of a chunk may have a dictionary of
-/// 16-bit values and the next none.
-fn append_tokens(joined: &mut Tokens, tokens: &Tokens, range: Range<usize>, count: usize) {
-    if joined.is_empty() && std::mem::discriminant(joined) != std::mem::discriminant(tokens) {
-        *joined = tokens.empty();
-    }
-    match (&mut *joined, tokens) {
-        (Tokens::U16(into), Tokens::U16(from)) => extend(into, &from[range], count),
-        (Tokens::I32(into), Tokens::I32(from)) => extend(into, &from[range], count),
-        (Tokens::U32(into), Tokens::U32(from)) => extend(into, &from[range], count),
-        (Tokens::I64(into), Tokens::I64(from)) => extend(into, &from[range], count),
-        (Tokens::I32(into), Tokens::U16(from)) => {
-            into.extend(from[range].iter().map(|&value| i32::from(value)));
-        }
-        (Tokens::U32(into), Tokens::U16(from)) => {
-            into.extend(from[range].iter().map(|&value| u32::from(value)));
-        }
-        (Tokens::U16(into), Tokens::I32(_)) => {
-            let wide = into.iter().map(|&value| i32::from(value)).collect();
-            *joined = Tokens::I32(wide);
-            append_tokens(joined, tokens, range, count);
-        }
-        (Tokens::U16(into), Tokens::U32(_)) => {
-            let wide = into.iter().map(|&value| u32::from(value)).collect();
-            *joined = Tokens::U32(wide);
-            append_tokens(joined, tokens, range, count);
-        }
-        (_, Tokens::I64(_)) => {
-            *joined = Tokens::I64(joined.wide(0..joined.len()));
-            append_tokens(joined, tokens, range, count);
-        }
-        (Tokens::I64(into), _) => into.extend(tokens.wide(range)),
-        (Tokens::I32(_), Tokens::U32(_)) | (Tokens::U32(_), Tokens::I32(_)) => {
-            *joined = Tokens::I64(joined.wide(0..joined.len()));
-            append_tokens(joined, tokens, range, count);
-        }
-    }
-}
-
-/// Reserves exactly, for all rows at once: a vector that grows by itself would double.
-fn extend<T: Copy>(into: &mut Vec<T>, from: &[T], count: usize) {
-    if into.is_empty() {
-        into.reserve_exact(count.max(from.len()));
-    }
-    into.extend_from_slice(from);
 }

@@ -112,7 +112,7 @@ impl EngineConfig {
         let sections = Sections::new(&self.layout.fields, num_tokens, token_bytes);
         let widths = self.layout.aligned.iter();
         widths.fold(sections, |sections, column| {
-            sections.with_aligned(num_tokens, column.number.num_bytes())
+            sections.with_aligned(num_tokens, column.token_bytes())
         })
     }
 

@@ -180,6 +180,8 @@ pub struct Fields {
     pub ignored: i64,
     /// Documents are filled up to a multiple of so many places.
     pub multiple_of: usize,
+    /// Columns that come with the tokens are shifted, and so need borders too.
+    pub are_columns_shifted: bool,
 }
 
 impl Default for Fields {
@@ -198,6 +200,7 @@ impl Fields {
             across_documents,
             ignored: IGNORED,
             multiple_of: 1,
+            are_columns_shifted: false,
         }
     }
 
@@ -259,6 +262,6 @@ impl Fields {
             *field == Field::InputIds || matches!(shape, Shape::Sequences | Shape::Table)
         };
         let mut made = Field::ALL.into_iter().filter(|field| !is_given(field));
-        made.any(|field| self.has(field))
+        self.are_columns_shifted || made.any(|field| self.has(field))
     }
 }

@@ -3,15 +3,15 @@
 use super::{Arranged, Infilling, Marker, Run};
 use crate::decode::{Numbers, TokenPage, Tokens};
 use crate::error::{Error, Result};
+use crate::per_token::PerToken;
 
 /// Writes the rows of `from` to `page`, those of `rows` infilled, which rise; the numbers
-/// of aligned columns follow their tokens, and markers have those whose bits are
-/// `fillings`. What is known of rows goes along.
+/// of aligned columns follow their tokens, and markers have the padding of each. What is known of rows goes along.
 pub fn arrange(
     infilling: &Infilling,
     from: &mut TokenPage,
     rows: Vec<Arranged>,
-    fillings: &[u64],
+    columns: &[PerToken],
     page: &mut TokenPage,
 ) -> Result<()> {
     let added = rows.len() * infilling.tokens.len();
@@ -41,13 +41,19 @@ pub fn arrange(
         .resize_with(from.aligned.len(), Numbers::default);
     for (number, (own, into)) in from.aligned.iter().zip(&mut page.aligned).enumerate() {
         into.clear();
-        let filling = Numbers::one(own, fillings.get(number).copied().unwrap_or(0))?;
+        let PerToken { width, padding, .. } = columns.get(number).copied().unwrap_or_default();
+        let filling = Numbers::one(own, padding)?;
         let mut result = Ok(());
         each_run(offsets, &rows, |run| {
             if result.is_ok() {
                 result = match run {
-                    Piece::Marker(_) => into.append(&filling, 0..1, num_tokens),
-                    Piece::Tokens(range) => into.append(own, range, num_tokens),
+                    Piece::Marker(_) => {
+                        (0..width).try_for_each(|_| into.append(&filling, 0..1, num_tokens * width))
+                    }
+                    Piece::Tokens(range) => {
+                        let range = range.start * width..range.end * width;
+                        into.append(own, range, num_tokens * width)
+                    }
                 };
             }
         });

@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef, ListArray};
 
 use super::*;
 use crate::decode::{Numbers, TokenPage, Tokens};
+use crate::per_token::PerToken;
 
 fn infilling(rate: f64, with_end: bool) -> Infilling {
     Infilling {
@@ -93,6 +94,10 @@ fn page() -> TokenPage {
 #[test]
 fn pages_are_widened_for_markers_and_aligned_numbers_follow() {
     let (infilling, mut plain, mut page) = (infilling(0.5, false), page(), page());
+    let per_token = PerToken {
+        padding: 7777,
+        ..PerToken::default()
+    };
     let pending = infilling.pending(1000, 5, 3);
     let offsets = plain.row_offsets.clone();
     let rows = pending.iter().map(|row| {
@@ -101,7 +106,14 @@ fn pages_are_widened_for_markers_and_aligned_numbers_follow() {
     });
     let rows: Vec<Arranged> = rows.collect();
     assert!(!rows.is_empty() && rows.len() < 5);
-    arrange(&infilling, &mut plain, rows.clone(), &[7777], &mut page).unwrap();
+    arrange(
+        &infilling,
+        &mut plain,
+        rows.clone(),
+        &[per_token],
+        &mut page,
+    )
+    .unwrap();
     assert!(matches!(page.tokens, Tokens::I32(_)));
     let added = 3 * rows.len();
     assert_eq!(page.tokens.len(), 100 + added);

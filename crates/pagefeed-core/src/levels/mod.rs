@@ -94,6 +94,49 @@ pub(crate) fn for_each_record(
     Ok(())
 }
 
+/// Calls `found` with the position and the repetition level, among the levels of a page
+/// with lists, of each one at which any but the innermost list goes on or begins.
+pub(crate) fn for_each_list(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    mut found: impl FnMut(usize, u8) -> Result<()>,
+) -> Result<()> {
+    let (num_levels, max) = (
+        num_levels(page)?,
+        u32::from(leaf.max_repetition.unsigned_abs()),
+    );
+    let (mut buffer, mut start) = ([0; BATCH], 0);
+    for run in Runs::new(
+        page.repetition,
+        level_width(leaf.max_repetition),
+        num_levels,
+    ) {
+        let run = run?;
+        check_run(&run, max)?;
+        match run {
+            Run::Repeated { value, count } if value < max => {
+                for position in start..start + count {
+                    found(position, value as u8)?;
+                }
+            }
+            Run::Repeated { .. } => {}
+            Run::Packed(packed) => {
+                for from in (0..packed.count).step_by(BATCH) {
+                    let levels = &mut buffer[..BATCH.min(packed.count - from)];
+                    unpack(&packed, from, levels);
+                    for (at, &level) in levels.iter().enumerate() {
+                        if level < max {
+                            found(start + from + at, level as u8)?;
+                        }
+                    }
+                }
+            }
+        }
+        start += run.count();
+    }
+    Ok(())
+}
+
 /// Number of levels of a page at which a list no deeper than `repetition` goes on: 0
 /// counts the records.
 pub(crate) fn count_up_to(page: &DataPage<'_>, leaf: &Leaf, repetition: i16) -> Result<u64> {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::decode::{NumberRows, NumberType, Numbers, OpenedRun, decode_number_dictionary};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::{DictionaryCache, KeptDictionary};
@@ -12,21 +12,24 @@ use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
+use crate::per_token::{Given, PerToken};
 use crate::storage::Storage;
 
 /// A column of lists of numbers with one for each token.
 pub struct AlignedColumn {
     column: Indexed,
     number: NumberType,
+    per_token: PerToken,
     dictionaries: Arc<DictionaryCache>,
     shared: Arc<SharedPages>,
 }
 
 impl AlignedColumn {
-    /// The pages of an index; `dictionaries` keeps decoded dictionaries, `shared` the pages
-    /// of which other rows may be wanted soon.
+    /// The pages of an index, with so much for each token; `dictionaries` keeps decoded
+    /// dictionaries, `shared` the pages of which other rows may be wanted soon.
     pub fn new(
         column: Indexed,
+        per_token: PerToken,
         dictionaries: &Arc<DictionaryCache>,
         shared: &Arc<SharedPages>,
     ) -> Result<Self> {
@@ -39,10 +42,13 @@ impl AlignedColumn {
                 _ => None,
             }
         };
-        let is_flat = (0..index.files().len()).all(|file| depth(file).is_some_and(|d| d <= 1));
-        let Some(number) = number.filter(|_| is_flat) else {
+        let first = depth(0);
+        let fits = (0..index.files().len())
+            .all(|file| depth(file).is_some_and(|found| found <= 2 && Some(found) == first));
+        let Some(number) = number.filter(|_| fits) else {
             return Err(Error::unsupported(format!(
-                "a column with a value for every token is a list of numbers, but {:?} is {}",
+                "a column with values for every token is a list of numbers, or of lists of \
+                 them, in all files alike, but {:?} is {}",
                 index.column(),
                 index.field().data_type()
             ))
@@ -50,6 +56,7 @@ impl AlignedColumn {
         };
         Ok(Self {
             number,
+            per_token,
             dictionaries: Arc::clone(dictionaries),
             shared: Arc::clone(shared),
             column,
@@ -62,13 +69,20 @@ impl AlignedColumn {
     }
 
     /// Bytes that reading these rows takes, as stored; and as decoded.
-    pub fn sizes(&self, rows: Range<u64>, num_values: u64) -> (u64, u64) {
+    pub fn sizes(&self, rows: Range<u64>, num_tokens: u64) -> (u64, u64) {
         let stored = self.column.page_rows(&rows).map_or(0, |parts| {
             let sizes = parts.iter().map(|part| part.record.compressed_size);
             sizes.sum()
         });
-        let width = self.number.num_bytes().max(2) as u64;
-        (stored, num_values.saturating_mul(width))
+        let number = self.per_token.number(self.number);
+        let width = number.num_bytes().max(2) * self.per_token.width;
+        let count = usize::from(self.per_token.is_counted) * size_of::<i32>();
+        (stored, num_tokens.saturating_mul((width + count) as u64))
+    }
+
+    /// How many columns of a batch it becomes.
+    pub(super) fn num_columns(&self) -> usize {
+        1 + usize::from(self.per_token.is_counted)
     }
 
     /// What reading these rows takes, for the page of this number in its fetch, but for
@@ -92,23 +106,79 @@ impl AlignedColumn {
         Ok(ranges)
     }
 
-    /// Reads these rows, which must be as long as those of the tokens, by their offsets.
+    /// Reads these rows, which must have what the rows of the tokens need, by their offsets:
+    /// the numbers, and how many each token has if that is wanted.
     pub fn read(
         &self,
         opener: &mut PageOpener,
         rows: Range<u64>,
         offsets: &[u32],
         storage: &dyn Storage,
-        recycle: Numbers,
-    ) -> Result<Numbers> {
-        let mut numbers = NumberRows::new(self.number, recycle);
+        columns: &mut [Numbers],
+    ) -> Result<()> {
+        let mut recycle = columns.iter_mut().map(std::mem::take);
+        let mut next = || recycle.next().unwrap_or_default();
+        let mut numbers = NumberRows::new(self.number, next());
         for part in self.column.page_rows(&rows)? {
             let before = numbers.offsets.len() - 1;
             self.read_part(opener, &part, storage, &mut numbers)
-                .and_then(|()| check_lengths(&part, &offsets[before..], &numbers, before))
+                .and_then(|()| self.check(&part, &offsets[before..], &numbers, before))
                 .map_err(|error| self.column.locate(error, &part.record))?;
         }
-        Ok(numbers.values)
+        let starts = self.is_nested().then_some(&numbers.starts[..]);
+        let counts = match self.per_token.is_counted {
+            true => Some(self.per_token.counts(starts, offsets, next())?),
+            false => None,
+        };
+        if let Some(values) = self.per_token.rescale(&numbers.values, self.number)? {
+            numbers.values = values;
+        }
+        let values = &numbers.values;
+        let filled = self
+            .per_token
+            .fill(Given { values, starts }, offsets, Numbers::default())?;
+        let made = [Some(filled.unwrap_or(numbers.values)), counts];
+        for (column, numbers) in columns.iter_mut().zip(made.into_iter().flatten()) {
+            *column = numbers;
+        }
+        Ok(())
+    }
+
+    /// Refuses a row of a part that has not the numbers of its tokens.
+    fn check(
+        &self,
+        part: &PageRows,
+        tokens: &[u32],
+        numbers: &NumberRows,
+        before: usize,
+    ) -> Result<()> {
+        let is_nested = self.is_nested();
+        let first = part.record.first_row_in_group + part.rows.start as u64;
+        let rows = tokens.windows(2).take(part.rows.len()).enumerate();
+        for (row, pair) in rows {
+            let (own, num_tokens) = (before + row, (pair[1] - pair[0]) as usize);
+            let ends = match is_nested {
+                true => {
+                    let own = &numbers.row_starts[own..=own + 1];
+                    &numbers.starts[own[0] as usize..=own[1] as usize]
+                }
+                false => &numbers.offsets[own..=own + 1],
+            };
+            let lengths = ends.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
+            self.per_token.check_row(
+                format_args!("row {} of the row group", first + row as u64),
+                num_tokens,
+                !is_nested,
+                lengths,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Whether it holds lists of lists. Files of one schema are alike.
+    fn is_nested(&self) -> bool {
+        let leaves = |file| self.column.index.schema(file).leaves.first();
+        leaves(0).is_some_and(|leaf| leaf.max_repetition == 2)
     }
 
     fn read_part(
@@ -151,29 +221,4 @@ impl AlignedColumn {
                 decode_number_dictionary(opener, bytes, record.codec, leaf, self.number)
             })
     }
-}
-
-/// Refuses a row that has not as many numbers as tokens.
-fn check_lengths(
-    part: &PageRows,
-    tokens: &[u32],
-    numbers: &NumberRows,
-    before: usize,
-) -> Result<()> {
-    let found = numbers.offsets[before..].windows(2);
-    let lengths = found.map(|pair| pair[1] - pair[0]);
-    let expected = tokens.windows(2).map(|pair| pair[1] - pair[0]);
-    let mut both = lengths.zip(expected).enumerate();
-    let Some((row, (found, expected))) = both.find(|(_, (one, other))| one != other) else {
-        return Ok(());
-    };
-    let row = part.record.first_row_in_group + (part.rows.start + row) as u64;
-    Err(Error::new(
-        Kind::Corrupt,
-        format!(
-            "row {row} of the row group has {found} values and {expected} tokens: a column \
-             with a value for every token has as many; mend the row, or leave the column out \
-             of aligned"
-        ),
-    ))
 }

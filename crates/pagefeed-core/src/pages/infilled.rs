@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::infill::{Infilling, Postponed, arrange, arrange_lists, split_epoch};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
+use crate::per_token::PerToken;
 use crate::storage::Fetched;
 
 /// Bytes of a token, at most mostly.
@@ -23,7 +24,7 @@ pub struct InfilledPages {
     rows: Indexed,
     infilling: Arc<Infilling>,
     /// Bits of the number of a marker, for each aligned column of pages of tokens.
-    fillings: Vec<u64>,
+    fillings: Vec<PerToken>,
     /// What lists become: their type, and the bits of markers unless these are tokens.
     lists: Option<(DataType, Option<u64>)>,
 }
@@ -34,7 +35,7 @@ impl InfilledPages {
         pages: Arc<dyn PageSource>,
         rows: Indexed,
         infilling: Arc<Infilling>,
-        fillings: Vec<u64>,
+        fillings: Vec<PerToken>,
     ) -> Self {
         Self {
             pages,

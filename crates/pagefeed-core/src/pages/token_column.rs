@@ -145,11 +145,14 @@ impl TokenColumn {
             token_ids.check(&page, record.first_row_in_group)?;
         }
         let rows = index.rows_of_page(number)?;
+        let num_columns = self.aligned.iter().map(AlignedColumn::num_columns);
         page.aligned
-            .resize_with(self.aligned.len(), Numbers::default);
-        for (column, numbers) in self.aligned.iter().zip(&mut page.aligned) {
-            let recycle = std::mem::take(numbers);
-            *numbers = column.read(opener, rows.clone(), &page.row_offsets, storage, recycle)?;
+            .resize_with(num_columns.sum(), Numbers::default);
+        let mut columns = &mut page.aligned[..];
+        for column in &self.aligned {
+            let (own, rest) = columns.split_at_mut(column.num_columns());
+            columns = rest;
+            column.read(opener, rows.clone(), &page.row_offsets, storage, own)?;
         }
         Ok(page)
     }

@@ -14,9 +14,9 @@ use arrow_schema::{DataType, Field};
 use parquet::arrow::{
     FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema_by_columns,
 };
-use parquet::basic::{ConvertedType, Type as PhysicalType};
+use parquet::basic::{ConvertedType, Repetition, Type as PhysicalType};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescriptor, Type};
 
 use crate::error::{Error, Result, catch_damage};
 use crate::footer;
@@ -34,6 +34,8 @@ pub struct Leaf {
     pub max_repetition: i16,
     /// Definition level of a value that is there.
     pub max_definition: i16,
+    /// Definition level from which on the outermost list has an element; 0 without lists.
+    pub element_definition: i16,
     /// The crate's own description.
     pub descriptor: ColumnDescPtr,
 }
@@ -77,7 +79,7 @@ impl ColumnSchema {
         }
         let leaves: Vec<Leaf> = selected
             .clone()
-            .map(|ordinal| leaf(ordinal, descriptor.column(ordinal)))
+            .map(|ordinal| Leaf::new(ordinal, descriptor))
             .collect();
         let (field, levels) = arrow(&metadata, &selected)?;
         let is_int96 = rewrite::is_int96(leaves[0].physical, &field);
@@ -108,15 +110,40 @@ impl ColumnSchema {
     }
 }
 
-fn leaf(ordinal: usize, descriptor: ColumnDescPtr) -> Leaf {
-    Leaf {
-        ordinal,
-        path: descriptor.path().string().into(),
-        physical: descriptor.physical_type(),
-        max_repetition: descriptor.max_rep_level(),
-        max_definition: descriptor.max_def_level(),
-        descriptor,
+impl Leaf {
+    /// Leaf number `ordinal` of a schema.
+    pub fn new(ordinal: usize, schema: &SchemaDescriptor) -> Self {
+        let descriptor = schema.column(ordinal);
+        Self {
+            ordinal,
+            path: descriptor.path().string().into(),
+            physical: descriptor.physical_type(),
+            max_repetition: descriptor.max_rep_level(),
+            max_definition: descriptor.max_def_level(),
+            element_definition: element_definition(schema.root_schema(), &descriptor),
+            descriptor,
+        }
     }
+}
+
+/// Definition level at which the outermost list on the path of a leaf has an element.
+fn element_definition(root: &Type, leaf: &ColumnDescriptor) -> i16 {
+    let (mut node, mut level) = (root, 0);
+    for name in leaf.path().parts() {
+        if !node.is_group() {
+            break;
+        }
+        let Some(child) = node.get_fields().iter().find(|field| field.name() == name) else {
+            break;
+        };
+        match child.get_basic_info().repetition() {
+            Repetition::REPEATED => return level + 1,
+            Repetition::OPTIONAL => level += 1,
+            Repetition::REQUIRED => {}
+        }
+        node = child;
+    }
+    0
 }
 
 /// The Arrow field of the selected leaves, with the writer's Arrow schema as advice

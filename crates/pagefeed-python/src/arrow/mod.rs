@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 
 use crate::buffer::Buffer;
+use crate::columns::AskedAligned;
 use crate::engine::token_type;
 use crate::error::to_python;
 use crate::fields::{AskedFields, places};
@@ -89,10 +90,29 @@ impl ArrowArray {
         PyTuple::new(py, [self.schema_capsule(py)?, array])
     }
 
-    /// Lists of numbers as rows of `length` in their own type, cut or filled up with the
-    /// number of these bits.
-    fn padded_numbers(&self, py: Python<'_>, length: usize, padding: u64) -> PyResult<Buffer> {
-        detached(py, || padded_numbers(&self.array, length, padding)).map(Buffer::from)
+    /// Lists with numbers for each token, like `per_token` says, as rows of `length`
+    /// tokens in their own type, cut or filled up; `lengths` (int64) are the tokens of each.
+    /// With `starts` (int64) all are one row, in which each begins there.
+    #[pyo3(signature = (lengths, length, per_token, *, starts=None))]
+    fn padded_numbers(
+        &self,
+        py: Python<'_>,
+        lengths: PyBuffer<i64>,
+        length: usize,
+        per_token: AskedAligned,
+        starts: Option<PyBuffer<i64>>,
+    ) -> PyResult<Buffer> {
+        let lengths = lengths.to_vec(py)?;
+        let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
+        let starts = starts.as_deref();
+        let per_token = per_token.per_token();
+        let made = py.detach(|| padded_numbers(&self.array, &lengths, length, starts, &per_token));
+        made.map(Buffer::from).map_err(|(row, error)| {
+            let error = to_python(py, &error);
+            // An exception without attributes is one all the same.
+            let _ = error.value(py).setattr("batch_row", row);
+            error
+        })
     }
 
     /// Lengths of the lists of integers that this is an array of: int64; 0 if null.

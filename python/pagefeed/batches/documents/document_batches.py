@@ -14,7 +14,6 @@ from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.batches.documents.row_columns import (
     as_taken,
-    check_aligned,
     row_columns,
 )
 from pagefeed.batches.engines import ProcessEngine
@@ -57,6 +56,7 @@ class DocumentFeed(EngineFeed):
         self._documents, metadata = documents, self._metadata
         if metadata is not None:
             _refuse_infilled(datasets)
+        _refuse_wide(datasets)
         columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
         self._names = columns.names
         settings.fields.check_given(columns.names)
@@ -178,13 +178,11 @@ class DocumentFeed(EngineFeed):
         # Columns called like what is made are the user's.
         del batch[self._names[0]]
         made |= batch
-        for name, dtype, padding in self._aligned.each:
-            check_aligned(name, whole, batch[name])
-            column = batch[name] if starts is None else batch[name].joined(most)
-            memory = column.padded_numbers(length, padding)
-            made[name] = np.ndarray(shape, dtype, memoryview(memory))
+        made |= self._aligned.of_documents(
+            batch, whole, shape, starts, across_documents=fields.across_documents
+        )
         made |= self._aligned.loss_mask(made)
-        return self._taken(made, length)
+        return self._aligned.typed(self._taken(made, length))
 
     def _taken(self, made: Batch, length: int) -> Batch:
         """Return values of rows of ``length`` tokens as they are handed out."""
@@ -274,6 +272,20 @@ def _nothing() -> tuple[Int64Array, Int64Array, Int64Array, npt.NDArray[np.bool_
     """No documents."""
     numbers = np.empty(0, dtype=np.int64)
     return numbers, numbers, numbers, np.empty(0, dtype=np.bool_)
+
+
+def _refuse_wide(datasets: Sequence[Dataset]) -> None:
+    """Refuse infilled documents whose columns stay as the files have them."""
+    for dataset in datasets:
+        if not dataset.index.is_infilled:
+            continue
+        both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
+        for each, source in both:
+            if each.is_wide(source):
+                raise InvalidArgumentError(
+                    f"column {each.column!r} has several numbers a token, which follow "
+                    "infilled documents in Windows and Packed alone: cut by these"
+                )
 
 
 def _told(

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset
-from pagefeed.errors import DataError, InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import Documents
 
 __all__ = [
     "RowColumns",
     "as_taken",
-    "check_aligned",
     "row_columns",
 ]
 
@@ -116,22 +114,3 @@ def as_taken(column: _core.ArrowArray) -> Any:  # noqa: ANN401 - by its type
         return np.frombuffer(values, dtype)
     found = column.texts_or_bytes()
     return column if found is None else found
-
-
-def check_aligned(name: str, tokens: Int64Array, column: _core.ArrowArray) -> None:
-    """Check that rows of a column are as long as their tokens.
-
-    Raises:
-        DataError: If one is not; the first is shown.
-    """
-    found = np.frombuffer(column.list_lengths(), dtype=np.int64)
-    wrong = np.flatnonzero(tokens != found)
-    if len(wrong):
-        row = int(wrong[0])
-        error = DataError(
-            f"column {name!r} has {found[row]} values in row {row} of a batch with "
-            f"{tokens[row]} tokens: max_length cuts it like the tokens, so each row "
-            "must have as many; mend the row, or leave the column out"
-        )
-        error.column, error.batch_row = name, row
-        raise error

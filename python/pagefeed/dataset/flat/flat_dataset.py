@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from pagefeed._base import check_column
-from pagefeed.dataset.aligned import Aligned, AlignedSource
+from pagefeed.dataset.aligned import AlignedColumn, AlignedSource
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
 from pagefeed.dataset.flat.output import Output
@@ -98,7 +98,7 @@ def flat_dataset(
     *,
     column: str,
     cache_dir: PathLike | None,
-    aligned: tuple[Aligned, ...] = (),
+    aligned: tuple[AlignedColumn, ...] = (),
     span_columns: tuple[str, ...] = (),
 ) -> Kind:
     """Return a dataset of files; checks the arguments that all formats have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_columns, lazy
-from pagefeed.dataset.aligned import AlignedSource, parse_aligned
+from pagefeed.dataset.aligned import AlignedColumnNames, AlignedSource, parse_aligned
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
@@ -268,7 +268,7 @@ def stream(
     paths: Paths,
     *,
     column: str = "input_ids",
-    aligned: Iterable[str] | Mapping[str, float] = (),
+    aligned: AlignedColumnNames = (),
     spans: Iterable[str] | None = None,
     cache_dir: PathLike | None = None,
 ) -> StreamDataset:
@@ -299,6 +299,13 @@ def stream(
     first = read_header(Storage(), headers[0])
     known = {field.name: field for field in _fields(first.dtype)}
     chosen = parse_aligned(aligned, [column])
+    for each in chosen:
+        like = each.like
+        if like.width not in (None, 1) or like.first or like.count or like.scale:
+            raise InvalidArgumentError(
+                f"aligned={each.column!r}: records of a stream have one number for "
+                "each token as it is: leave width, first, count and scale out"
+            )
     taken = [column, *(name for name, _ in chosen)]
     for name in taken[1:]:
         if name not in known:

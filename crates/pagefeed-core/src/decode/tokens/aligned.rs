@@ -8,6 +8,7 @@ use parquet::data_type::{
     DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
 };
 
+use super::elements::Elements;
 use super::held::Numbers;
 use super::integers::{mismatch, missing_dictionary, reserve};
 use super::narrow::check_declared;
@@ -105,6 +106,8 @@ pub struct OpenedRun {
     /// First value of each row, and the end of the last.
     offsets: Vec<u32>,
     pieces: Vec<Piece>,
+    /// Of lists of lists, the inner ones.
+    elements: Option<Elements>,
 }
 
 /// The values of one page of a run.
@@ -131,7 +134,7 @@ impl Piece {
 impl OpenedRun {
     /// Decompresses the pages of a run and reads their levels.
     pub fn open(opener: &mut PageOpener, run: &PageRun, leaf: &Leaf) -> Result<Self> {
-        let mut reader = RowReader::new(leaf, run, Vec::new())?;
+        let mut reader = RowReader::new(leaf, run, Vec::new())?.of_lists();
         let (mut pages, mut pieces) = (DataPages::new(&run.data), Vec::new());
         while let Some((header, stored)) = pages.next()? {
             if reader.is_done() {
@@ -159,8 +162,11 @@ impl OpenedRun {
             });
         }
         reader.finish()?;
-        let offsets = reader.offsets;
-        Ok(Self { offsets, pieces })
+        Ok(Self {
+            offsets: reader.offsets,
+            elements: reader.elements,
+            pieces,
+        })
     }
 
     /// Values of all its rows.
@@ -172,7 +178,8 @@ impl OpenedRun {
     /// Memory it takes.
     pub fn num_bytes(&self) -> usize {
         let values = self.pieces.iter().map(|piece| piece.values.capacity());
-        values.sum::<usize>() + self.offsets.capacity() * size_of::<u32>()
+        let elements = self.elements.as_ref().map_or(0, Elements::num_bytes);
+        values.sum::<usize>() + self.offsets.capacity() * size_of::<u32>() + elements
     }
 }
 
@@ -183,6 +190,10 @@ pub struct NumberRows {
     pub values: Numbers,
     /// First value of each row, and the number of values.
     pub offsets: Vec<u32>,
+    /// Of lists of lists, the inner ones: first value of each, and the number of values.
+    pub starts: Vec<u32>,
+    /// The first of these of each row, and their number.
+    pub row_starts: Vec<u32>,
 }
 
 impl NumberRows {
@@ -191,6 +202,8 @@ impl NumberRows {
         Self {
             values: Numbers::new(number.num_bytes, recycle),
             offsets: vec![0],
+            starts: vec![0],
+            row_starts: vec![0],
         }
     }
 
@@ -221,6 +234,39 @@ impl NumberRows {
             let end = before.checked_add(end - first).ok_or_else(too_many)?;
             self.offsets.push(end);
         }
+        match &run.elements {
+            Some(elements) => self.append_elements(elements, rows, first..last, before),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends the inner lists of rows, whose `values` come behind `before` others.
+    fn append_elements(
+        &mut self,
+        elements: &Elements,
+        rows: Range<usize>,
+        values: Range<u32>,
+        before: u32,
+    ) -> Result<()> {
+        let wrong = || Error::internal("the lists of a run are not those of its rows");
+        let wanted = elements.rows.get(rows.start..=rows.end).ok_or_else(wrong)?;
+        let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
+            return Ok(());
+        };
+        let starts = elements
+            .starts
+            .get(first as usize..last as usize)
+            .ok_or_else(wrong)?;
+        let num_before = self.starts.len() as u32 - 1;
+        reserve(&mut self.starts, starts.len())?;
+        let ends = starts
+            .iter()
+            .skip(1)
+            .chain((!starts.is_empty()).then_some(&values.end));
+        self.starts
+            .extend(ends.map(|end| before + (end - values.start)));
+        let shift = |number: &u32| number - first + num_before;
+        self.row_starts.extend(wanted.iter().skip(1).map(shift));
         Ok(())
     }
 

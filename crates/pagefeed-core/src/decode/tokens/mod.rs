@@ -1,6 +1,7 @@
 //! Pages of integer columns, decoded into rows of tokens.
 
 pub(crate) mod aligned;
+mod elements;
 pub(crate) mod held;
 pub(crate) mod integers;
 pub(crate) mod narrow;

@@ -1,5 +1,6 @@
 //! Which values belong to which row.
 
+use super::elements::Elements;
 use super::integers::reserve;
 use super::wrong_rows;
 use crate::decode::PageRun;
@@ -21,11 +22,13 @@ pub(crate) struct RowReader<'a> {
     pub(crate) has_nulls: bool,
     allow_nulls: bool,
     /// Row number of the first row, for messages.
-    first_row: u64,
+    pub(super) first_row: u64,
     num_rows: usize,
     starts_mid_record: bool,
     /// Levels of the pages before the first row.
-    num_levels: usize,
+    pub(super) num_levels: usize,
+    /// Of lists of lists, the inner ones.
+    pub(super) elements: Option<Elements>,
 }
 
 impl<'a> RowReader<'a> {
@@ -48,12 +51,19 @@ impl<'a> RowReader<'a> {
             num_rows,
             starts_mid_record: run.starts_mid_record,
             num_levels: 0,
+            elements: None,
         })
     }
 
     /// Counts rows with nulls in them as if those were not there.
     pub(crate) fn allow_nulls(mut self) -> Self {
         self.allow_nulls = true;
+        self
+    }
+
+    /// Reads lists of lists as well.
+    pub(crate) fn of_lists(mut self) -> Self {
+        self.elements = (self.leaf.max_repetition == 2).then(Elements::default);
         self
     }
 
@@ -74,6 +84,7 @@ impl<'a> RowReader<'a> {
         match self.leaf.max_repetition {
             0 => self.read_flat(page)?,
             1 => self.read_lists(page)?,
+            2 if self.elements.is_some() => self.read_lists_of_lists(page)?,
             _ => {
                 return Err(Error::unsupported(
                     "tokens must be integers or lists of them, not lists of lists",
@@ -103,6 +114,9 @@ impl<'a> RowReader<'a> {
             reserve(&mut self.offsets, more)?;
         }
         self.offsets.push(offset);
+        if let Some(elements) = &mut self.elements {
+            elements.begin_row()?;
+        }
         Ok(())
     }
 
@@ -159,7 +173,7 @@ impl<'a> RowReader<'a> {
         Ok(())
     }
 
-    fn begin_row(&mut self, position: usize) -> Result<()> {
+    pub(super) fn begin_row(&mut self, position: usize) -> Result<()> {
         let is_mid_record = self.num_levels + position > 0;
         if self.offsets.is_empty() && is_mid_record != self.starts_mid_record {
             let begins = |mid| {

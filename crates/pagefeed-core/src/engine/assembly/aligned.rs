@@ -5,42 +5,81 @@ use std::ops::Range;
 use crate::decode::{NumberType, TokenPage};
 use crate::engine::EngineConfig;
 use crate::error::{Error, Result};
-use crate::fields::{Slots, as_numbers};
+use crate::fields::{Borders, Slots, as_numbers};
 use crate::gather::OwnTokens;
+use crate::per_token::PerToken;
 
 /// A column that comes with the tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned {
-    /// What it holds.
+    /// What a batch holds of it.
     pub number: NumberType,
-    /// Bits of the number where there is no token of a row: of padding and separators.
-    pub padding: u64,
+    /// How many of them come with a token, and what fills the places without.
+    pub per_token: PerToken,
     /// Bits of the number of a separator behind a row.
     pub behind: u64,
+    /// Whether they stand one place before their token, as shifted labels do.
+    pub is_shifted: bool,
+}
+
+impl Aligned {
+    /// Bytes of a token in a batch.
+    pub(in crate::engine) fn token_bytes(&self) -> usize {
+        self.number.num_bytes().saturating_mul(self.per_token.width)
+    }
+
+    /// Where numbers of tokens at some places stand, and how many of the first have none.
+    fn places(&self, tokens: Range<usize>) -> (Range<usize>, usize) {
+        match self.is_shifted {
+            true => {
+                let lost = usize::from(tokens.start == 0 && tokens.end > 0);
+                (
+                    tokens.start.saturating_sub(1)..tokens.end.saturating_sub(1),
+                    lost,
+                )
+            }
+            false => (tokens, 0),
+        }
+    }
+}
+
+/// A column as it is written.
+struct Column<'a> {
+    aligned: Aligned,
+    memory: &'a mut [u8],
 }
 
 /// Writes the columns of one batch.
 pub(super) struct AlignedWriter<'a> {
-    columns: Vec<(Aligned, &'a mut [u8])>,
+    columns: Vec<Column<'a>>,
+    /// Tokens of a row, and whether documents lead to one another.
+    row_length: usize,
+    across_documents: bool,
 }
 
 impl<'a> AlignedWriter<'a> {
     pub fn new(config: &EngineConfig, memory: Vec<&'a mut [u8]>) -> Self {
         let columns = config.layout.aligned.iter().copied().zip(memory);
+        let columns = columns.map(|(aligned, memory)| Column { aligned, memory });
         Self {
             columns: columns.collect(),
+            row_length: config.row_length,
+            across_documents: config.layout.fields.across_documents,
         }
     }
 
     /// Writes what tells that there are no tokens.
     pub fn pad(&mut self, places: Range<usize>) {
-        self.fill(&places, |column| column.padding);
+        self.fill(&places, |column| column.per_token.padding);
     }
 
     fn fill(&mut self, places: &Range<usize>, number: impl Fn(&Aligned) -> u64) {
-        for (column, memory) in &mut self.columns {
-            let (places, bits) = (places.clone(), number(column));
-            match column.number.num_bytes() {
+        for Column { aligned, memory } in &mut self.columns {
+            let bits = number(aligned);
+            let (places, _) = aligned.places(places.clone());
+            let width = aligned.per_token.width;
+            let places = places.start * width..places.end * width;
+            match aligned.number.num_bytes() {
                 8 => as_numbers::<i64>(memory)[places].fill(bits.cast_signed()),
                 4 => as_numbers::<i32>(memory)[places].fill(bits as i32),
                 2 => as_numbers::<u16>(memory)[places].fill(bits as u16),
@@ -52,15 +91,65 @@ impl<'a> AlignedWriter<'a> {
     /// Copies the numbers of `count` tokens of a page from token `from` on to the place
     /// `at` of the batch. That the tokens are there was seen.
     pub fn copy(&mut self, page: &TokenPage, from: usize, at: usize, count: usize) -> Result<()> {
-        for (number, (column, memory)) in self.columns.iter_mut().enumerate() {
-            let width = column.number.num_bytes();
+        for (number, column) in self.columns.iter_mut().enumerate() {
+            let Column { aligned, memory } = column;
+            let (places, lost) = aligned.places(at..at + count);
+            let bytes = aligned.token_bytes();
+            let from = (from + lost) * aligned.per_token.width;
             let source = page.aligned.get(number);
-            let target = memory.get_mut(width * at..width * (at + count));
+            let target = memory.get_mut(bytes * places.start..bytes * places.end);
             let both = source.zip(target);
             both.and_then(|(source, target)| source.write(from, target))
                 .ok_or_else(mismatch)?;
         }
         Ok(())
+    }
+
+    /// Takes back, of shifted columns, what came from the next row, or from the next
+    /// document where labels do not. All that the batch has was written.
+    pub fn end(&mut self, borders: &Borders) {
+        if !self.columns.iter().any(|column| column.aligned.is_shifted) || self.row_length == 0 {
+            return;
+        }
+        let ends = self.shifted_ends(borders);
+        for Column { aligned, memory } in &mut self.columns {
+            if !aligned.is_shifted {
+                continue;
+            }
+            let (bytes, padding) = (
+                aligned.token_bytes(),
+                aligned.per_token.padding.to_le_bytes(),
+            );
+            let padding = &padding[..bytes / aligned.per_token.width.max(1)];
+            for &place in &ends {
+                let token = memory.get_mut(bytes * place..bytes * (place + 1));
+                for number in token
+                    .unwrap_or_default()
+                    .chunks_exact_mut(padding.len().max(1))
+                {
+                    number.copy_from_slice(padding);
+                }
+            }
+        }
+    }
+
+    /// Places at which no token follows that could be predicted.
+    fn shifted_ends(&self, borders: &Borders) -> Vec<usize> {
+        let num_tokens = self.columns.first().map_or(0, |column| {
+            column.memory.len() / column.aligned.token_bytes().max(1)
+        });
+        let mut ends = Vec::new();
+        for end in (self.row_length..=num_tokens).step_by(self.row_length) {
+            let mut start = borders.next(end - self.row_length + 1);
+            while start < end && !self.across_documents {
+                if borders.is_document(start) {
+                    ends.push(start - 1);
+                }
+                start = borders.next(start + 1);
+            }
+            ends.push(end - 1);
+        }
+        ends
     }
 
     /// The same of a part of a line, whose `num_tokens` begin at the place `at`.
@@ -84,11 +173,14 @@ impl<'a> AlignedWriter<'a> {
 
     /// Writes to `mask` where a column has other numbers than its padding.
     pub fn mask(&self, column: usize, mask: &mut Slots<'_>) {
-        let Some((column, memory)) = self.columns.get(column) else {
+        let Some(Column { aligned, memory }) = self.columns.get(column) else {
             return;
         };
-        let width = column.number.num_bytes();
-        let padding = &column.padding.to_le_bytes()[..width];
+        let width = aligned.token_bytes();
+        let padding = aligned.per_token.padding.to_le_bytes();
+        let Some(padding) = padding.get(..width) else {
+            return;
+        };
         let numbers = memory.chunks_exact(width);
         mask.mark(numbers.map(|number| number != padding));
     }

@@ -147,6 +147,9 @@ fn gather_as<T: BatchToken>(
             (page, error)
         })?;
     }
+    if batch.is_last {
+        writer.aligned.end(&writer.written.borders);
+    }
     if let Some((column, mut mask)) = loss_mask.filter(|_| batch.is_last) {
         writer.aligned.mask(column, &mut mask);
     }

@@ -110,6 +110,11 @@ impl Numbers {
         Ok(one)
     }
 
+    /// None yet, of as many bytes as `other`, in the memory of others.
+    pub(crate) fn like(other: &Self, recycle: Self) -> Self {
+        Self::new(other.width, recycle)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         with_held!(&self.held, few => few.len(), values => values.len())
@@ -133,6 +138,29 @@ impl Numbers {
     /// Forgets all, but not the memory.
     pub fn clear(&mut self) {
         with_held!(&mut self.held, few => few.clear(), values => values.clear());
+    }
+
+    /// Appends the number of these bits `count` times, of as many that will come in all.
+    pub(crate) fn pad(&mut self, bits: u64, count: usize, all: usize) -> Result<()> {
+        let more = match self.is_empty() {
+            true => all.saturating_sub(count),
+            false => 0,
+        };
+        if let Held::Places(_) = self.held {
+            // Others may not be few.
+            let held = self.whole(0..self.len()).into_iter();
+            let size = match self.width {
+                8 => Size::Bits64,
+                4 => Size::Bits32,
+                _ => Size::Bits16,
+            };
+            self.held = Held::of(held, self.width, size)?;
+        }
+        match self.width {
+            8 => self.extend(&vec![bits.cast_signed(); count], more),
+            4 => self.extend(&vec![bits as i32; count], more),
+            _ => self.extend(&vec![bits as u16; count], more),
+        }
     }
 
     /// As they are held: what [`Numbers::look_up`] takes for a table.

@@ -1,0 +1,211 @@
+//! How many numbers a column has for a token, and what they are in a batch.
+
+use arrow_schema::DataType;
+
+use crate::decode::{NumberType, Numbers};
+use crate::error::{Error, Kind, Result};
+
+/// Numbers that are made at a time.
+const RESCALED: usize = 4096;
+
+/// What a column holds for each token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PerToken {
+    /// Numbers of a token in a batch.
+    pub width: usize,
+    /// Whether a token may have fewer, and a batch says how many.
+    pub is_counted: bool,
+    /// Tokens at the beginning of each row without numbers.
+    pub num_without: usize,
+    /// Bits of the number that stands where there is none.
+    pub padding: u64,
+    /// What 8-bit integers are multiplied by.
+    pub scale: Option<f32>,
+}
+
+impl Default for PerToken {
+    fn default() -> Self {
+        Self {
+            width: 1,
+            is_counted: false,
+            num_without: 0,
+            padding: 0,
+            scale: None,
+        }
+    }
+}
+
+/// The numbers of rows, as they were read.
+pub struct Given<'a> {
+    /// All of them.
+    pub values: &'a Numbers,
+    /// First value of each list of a token, and their end; `None` for lists of numbers.
+    pub starts: Option<&'a [u32]>,
+}
+
+impl PerToken {
+    /// The type in a batch of a column of a type.
+    pub fn number(&self, number: NumberType) -> NumberType {
+        let scaled = NumberType::of(&DataType::Float32);
+        self.scale.and(scaled).unwrap_or(number)
+    }
+
+    /// Numbers as a batch has them, if not as they are.
+    pub fn rescale(&self, values: &Numbers, number: NumberType) -> Result<Option<Numbers>> {
+        let Some(table) = self.scaled(number) else {
+            return Ok(None);
+        };
+        let mut made = Numbers::new(size_of::<f32>(), Numbers::default());
+        for start in (0..values.len()).step_by(RESCALED) {
+            let end = values.len().min(start + RESCALED);
+            let some = values.whole(start..end).into_iter();
+            let some: Vec<i32> = some.map(|bits| table[usize::from(bits as u8)]).collect();
+            made.extend(&some, values.len() - end)?;
+        }
+        Ok(Some(made))
+    }
+
+    /// The bits of what each 8-bit integer is in a batch.
+    pub fn scaled(&self, number: NumberType) -> Option<[i32; 256]> {
+        let scale = self.scale?;
+        let is_signed = number.name() == "int8";
+        Some(std::array::from_fn(|bits| {
+            let integer = match is_signed {
+                true => f32::from(bits as u8 as i8),
+                false => f32::from(bits as u8),
+            };
+            (integer * scale).to_bits().cast_signed()
+        }))
+    }
+
+    /// Refuses a row that has not the numbers of its tokens. `lengths` are those of the
+    /// lists of its tokens, or that of the row where `is_flat`.
+    pub fn check_row(
+        &self,
+        row: std::fmt::Arguments<'_>,
+        num_tokens: usize,
+        is_flat: bool,
+        mut lengths: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<()> {
+        let with = num_tokens.saturating_sub(self.num_without);
+        let advice = "mend the row, or leave the column out of aligned";
+        let refuse = |message: String| Err(Error::new(Kind::Corrupt, message));
+        if is_flat {
+            let found = lengths.next().unwrap_or(0);
+            if Some(found) == with.checked_mul(self.width) {
+                return Ok(());
+            }
+            let Self { width, .. } = *self;
+            return refuse(match width {
+                1 => format!(
+                    "{row} has {found} values and {num_tokens} tokens: a \
+                     column with a value for every token has as many; {advice}"
+                ),
+                _ => format!(
+                    "{row} has {found} values, and {with} tokens with {width} \
+                     values each would have {}; {advice}",
+                    with.saturating_mul(width)
+                ),
+            });
+        }
+        if lengths.len() != with {
+            return refuse(format!(
+                "{row} has {} lists of values, and {with} tokens that need \
+                 one each; {advice}",
+                lengths.len()
+            ));
+        }
+        let width = self.width;
+        let misfit =
+            lengths.position(|length| length > width || (length < width && !self.is_counted));
+        let Some(token) = misfit else {
+            return Ok(());
+        };
+        let token = token + self.num_without;
+        let less = match self.is_counted {
+            true => "at most",
+            false => "exactly",
+        };
+        refuse(format!(
+            "token {token} of {row} has not {less} {width} values: give a \
+             larger width, name a count where lists are shorter, or mend the row"
+        ))
+    }
+
+    /// The numbers of rows of so many tokens as batches take them, `width` for each token,
+    /// and how many each has. They were seen to be right, by [`PerToken::check_row`].
+    pub fn fill(
+        &self,
+        given: Given<'_>,
+        row_offsets: &[u32],
+        recycle: Numbers,
+    ) -> Result<Option<Numbers>> {
+        let Given { values, starts } = given;
+        let width = self.width;
+        let is_full = |starts: &[u32]| {
+            starts
+                .windows(2)
+                .all(|pair| (pair[1] - pair[0]) as usize == width)
+        };
+        if self.num_without == 0 && starts.is_none_or(is_full) {
+            return Ok(None);
+        }
+        let count = row_offsets.last().map_or(0, |&end| end as usize);
+        let mut filled = Numbers::like(values, recycle);
+        let (mut place, mut taken) = (0, 0..0);
+        let end_of = |number: usize| match starts {
+            Some(starts) => starts.get(number + 1).map_or(0, |&end| end as usize),
+            None => (number + 1) * width,
+        };
+        for row in row_offsets.windows(2) {
+            for token in 0..(row[1] - row[0]) as usize {
+                let end = match token < self.num_without {
+                    true => taken.end,
+                    false => {
+                        place += 1;
+                        end_of(place - 1)
+                    }
+                };
+                let missing = width.saturating_sub(end - taken.end);
+                taken.end = end;
+                if missing > 0 {
+                    filled.append(values, taken.clone(), count * width)?;
+                    taken.start = end;
+                    filled.pad(self.padding, missing, count * width)?;
+                }
+            }
+        }
+        filled.append(values, taken, count * width)?;
+        Ok(Some(filled))
+    }
+
+    /// How many numbers each token of such rows has.
+    pub fn counts(
+        &self,
+        starts: Option<&[u32]>,
+        row_offsets: &[u32],
+        recycle: Numbers,
+    ) -> Result<Numbers> {
+        let (mut place, mut counts) = (0, Numbers::new(size_of::<i32>(), recycle));
+        let mut some = Vec::new();
+        let end = row_offsets.last().map_or(0, |&end| end as usize);
+        let mut done = 0;
+        for row in row_offsets.windows(2) {
+            some.clear();
+            for token in 0..(row[1] - row[0]) as usize {
+                let is_without = token < self.num_without;
+                some.push(match starts {
+                    _ if is_without => 0,
+                    Some(starts) => {
+                        place += 1;
+                        (starts[place] - starts[place - 1]) as i32
+                    }
+                    None => self.width as i32,
+                });
+            }
+            done += some.len();
+            counts.extend(&some, end - done)?;
+        }
+        Ok(counts)
+    }
+}

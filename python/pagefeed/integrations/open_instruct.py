@@ -1,0 +1,212 @@
+"""open-instruct: the shards of its offline distillation, in the layout of DistillKit.
+
+Each row has ``input_ids`` and, for every token but the first, ``bytepacked_indices``
+and ``compressed_logprobs``: bytes of the ids that a teacher found most likely there,
+and of their log-probabilities. ``compression_config.yaml`` beside the files says how
+they are packed. The layout is that of pull requests 1525 and 1534 of
+allenai/open-instruct.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.batches import Batch
+from pagefeed.dataset import Aligned
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["CompressedLogits"]
+
+LOGPROBS, IDS, COUNT = "compressed_logprobs", "bytepacked_indices", "teacher_bytes"
+WIDTHS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Bin:
+    """Residuals that share a scale."""
+
+    scale: str
+    bits: int
+    count: int
+
+    @property
+    def num_bytes(self) -> int:
+        return WIDTHS[self.scale] + -(-self.bits * self.count // 8)
+
+
+class CompressedLogits:
+    """How shards of open-instruct pack what a teacher says of each token.
+
+    Args:
+        config: What ``compression_config.yaml`` holds: ``yaml.safe_load(file)``.
+        shifted: What is said of a token stands one place before it, where a model
+            predicts it; False for its own place.
+
+    Raises:
+        InvalidArgumentError: If it is no such configuration.
+
+    Example:
+        >>> logits = CompressedLogits({"d": 1000, "k": 2, "exact_k": 2})
+        >>> {name: like.width for name, like in logits.aligned.items()}
+        {'bytepacked_indices': 3, 'compressed_logprobs': 8}
+    """
+
+    def __init__(self, config: Mapping[str, Any], *, shifted: bool = True) -> None:
+        try:
+            self.k = int(config["k"])
+            """Ids of a token."""
+            self._exact = int(config["exact_k"])
+            self._bits = max(1, math.ceil(math.log2(int(config["d"]))))
+            self._dtype = str(config.get("exact_dtype", "float32"))
+            self._terms = list(config.get("polynomial_terms") or ())
+            self._term_dtype = str(config.get("term_dtype", "float32"))
+            self._bins = [
+                _Bin(
+                    str(each["scale_dtype"]),
+                    int(each["element_bits"]),
+                    int(each["num_elements"]),
+                )
+                for each in config.get("residual_bins") or ()
+            ]
+            self._is_delta = bool(config.get("delta_encoding", True))
+            self._is_normal = bool(config.get("normalize_t", False))
+            self._functions = [_function(term) for term in self._terms]
+            dtypes = [self._dtype, self._term_dtype, *(b.scale for b in self._bins)]
+            widths = [WIDTHS[name] for name in dtypes]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidArgumentError(
+                f"{config!r:.200} is no compression_config.yaml of open-instruct: "
+                f"{type(error).__name__}: {error}"
+            ) from None
+        others = self.k - self._exact - sum(each.count for each in self._bins)
+        bits = [each.bits for each in self._bins]
+        if (
+            not 0 <= self._exact <= self.k
+            or not self.k
+            or others < 0
+            or bits != [min(max(each, 1), 32) for each in bits]
+        ):
+            raise InvalidArgumentError(
+                f"{config!r:.200} says k={self.k}, which is not what its exact and "
+                "approximate numbers come to, of 1 to 32 bits each: give the "
+                "compression_config.yaml that lies beside the shards"
+            )
+        self._shifted = shifted
+        self._num_bytes = (
+            self._exact * widths[0]
+            + len(self._terms) * widths[1]
+            + sum(each.num_bytes for each in self._bins)
+        )
+
+    @property
+    def aligned(self) -> dict[str, Aligned]:
+        """What ``pagefeed.parquet(..., aligned=)`` takes to read the shards."""
+        ids = -(-self.k * self._bits // 8)
+        shifted = self._shifted
+        return {
+            IDS: Aligned(width=ids, first=1, shifted=shifted, count=COUNT),
+            LOGPROBS: Aligned(width=self._num_bytes, first=1, shifted=shifted),
+        }
+
+    def unpack(self, batch: Batch) -> Batch:
+        """Replace the bytes of a batch by numbers: the ``transform`` of a loader.
+
+        Returns:
+            The batch with ``teacher_ids``, int64 [batch_size, length, k], -1 where the
+            teacher says nothing, and ``teacher_logprobs``, float32, -inf there.
+        """
+        own = [batch.pop(name) for name in (IDS, LOGPROBS, COUNT)]
+        ids, logprobs, count = (np.asarray(each) for each in own)
+        packed = _side_by_side(ids), _side_by_side(logprobs)
+        found, numbers = self.decode(*packed)
+        nothing = (count == 0)[..., None]
+        made = {
+            "teacher_ids": np.where(nothing, -1, found),
+            "teacher_logprobs": np.where(nothing, np.float32(-np.inf), numbers),
+        }
+        for name, values in made.items():
+            of = own[0]
+            batch[name] = values if isinstance(of, np.ndarray) else _like(of, values)
+        return batch
+
+    def decode(self, ids: Array, logprobs: Array) -> tuple[Array, Array]:
+        """Return the numbers that bytes are.
+
+        Args:
+            ids: uint8 [..., bytes].
+            logprobs: uint8 [..., bytes].
+
+        Returns:
+            Ids, int64 [..., k], and log-probabilities, float32 [..., k], from the most
+            likely on.
+        """
+        numbers, rest = _floats(logprobs, self._dtype, self._exact)
+        count = self.k - self._exact
+        approximate = np.zeros((*logprobs.shape[:-1], count), np.float32)
+        if self._terms:
+            factors, rest = _floats(rest, self._term_dtype, len(self._terms))
+            points = (
+                np.linspace(0, 1, count, dtype=np.float32)
+                if self._is_normal
+                else np.arange(count, dtype=np.float32)
+            )
+            for number, function in enumerate(self._functions):
+                approximate += factors[..., number, None] * function(points)
+        first = 0
+        for each in self._bins:
+            scale, rest = _floats(rest, each.scale, 1)
+            size = each.num_bytes - WIDTHS[each.scale]
+            whole = _unpacked(rest[..., :size], each.bits, each.count)
+            rest = rest[..., size:]
+            signed = 2 * whole - 1 if each.bits == 1 else whole - (1 << each.bits - 1)
+            approximate[..., first : first + each.count] += signed * scale
+            first += each.count
+        values = np.concatenate([numbers, approximate], axis=-1)
+        if self._is_delta:
+            values = np.cumsum(values, axis=-1, dtype=np.float32)
+        return _unpacked(ids, self._bits, self.k), values
+
+
+def _function(term: object) -> Any:  # noqa: ANN401 - of an array
+    """Return the function that a term of a polynomial is."""
+    if term in {"sqrt", "exp"}:
+        return np.sqrt if term == "sqrt" else np.exp
+    power = int(str(term))
+    return lambda points: points**power
+
+
+def _side_by_side(values: Array) -> Array:
+    """Return bytes with an axis of their own, also where there is one a token."""
+    return values[..., None] if values.ndim == 2 else values
+
+
+def _like(tensor: Any, values: Array) -> Any:  # noqa: ANN401 - of torch
+    """Return a tensor like another, of other numbers."""
+    import torch
+
+    return torch.from_numpy(values).to(tensor.device)
+
+
+def _floats(packed: Array, dtype: str, count: int) -> tuple[Array, Array]:
+    """Return some numbers, float32 [..., count], and the bytes behind them."""
+    size = WIDTHS[dtype] * count
+    own = np.ascontiguousarray(packed[..., :size])
+    if dtype == "bfloat16":
+        bits = own.view(np.uint16).astype(np.uint32) << 16
+        return bits.view(np.float32), packed[..., size:]
+    return own.view(dtype).astype(np.float32), packed[..., size:]
+
+
+def _unpacked(packed: Array, bits: int, count: int) -> Array:
+    """Return numbers of so many bits, the highest first: int64 [..., count]."""
+    flags = np.unpackbits(packed, axis=-1, count=bits * count)
+    places = flags.reshape(*packed.shape[:-1], count, bits).astype(np.int64)
+    powers: Array = 1 << np.arange(bits - 1, -1, -1, dtype=np.int64)
+    return places @ powers

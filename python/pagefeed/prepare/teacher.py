@@ -1,0 +1,405 @@
+"""Files of what a teacher says of each token: its most likely next ones."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import (
+    WholeWriter,
+    check_choice,
+    check_column,
+    check_positive,
+    check_whole,
+    parse_bytes,
+    require,
+)
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.prepare.parquet_output import ParquetFile
+from pagefeed.storage import FileWriter, locked, make_folder, names_in
+
+__all__ = ["TeacherWriter"]
+
+KEY = b"pagefeed.teacher"
+"""Where the footer of a file says how it was written."""
+
+IdType: TypeAlias = Literal["int32", "uint16", "uint32", "int64"]
+LogprobType: TypeAlias = Literal["float16", "float32", "bfloat16"]
+Compression: TypeAlias = Literal["none", "zstd", "lz4", "snappy"]
+
+Numbers: TypeAlias = Any
+"""An array or tensor [rows, length, ...], or one [length, ...] for each row."""
+
+
+class TeacherWriter(WholeWriter):
+    """Writes tokens with the ids and log-probabilities that a teacher gives for each.
+
+    The files are Parquet, with a row for each document or prompt: ``input_ids``, a list
+    of tokens, and ``teacher_ids`` and ``teacher_logprobs``, lists of ``k`` numbers for
+    each of them. Row groups are small, so that a loader reads any of them alone; pages
+    have checksums and a page index. ``pagefeed.parquet(folder, column="input_ids",
+    aligned=["teacher_ids", "teacher_logprobs"])`` reads them.
+
+    Several processes write to one folder, each with a number of its own. A file appears
+    complete or not at all. After a crash :attr:`num_rows` says how many rows of this
+    process are there: continue with the next.
+
+    Args:
+        folder: Folder of the files; it is made.
+        k: Numbers of a token.
+        process: Number of this process among those that write to the folder.
+        dtype: Type of tokens: ``"int32"``, ``"uint16"``, ``"uint32"`` or ``"int64"``.
+        id_dtype: Type of the teacher's ids, one of the same.
+        logprob_dtype: Type of log-probabilities: ``"float16"``, ``"float32"``, or
+            ``"bfloat16"``, which is written as the bits of uint16: read it with
+            ``pagefeed.Aligned(dtype="bfloat16")``.
+        columns: Types of further columns with a value for each row, by name, as Arrow
+            calls them: ``{"id": "string"}``.
+        compression: ``"none"``, ``"zstd"``, ``"lz4"`` or ``"snappy"``.
+        group_size: Bytes of a row group before compression, which a loader reads at
+            once: ``"4MiB"``.
+        file_size: Bytes at which a file ends and the next begins.
+
+    Raises:
+        InvalidArgumentError: If an argument is not what is described here, or the
+            folder holds files of this process that were written otherwise.
+        FileAccessError: If another process writes with this number, or the folder
+            cannot be written.
+        MissingDependencyError: If pyarrow is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> tokens = np.arange(6).reshape(2, 3)
+        >>> ids = np.zeros((2, 3, 4), np.int32)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with TeacherWriter(folder, k=4) as out:
+        ...         out.append(tokens, ids, -np.ones((2, 3, 4)), lengths=[3, 1])
+        ...     TeacherWriter(folder, k=4).num_rows
+        2
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        k: int,
+        process: int = 0,
+        dtype: IdType = "int32",
+        id_dtype: IdType = "int32",
+        logprob_dtype: LogprobType = "float16",
+        columns: Mapping[str, str] | None = None,
+        compression: Compression = "none",
+        group_size: str | int = "4MiB",
+        file_size: str | int = "1GB",
+    ) -> None:
+        self.k = check_positive(k, "k")
+        self._process = check_whole(process, "process", least=0, most=99_999)
+        self._types = {
+            "input_ids": check_choice(dtype, get_args(IdType), "dtype"),
+            "teacher_ids": check_choice(id_dtype, get_args(IdType), "id_dtype"),
+            "teacher_logprobs": check_choice(
+                logprob_dtype, get_args(LogprobType), "logprob_dtype"
+            ),
+        }
+        self._columns = dict(columns or {})
+        for name in self._columns:
+            check_column(name, "columns")
+            if name in self._types:
+                raise InvalidArgumentError(f"columns has {name!r}, which is written")
+        self._compression = check_choice(
+            compression, get_args(Compression), "compression"
+        )
+        self._group_bytes = parse_bytes(group_size, name="group_size")
+        self._file_bytes = parse_bytes(file_size, name="file_size")
+        self._schema = self._make_schema()
+        self.folder = make_folder(os.fspath(folder))
+        """The folder of the files."""
+        self._stack = ExitStack()
+        self._file: ParquetFile | None = None
+        self._waiting: list[Any] = []
+        self._num_files, self.num_rows = self._found()
+        """Rows of this process that are in the folder, or were appended since."""
+
+    def __enter__(self) -> Self:
+        """Take the number of this process, for as long as rows are appended."""
+        lock = f"{self.folder}/.{self._prefix}.lock"
+        self._stack.enter_context(locked(lock))
+        self._num_files, self.num_rows = self._found()
+        return self
+
+    def append(
+        self,
+        tokens: Numbers,
+        ids: Numbers,
+        logprobs: Numbers,
+        *,
+        lengths: Sequence[int] | npt.NDArray[Any] | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        """Append rows.
+
+        Args:
+            tokens: Token ids, [rows, length] or an array [length] for each row; of
+                NumPy or torch, as are the others.
+            ids: The teacher's ids, [rows, length, k] or an array [length, k] for each.
+                What they say of which token is the caller's: those at a token that
+                predict the next one, as logits do, are best.
+            logprobs: Their log-probabilities, of the same shape.
+            lengths: Tokens of each row that are written; the rest is padding.
+            columns: Values of the further columns, one for each row.
+
+        Raises:
+            InvalidArgumentError: If shapes do not fit each other, a number does not fit
+                its type, or a log-probability is NaN.
+            FileAccessError: If the file cannot be written.
+        """
+        rows = [_array(row) for row in _rows(tokens)]
+        each = {
+            "input_ids": _cut(rows, lengths, "tokens", ()),
+            "teacher_ids": _cut(
+                [_array(row) for row in _rows(ids)], lengths, "ids", (self.k,)
+            ),
+            "teacher_logprobs": _cut(
+                [_array(row) for row in _rows(logprobs)], lengths, "logprobs", (self.k,)
+            ),
+        }
+        counts = [len(row) for row in each["input_ids"]]
+        for name, found in each.items():
+            if [len(row) for row in found] != counts:
+                raise InvalidArgumentError(
+                    f"{name} has rows of {[len(row) for row in found][:8]} tokens and "
+                    f"input_ids of {counts[:8]}: give as many for both"
+                )
+        others = dict(columns or {})
+        if others.keys() != self._columns.keys() or any(
+            len(values) != len(counts) for values in others.values()
+        ):
+            raise InvalidArgumentError(
+                f"columns={sorted(others)} must be {sorted(self._columns)}, with a "
+                f"value for each of {len(counts)} rows"
+            )
+        if counts:
+            self._append(counts, each, others)
+
+    def _append(
+        self,
+        counts: list[int],
+        each: Mapping[str, list[npt.NDArray[Any]]],
+        others: Mapping[str, Sequence[Any]],
+    ) -> None:
+        arrow = _arrow()
+        offsets = arrow.array(np.concatenate([[0], np.cumsum(counts)]), arrow.int32())
+        made = []
+        for name, found in each.items():
+            values = _typed(np.concatenate(found), self._types[name], name)
+            kind = self._schema.field(name).type
+            flat = arrow.array(values.reshape(-1))
+            if values.ndim == 2:
+                flat = arrow.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
+            made.append(arrow.ListArray.from_arrays(offsets, flat, type=kind))
+        made += [arrow.array(others[n], self._schema.field(n).type) for n in others]
+        names = [*each, *others]
+        table = arrow.table(dict(zip(names, made, strict=True)), schema=self._schema)
+        # Rows of a group are read at once.
+        bytes_of_row = np.array(counts) * self._token_bytes
+        waiting = sum(int(part.nbytes) for part in self._waiting)
+        first = 0
+        for row, size in enumerate(bytes_of_row.tolist()):
+            if waiting and waiting + size > self._group_bytes:
+                self._waiting.append(table.slice(first, row - first))
+                self._flush()
+                first, waiting = row, 0
+            waiting += size
+        self._waiting.append(table.slice(first))
+        self.num_rows += len(counts)
+
+    def _flush(self) -> None:
+        """Write a row group of what waits."""
+        table = _arrow().concat_tables(self._waiting)
+        self._waiting = []
+        if not len(table):
+            return
+        if self._file is None:
+            name = f"{self._prefix}-{self._num_files:05}.parquet"
+            self._file = ParquetFile(
+                FileWriter(f"{self.folder}/{name}"),
+                self._schema,
+                compression=self._compression,
+                page_bytes=max(1024, self._group_bytes),
+            )
+        self._file.writer.write_table(table, row_group_size=len(table))
+        if self._file.file.size >= self._file_bytes:
+            self._end_file()
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self._file.commit()
+            self._file, self._num_files = None, self._num_files + 1
+
+    def commit(self) -> None:
+        """Complete the file: what was appended is there, whatever happens next."""
+        if self._waiting:
+            self._flush()
+        self._end_file()
+
+    def _publish(self) -> None:
+        self.commit()
+
+    def _clear(self) -> None:
+        if self._file is not None:
+            self._file.__exit__(InterruptedError, None, None)
+            self._file = None
+        self._waiting = []
+        self._stack.close()
+
+    @property
+    def _prefix(self) -> str:
+        return f"part-{self._process:05}"
+
+    @property
+    def _token_bytes(self) -> int:
+        own = {
+            name: np.dtype(_stored(kind)).itemsize for name, kind in self._types.items()
+        }
+        both = own["teacher_ids"] + own["teacher_logprobs"]
+        return own["input_ids"] + self.k * both
+
+    def _make_schema(self) -> Any:  # noqa: ANN401 - of pyarrow
+        arrow = _arrow()
+
+        def listed(kind: Any) -> Any:  # noqa: ANN401 - likewise
+            return arrow.list_(arrow.field("element", kind, nullable=False))
+
+        fields = []
+        for name, kind in self._types.items():
+            number = arrow.from_numpy_dtype(np.dtype(_stored(kind)))
+            if name != "input_ids":
+                item = arrow.field("element", number, nullable=False)
+                number = arrow.list_(item, self.k)
+            fields.append(arrow.field(name, listed(number), nullable=False))
+        try:
+            for name, type_name in self._columns.items():
+                fields.append(arrow.field(name, arrow.type_for_alias(type_name)))
+        except ValueError as error:
+            raise InvalidArgumentError(f"columns={self._columns}: {error}") from None
+        told = {"version": 1, "k": self.k, "types": self._types}
+        return arrow.schema(fields, metadata={KEY: json.dumps(told)})
+
+    def _found(self) -> tuple[int, int]:
+        """Return how many files of this process are there, and their rows."""
+        parquet, rows, count = _arrow("pyarrow.parquet"), 0, 0
+        for name in names_in(self.folder):
+            if not (name.startswith(f"{self._prefix}-") and name.endswith(".parquet")):
+                continue
+            try:
+                with parquet.ParquetFile(f"{self.folder}/{name}") as file:
+                    rows += file.metadata.num_rows
+                    found = file.schema_arrow
+            except (OSError, ValueError) as error:
+                raise InvalidArgumentError(
+                    f"{self.folder}/{name} is no file of a TeacherWriter: {error}"
+                ) from None
+            count += 1
+            if not found.equals(self._schema, check_metadata=True):
+                raise InvalidArgumentError(
+                    f"{self.folder}/{name} was written with other settings, "
+                    f"{_shown(found)}, and these are {_shown(self._schema)}: give the "
+                    "same, another folder, or another process"
+                )
+        return count, rows
+
+
+def _shown(schema: Any) -> str:  # noqa: ANN401 - of pyarrow
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _arrow(name: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no types
+    return require(name, extra="pyarrow", purpose="TeacherWriter")
+
+
+def _stored(kind: str) -> str:
+    """Return the type of NumPy that a type is stored in."""
+    return "uint16" if kind == "bfloat16" else kind
+
+
+def _rows(values: Numbers) -> list[Any]:
+    if getattr(values, "ndim", 1) == 0 or not hasattr(values, "__iter__"):
+        raise InvalidArgumentError(f"rows are arrays, found {values!r:.60}")
+    return list(values)
+
+
+def _array(values: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - torch may be absent
+    """Return an array of what is one, or a tensor."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+    return np.asarray(values)
+
+
+def _cut(
+    rows: list[npt.NDArray[Any]],
+    lengths: Sequence[int] | npt.NDArray[Any] | None,
+    name: str,
+    shape: tuple[int, ...],
+) -> list[npt.NDArray[Any]]:
+    """Return rows without their padding."""
+    for row in rows:
+        if row.shape[1:] != shape or row.ndim != 1 + len(shape):
+            wanted = ", ".join(["length", *map(str, shape)])
+            raise InvalidArgumentError(
+                f"{name} has a row of shape {row.shape}, expected [{wanted}]"
+            )
+    if lengths is None:
+        return rows
+    most = [int(length) for length in lengths]
+    if len(most) != len(rows) or any(
+        not 0 <= length <= len(row) for length, row in zip(most, rows, strict=False)
+    ):
+        raise InvalidArgumentError(
+            f"lengths={most[:8]} must be one for each of {len(rows)} rows of {name}, "
+            "and none longer than its row"
+        )
+    return [row[:length] for row, length in zip(rows, most, strict=True)]
+
+
+def _typed(values: npt.NDArray[Any], kind: str, name: str) -> npt.NDArray[Any]:
+    """Return numbers in the type that they are written in.
+
+    Raises:
+        InvalidArgumentError: If one does not fit, or is NaN.
+    """
+    if "float" not in kind:
+        bounds = np.iinfo(kind)
+        if values.size and (
+            values.dtype.kind not in "iu"
+            or int(values.min()) < max(0, bounds.min)
+            or int(values.max()) > bounds.max
+        ):
+            raise InvalidArgumentError(
+                f"{name} holds {values.dtype} numbers from {values.min()} to "
+                f"{values.max()}, and is written as {kind}: give ids that fit it, or "
+                "another type"
+            )
+        return values.astype(kind)
+    if values.dtype.kind != "f" or np.isnan(values).any():
+        raise InvalidArgumentError(
+            f"{name} holds {values.dtype} numbers, some NaN: give log-probabilities"
+            if values.dtype.kind == "f"
+            else f"{name} holds {values.dtype} numbers: give log-probabilities"
+        )
+    if kind == "bfloat16":
+        bits = values.astype(np.float32).view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    with np.errstate(over="ignore"):
+        found = values.astype(kind)
+    if np.isinf(found).sum() > np.isinf(values).sum():
+        raise InvalidArgumentError(
+            f"{name} holds numbers that {kind} does not: give logprob_dtype='float32'"
+        )
+    return found
