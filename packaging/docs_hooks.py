@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
@@ -42,6 +43,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/errors.md": _errors_page(),
         "reference/command-line.md": _verbs_page(),
     }
+    for path in Path(config.docs_dir).glob("notebooks/*.ipynb"):
+        pages[f"notebooks/{path.stem}.md"] = _notebook_page(path)
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -51,6 +54,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the navigation: recipes by their titles, and the generated pages."""
     parts = {name: pages for part in config.nav or () for name, pages in part.items()}
     parts["Recipes"] += _titles(Path(config.docs_dir), "recipes")
+    parts["Notebooks"] += [
+        {
+            _notebook_page(path)
+            .partition("\n")[0]
+            .lstrip("# "): f"notebooks/{path.stem}.md"
+        }
+        for path in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb"))
+    ]
     parts["Reference"] += [
         {"Classes and functions": "reference/classes.md"},
         {"Errors": "reference/errors.md"},
@@ -65,6 +76,27 @@ def _titles(docs: Path, folder: str) -> list[dict[str, str]]:
     titles = {page.read_text().partition("\n")[0].lstrip("# "): page for page in pages}
     order = sorted(titles, key=lambda title: (titles[title].stem != "index", title))
     return [{title: f"{folder}/{titles[title].name}"} for title in order]
+
+
+def _notebook_page(path: Path) -> str:
+    """A notebook as Markdown: its texts, its code, and what that printed."""
+    lines = []
+    for cell in json.loads(path.read_text())["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            lines += [source, ""]
+            continue
+        is_command = source.startswith("!")
+        lines += [
+            "```bash" if is_command else "```python",
+            source.lstrip("!"),
+            "```",
+            "",
+        ]
+        for output in cell["outputs"]:
+            lines += ["```text", "".join(output["text"]).rstrip(), "```", ""]
+    name = f"[{path.name}]({path.name})"
+    return "\n".join([*lines, f"Run it yourself: {name}."])
 
 
 def _names_page() -> str:
