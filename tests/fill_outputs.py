@@ -10,14 +10,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from made.pages import with_outputs
+from made.pages import surroundings, with_outputs
 
 
 def main() -> None:
     for name in sys.argv[1:]:
         page = Path(name).absolute()
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            filled = with_outputs(page.read_text())
+            text = page.read_text()
+            with surroundings(text):
+                filled = with_outputs(text)
         page.write_text(filled)
         print(f"{os.path.relpath(page)}: done")
 

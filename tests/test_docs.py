@@ -1,11 +1,10 @@
 """What the pages of docs/ show works as shown."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from made.pages import blocks_of, run_page
+from made.pages import run_page, surroundings
 from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
 
@@ -29,11 +28,11 @@ def corpus(tmp_path_factory) -> Path:
 def test_blocks_run_and_print_what_is_shown(page, corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
-    made = [block.text.strip() for block in blocks_of(text)]
-    if "pagefeed demo --data corpus" not in made:
-        shutil.copytree(corpus, "corpus")
-    for block in run_page(text):
-        assert block.is_as_shown, f"printed:\n{block.printed}\nshown:\n{block.output}"
+    with surroundings(text, corpus):
+        for block in run_page(text):
+            assert block.is_as_shown, (
+                f"printed:\n{block.printed}\nshown:\n{block.output}"
+            )
 
 
 def test_outputs_are_compared(tmp_path, monkeypatch):

@@ -10,8 +10,10 @@ which `...` stands for anything. A block behind `<!-- not run: why -->` is not r
 import contextlib
 import doctest
 import io
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from pagefeed.cli import main
+from pagefeed.cli.demo.data import write_data
+from servers.object_store import s3_server
 
 FENCE = re.compile(
     r"(?P<skip><!-- not run: [^>]+ -->\n+)?"
@@ -32,6 +36,8 @@ SHOWN = ("text", "json")
 PASSED_OVER = ("pip", "cd", "uv", "make")
 LONGEST = 100
 """Seconds of a command."""
+MAKES_DATA = "pagefeed demo --data corpus"
+BUCKET = "my-bucket"
 
 
 @dataclass
@@ -76,6 +82,38 @@ def blocks_of(page: str) -> list[Block]:
         else:
             end = -1
     return found
+
+
+@contextlib.contextmanager
+def surroundings(page: str, corpus: Path | None = None) -> Iterator[None]:
+    """What a page finds in the working folder: the example data, and a bucket with it.
+
+    Args:
+        page: Its text; without a bucket in its blocks no server is started.
+        corpus: The example data, if it was made already.
+    """
+    blocks = [block.text for block in blocks_of(page)]
+    with contextlib.ExitStack() as stack:
+        if not any(MAKES_DATA in text for text in blocks):
+            _put_data(Path("corpus"), corpus)
+        if any(f"s3://{BUCKET}" in text for text in blocks):
+            _put_data(Path(".server", BUCKET, "corpus"), corpus)
+            options = stack.enter_context(s3_server(Path(".server")))
+            known = os.environ.copy()
+            stack.callback(os.environ.update, known)
+            names = [f"AWS_{name.upper()}" for name in options]
+            os.environ.update(zip(names, options.values(), strict=True))
+            for name in names:
+                stack.callback(os.environ.pop, name)
+        yield
+
+
+def _put_data(folder: Path, made: Path | None) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if made is None:
+        write_data(folder)
+    else:
+        shutil.copytree(made, folder)
 
 
 def run_page(page: str) -> Iterator[Block]:
