@@ -1,12 +1,11 @@
 """Draw the pictures of the documentation: `python packaging/draw_docs.py`.
 
-Rates of loaders come from the results of `make evaluation`; lanes and window are
-those of a small example. A test holds that the committed files are what this draws.
+Lanes and window are those of a small example. A test holds that the committed files
+are what this draws.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -14,8 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/pictures"
-RESULTS = ROOT / "benchmarks/evaluation/results.json"
-OURS, OTHERS, INK, FAINT = "#3949ab", "#9aa0ac", "#20232a", "#d7dae0"
+INK, FAINT = "#20232a", "#d7dae0"
 COLOURS = ["#3949ab", "#00897b", "#e07b00", "#8e24aa"]
 CELL = 22
 
@@ -29,33 +27,7 @@ def main() -> None:
 
 def pictures() -> dict[str, str]:
     """Return every picture by the name of its file."""
-    results = json.loads(RESULTS.read_text())
-    rates = {
-        each["loader"]: each["tokens_per_second"] / 1e6
-        for each in results["loaders"]["results"]
-    }
-    return {
-        "rates.svg": _rates(rates),
-        "lanes.svg": _lanes(),
-        "window.svg": _window(),
-    }
-
-
-def _rates(rates: dict[str, float]) -> str:
-    top, row, left, width = 44, 30, 200, 430
-    most = max(rates.values())
-    parts = [_text(16, 26, "Shuffled batches, million tokens a second", bold=True)]
-    ordered = sorted(rates.items(), key=lambda each: -each[1])
-    for number, (name, rate) in enumerate(ordered):
-        y = top + number * row
-        colour = OURS if name.startswith("pagefeed") else OTHERS
-        long = max(2, width * rate / most)
-        parts += [
-            _text(left - 8, y + 16, name, anchor="end"),
-            _rect(left, y + 2, long, row - 10, colour),
-            _text(left + long + 6, y + 16, f"{rate:.0f}"),
-        ]
-    return _svg(700, top + len(rates) * row + 8, parts)
+    return {"lanes.svg": _lanes(), "window.svg": _window()}
 
 
 def _lanes() -> str:

@@ -14,7 +14,7 @@ import draw_docs
 LONGEST_SENTENCE = 30
 LONGEST_PAGE = 300
 # Words of the house, in place of those of the field, and common misspellings.
-HOUSE = r"feeds?|errands?|pieces?|beside|told|held"
+HOUSE = r"feeds?|errands?|pieces?|beside|told|held(?![- ]out)"
 MISSPELT = (
     r"accomodate\w*|acheive\w*|arguement\w*|begining|calender|compatab\w*|consistant\w*"
     r"|definately|dependan\w*|existance|guarentee\w*|independant\w*|lenght\w*"
