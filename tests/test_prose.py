@@ -61,3 +61,40 @@ def test_what_is_refused_is_found():
 def test_pictures_are_what_the_script_draws():
     for name, text in draw_docs.pictures().items():
         assert (draw_docs.FOLDER / name).read_text() == text
+
+
+# What users ask, in their words: the site's search ranks headings first.
+QUESTIONS = (
+    "resume in the middle of an epoch",
+    "resume with another number of GPUs",
+    "same order every epoch",
+    "DataLoader workers duplicate data",
+    "uneven ranks hang",
+    "drop_last and evaluation",
+    "memory grows",
+    "S3 is slow",
+    "hub answers 429",
+    "first batch takes minutes",
+    "how to shuffle well",
+    "packing and attention masks",
+    "labels for chats",
+    "mix datasets by tokens",
+    "change weights later",
+    "skip a loss spike",
+    "which document was in this batch",
+    "use my own tokenizer",
+    "DPO or GRPO rows",
+    "many nodes and one bucket",
+)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_questions_are_found_by_their_words(question):
+    headings = [
+        set(re.findall(r"\w+", line.lower()))
+        for page in PAGES
+        for line in page.read_text().splitlines()
+        if line.startswith("#")
+    ]
+    words = set(re.findall(r"\w+", question.lower()))
+    assert any(words <= heading for heading in headings)
