@@ -46,6 +46,8 @@ MEANING = """\
 def page(found: dict[str, Any], picture: str | None = None) -> str:
     """Write the page: what was asked, the table, what columns mean, limits."""
     lines = ["# Loaders compared", "", _about(found), ""]
+    if note := found.get("note"):
+        lines += [note, ""]
     if picture:
         lines += [f"![Tokens a second of each loader]({picture})", ""]
     lines += [*table(found["results"]), "", MEANING.format(after=found["after_state"])]
