@@ -21,12 +21,12 @@ COLUMNS = (
 
 ABOUT = """\
 Compare pagefeed with the loader you use: rate, waits, memory, shuffle and resume, on
-the same data. `make loaders` repeats this on your machine. `benchmarks/loaders/README.md`
-says how to add a loader.
+the same data. `make loaders` repeats this on your machine.
+`benchmarks/loaders/README.md` says how to add a loader.
 
 Samples of {length:,} tokens are shuffled into batches of {batch_size}, int64 tensors of
-torch, from {millions:,.0f} million tokens in {files} Parquet files. Every loader is used
-as its own documentation says, in processes of its own, in turn; {rounds}.
+torch, from {millions:,.0f} million tokens in {files} Parquet files. Every loader is
+used as its own documentation says, in processes of its own, in turn; {rounds}.
 Measured on {processors} processors ({system}), at a load of {load}.
 """
 
