@@ -219,6 +219,7 @@ CALLS: dict[str, Collection[str]] = {
     "inspect": ("uncounted", "mixture"),
     "mix, SequenceView": ("uncounted",),
     "dataset.infill": ("uncounted", "mixture"),
+    "dataset.erase": ("uncounted", "mixture"),
 }
 """What a loader or its dataset is asked later, and the kinds that refuse it then."""
 

@@ -101,6 +101,17 @@ class Mixture:
             f"that should be, of {sorted(self.datasets)}, and mix them then"
         )
 
+    def erase(self, **documents: object) -> NoReturn:  # noqa: ARG002
+        """Refuse: documents are erased from the datasets.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
+        raise InvalidArgumentError(
+            "erase() is of one dataset: erase documents of those of this mixture, of "
+            f"{sorted(self.datasets)}, and mix them then"
+        )
+
     @property
     def has_end(self) -> bool:
         """Whether an end was asked for."""

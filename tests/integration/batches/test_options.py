@@ -274,6 +274,7 @@ def calls(name, folder, kind):
         "dataset.infill": [
             lambda: loader.dataset.infill(pf.Infill(prefix=1, middle=2, suffix=3))
         ],
+        "dataset.erase": [lambda: loader.dataset.erase(rows={})],
     }[name]
 
 

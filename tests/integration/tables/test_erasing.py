@@ -313,6 +313,32 @@ def test_texts_are_erased(tmp_path):
         plain.erase(where="id == 5").tokenize(tokenizer, count=False)
 
 
+@pytest.mark.parametrize("sequences", [pf.Windows(32, eos=7), pf.Packed(32)])
+def test_infilled_documents_are_erased(folder, sequences):
+    infill = pf.Infill(prefix=60_001, middle=60_002, suffix=60_003, rate=0.9)
+    data = data_of(folder)
+    rows = {data.files[0]: [40, 57], data.files[2]: [99]}
+    numbers = {140, 157, 399}
+    whole = loader_of(data.infill(infill), sequences)
+    first = loader_of(data.infill(infill).erase(rows=rows), sequences)
+    second = loader_of(data.erase(rows=rows).infill(infill), sequences)
+    for epoch in (0, 1):
+        for loader in (whole, first, second):
+            loader.set_epoch(epoch)
+        found = set()
+        for before, one, other in zip(whole, first, second, strict=True):
+            ids = one["input_ids"]
+            np.testing.assert_array_equal(ids, other["input_ids"])
+            changed = ids != before["input_ids"]
+            assert {*ids[changed].tolist()} <= {PADDING}
+            assert not numbers & {*ids.ravel().tolist()}
+            found |= {*before["input_ids"][changed].tolist()}
+        assert numbers & found
+        assert found <= numbers | {7, 60_001, 60_002, 60_003}
+    assert pf.verify(first).ok
+    assert first.state_dict()["erased"] == second.state_dict()["erased"]
+
+
 @pytest.mark.parametrize("make", [megatron, mds, stream])
 def test_flat_files_that_know_documents(tmp_path, make):
     documents = [[100 + n] * (1 + n % 9) for n in range(60)]

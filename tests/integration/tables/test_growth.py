@@ -1,8 +1,10 @@
 """Data that grew between a save and a load: what remained comes as it would have."""
 
+import itertools
 import os
 import pickle
 import random
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -359,3 +361,66 @@ def test_where_mixed_data_come_from(tmp_path):
                 assert (step, row) in {(slot.step, slot.row) for slot in slots}
         if step == 8:
             break
+
+
+@pytest.mark.parametrize("balance", ["tokens", "attention"])
+def test_balanced_ranks_mix_new_data_in(tmp_path, balance):
+    add_file(tmp_path, "b.parquet", 0)
+    add_file(tmp_path, "c.parquet", 100)
+    options = {"balance": balance, "shuffle": "row"}
+    ranks = all_ranks(tmp_path, 2, **options)
+    head = rows_of_all(ranks, 3)
+    state = ranks[0].state_dict()
+    old = [row for [row] in batches(folder_loader(tmp_path, batch_size=1))]
+    add_file(tmp_path, "a.parquet", 900)
+    now = all_ranks(tmp_path, 2, **options)
+    for loader in now:
+        loader.load_state_dict(state, grown="now")
+    rest = rows_of_all(now)
+    found = Counter(map(tuple, head + rest))
+    assert max(found.values()) == 1
+    assert any(min(row) >= 900 for row in rest)
+    added = pf.parquet(tmp_path / "a.parquet", column="tokens")
+    alone = [row for [row] in batches(loader_of(added, batch_size=1))]
+    missing = Counter(map(tuple, old + alone)) - found
+    assert missing.total() < 4  # Less than a step of both ranks.
+    assert found <= Counter(map(tuple, old + alone))
+    assert pf.verify(now[0]).ok
+
+
+@pytest.mark.parametrize("when", ["now", "next-epoch"])
+def test_steps_of_a_budget_of_tokens_grow(tmp_path, when):
+    add_file(tmp_path, "b.parquet", 1)
+    add_file(tmp_path, "c.parquet", 100)
+
+    def loader() -> pf.Loader:
+        return pf.Loader(
+            pf.parquet(tmp_path, column="tokens"),
+            sequences=pf.Documents(max_length=16),
+            batch_tokens=64,
+            seed=5,
+            rank=0,
+            world_size=1,
+            drop_last=False,
+            padding=0,
+        )
+
+    def documents(steps: Iterable[Any]) -> Counter[int]:
+        rows = [row for batch in steps for row in batch["input_ids"]]
+        return Counter(int(row[0]) for row in rows if row.any())
+
+    begun = loader()
+    head = documents(itertools.islice(begun, 3))
+    state = begun.state_dict()
+    add_file(tmp_path, "a.parquet", 900)
+    now = loader()
+    now.load_state_dict(state, grown=when)
+    rest = documents(now)
+    numbers = [*range(1, 61), *range(100, 160)]
+    if when == "now":
+        numbers += range(900, 960)
+    assert head + rest == Counter(numbers)
+    assert now.epoch == 1
+    assert documents(now) == Counter(
+        [*range(1, 61), *range(100, 160), *range(900, 960)]
+    )

@@ -64,6 +64,18 @@ class UncountedText:
             "are not counted: give tokenize(tokenizer) without count=False"
         )
 
+    def erase(self, **documents: object) -> NoReturn:  # noqa: ARG002
+        """Refuse: erased documents keep the places of tokens that are counted.
+
+        Raises:
+            UncountedError: Always.
+        """
+        raise UncountedError(
+            "erase() keeps the place of every token, and these texts are not counted: "
+            "give tokenize(tokenizer) without count=False, or select the others by "
+            "where() of the texts"
+        )
+
     def facts(self) -> Facts:
         """Return what is known without reading or building anything."""
         facts = dict(self.texts.facts())
