@@ -31,10 +31,10 @@ class GrownOrder:
         >>> from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
         >>> blocks = ExplicitBlocks(range(9))
         >>> in_order = EpochOrder(blocks, seed=1, epoch=0, name="", num_lanes=1,
-        ...                       shuffle=Shuffle(block=None, window=0), window=0)
-        >>> GrownOrder(in_order, in_order, sizes=(8, 8), position=6, group=2
+        ...                       shuffle=Shuffle(block=None), window=0)
+        >>> GrownOrder(in_order, in_order, sizes=(8, 8), position=4, group=2
         ...            ).at(np.arange(16)).tolist()
-        [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 6, 7]
+        [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 6, 7, 12, 13, 14, 15]
     """
 
     def __init__(
