@@ -195,8 +195,14 @@ class IndexRecipe(Recipe):
         if own is None:
             return None
         kind = own.name.partition("-")[0]
-        names = [name for name in names_in(str(own.parent)) if name.endswith(_SUFFIX)]
-        others = [name for name in names if name.startswith(f"{kind}-")]
+        names = list[str]()
+        with suppress(FileAccessError):  # Whoever writes the index says why.
+            names = names_in(str(own.parent))
+        others = [
+            name
+            for name in names
+            if name.endswith(_SUFFIX) and name.startswith(f"{kind}-")
+        ]
         for name in others[:_MOST_OTHERS]:
             with suppress(CorruptFileError, FileAccessError, StaleFileError):
                 path = own.parent / name

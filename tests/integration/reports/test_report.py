@@ -63,7 +63,7 @@ def corners(page: str) -> np.ndarray:
         for points in re.findall('points="([^"]+)"', page)
         for corner in points.split()
     ]
-    bar = r'<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"'
+    bar = r'<rect class="series" x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"'
     for left, top, width, height in np.array(re.findall(bar, page), dtype=float):
         found += [[left, top], [left + width, top + height]]
     return np.array(found, dtype=float)
@@ -121,7 +121,7 @@ def test_a_page_draws_what_steps_cost(folder, batch_size):
     assert "Costs of steps" in page.titles
     assert "variance of costs within a step" in page.text
     charts = made.partition("Costs of steps")[2].partition("</section>")[0]
-    points = re.findall('polyline points="([^"]*)"', charts)
+    points = re.findall('polyline class="series" points="([^"]*)"', charts)
     assert [len(line.split()) for line in points] == [num_steps] * 2
 
 

@@ -65,7 +65,8 @@ pub(super) fn build(
     for file in &files {
         let schema = all.schema(&file.schema);
         all.push_file(file.id.clone(), file.digest, schema);
-        all.push_tables(&file.tables, 0..1)?;
+        all.push_tables(&file.tables, 0..1)
+            .map_err(|error| error.in_column(column))?;
     }
     all.finish(column)
 }

@@ -46,7 +46,8 @@ pub(super) fn join(parts: &[Arc<Index>], pieces: &[Piece]) -> Result<Index> {
                 schema,
             );
         }
-        all.push_tables(&part.tables, start..stop)?;
+        all.push_tables(&part.tables, start..stop)
+            .map_err(|error| error.in_column(&first.column))?;
     }
     all.finish(&first.column)
 }

@@ -18,6 +18,10 @@ from pagefeed.tokenizer import Rows, Tokenizer
 __all__ = ["TokenizedIndex", "tokenized"]
 
 
+def _labels(*made: Any) -> TokenizedIndex:  # noqa: ANN401 - what `tokenized` takes
+    return tokenized(*made).labels
+
+
 def tokenized(
     texts: PageIndex,
     tokenizer: Tokenizer,
@@ -78,10 +82,12 @@ class TokenizedIndex(CountedIndex):
         self.rows = rows
         """Encodes rows, if the column does not hold plain texts."""
         self._beside = tuple(beside)
+        self._is_labels = is_labels
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or makes its own counts."""
-        return tokenized, (self.texts, self.tokenizer, self.rows, self._beside)
+        made = _labels if self._is_labels else tokenized
+        return made, (self.texts, self.tokenizer, self.rows, self._beside)
 
     @lazy
     def labels(self) -> TokenizedIndex:
