@@ -56,8 +56,13 @@ fn fields_are_those_of_segments() {
     };
     assert_eq!(result, expected);
     assert_eq!(
-        field::<i32>(&sections, memory, Field::CuSeqlens)[..6],
+        field::<i32>(&sections, memory, Field::CuSeqlensPadded)[..6],
         [0, 2, 5, 6, 8, 12]
+    );
+    // Next to those, these count the tokens of documents alone.
+    assert_eq!(
+        field::<i32>(&sections, memory, Field::CuSeqlens)[..6],
+        [0, 2, 5, 5, 5, 9]
     );
     assert_eq!(
         field::<i32>(&sections, memory, Field::DocLens)[..6],
