@@ -144,8 +144,8 @@ evaluation: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Train a small model on each orde
 	PYTHONPATH=benchmarks $(BENCHMARKS_VENV)/bin/python benchmarks/evaluation/evaluate.py $(ARGS)
 
 .PHONY: coming-from
-coming-from: $(HAVE_EVALUATION) $(HAVE_CORE)  ## Pages of docs/coming-from, with the loaders they compare with (ARGS=grain)
-	PYTHONPATH=tests $(EVALUATION_VENV)/bin/python tests/coming_from.py $(ARGS)
+coming-from: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Pages of docs/coming-from, with the loaders they compare with (ARGS=grain)
+	PYTHONPATH=tests $(BENCHMARKS_VENV)/bin/python tests/coming_from.py $(ARGS)
 
 .PHONY: tools
 tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use

@@ -250,6 +250,7 @@ mod tests {
             deadline: Duration::from_millis(1),
             timeout: Duration::from_millis(1),
             max_in_flight: 4,
+            hub_endpoint: "http://127.0.0.1:9".into(),
             ..Options::default()
         })
         .unwrap();
