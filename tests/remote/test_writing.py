@@ -175,7 +175,7 @@ def test_killed_at_any_moment_the_objects_are_the_same(s3, bucket, root, tmp_pat
             assert code == 0
             break
         assert contents(bucket / "tokens") == expected, moments
-    uploads = [name for name in os.listdir(root) if "upload" in name]
+    uploads = [name for name in os.listdir(root) if name.startswith(".upload")]
     assert uploads == []
 
 
