@@ -101,7 +101,7 @@ asan:  ## Rust tests of the core under the address sanitizer
 .PHONY: simulate
 simulate:  ## The engine in simulated worlds, for as long as it runs (ARGS="--seed 7")
 	cargo test --quiet --locked --package pagefeed-core --features simulate --test simulate \
-		-- --corpus crates/pagefeed-core/tests/simulate/corpus.txt \
+		-- --corpus $(CURDIR)/crates/pagefeed-core/tests/simulate/corpus.txt \
 		$(or $(ARGS),--first $$(date +%s)00000000)
 
 .PHONY: simulate-runs

@@ -30,7 +30,12 @@ LAST_STEP = {"jax": 10, "torchtitan": 10} | dict.fromkeys(TRL, 6)
 def run(command, folder):
     # DeepSpeed builds operators by a tool that lies beside the interpreter.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    settings = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PATH": path}
+    settings = {
+        "OMP_NUM_THREADS": "1",
+        "PATH": path,
+        "PYTHONWARNINGS": "ignore",
+        "RAY_ADDRESS": "local",  # Another cluster of this machine is not joined.
+    }
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,

@@ -35,6 +35,7 @@ def cluster():
     for tries_left in (2, 1, 0):
         try:
             ray.init(
+                "local",  # Another cluster of this machine is not joined.
                 num_cpus=2,
                 include_dashboard=False,
                 log_to_driver=False,
