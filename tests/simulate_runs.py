@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
+from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
@@ -24,6 +25,7 @@ KINDS = [
     *([EpochMachine] * 4),
     *(MixtureMachine, InfilledMachine),
     *(BalancedMachine, BudgetMachine, CoarseMachine),
+    *(LearningMachine, PackedLearningMachine),
 ]
 """The quick ones come more often."""
 RUNS = 20

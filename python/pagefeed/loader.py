@@ -201,7 +201,8 @@ class Loader(LoaderFacts):
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle as configuration and place: threads and files stay here."""
-        return _rebuild, (self._settings, self._session.saved)
+        session = self._session
+        return _rebuild, (self._settings, session.saved, session.learning)
 
     def close(self) -> None:
         """Stop the threads of this process and give their memory back.
@@ -492,8 +493,12 @@ def as_rank(loader: Loader, rank: int) -> Loader:
     return _rebuild(replace(session.settings, rank=rank), session.saved)
 
 
-def _rebuild(settings: LoaderSettings, state: object) -> Loader:
+def _rebuild(
+    settings: LoaderSettings, state: object, learning: object = None
+) -> Loader:
     loader = Loader.__new__(Loader)
-    loader._session = open_session(settings)  # noqa: SLF001 - a twin
-    loader._session.resume(state)  # noqa: SLF001
+    loader._session = session = open_session(settings)  # noqa: SLF001 - a twin
+    session.resume(state)
+    if learning is not None:
+        session_of(loader).learning = learning
     return loader

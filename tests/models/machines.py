@@ -46,8 +46,13 @@ class RunMachine(RuleBasedStateMachine):
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         raise NotImplementedError
 
-    def token(self, position: int) -> int:
-        """The first token of the sequence at a position."""
+    @staticmethod
+    def tell(batch: dict[str, Any]) -> list[Any]:
+        """What tells the sequences of a batch apart."""
+        return first_tokens(batch)
+
+    def token(self, position: int) -> Any:
+        """What tells the sequence at a position apart."""
         raise NotImplementedError
 
     def begin(self, model: RunModel) -> None:
@@ -115,13 +120,17 @@ class RunMachine(RuleBasedStateMachine):
             assert all(batch is not None for batch in batches), "over too early"
             for batch in batches:
                 self.check_batch(batch)
-            self.check_rows([first_tokens(batch or {}) for batch in batches], expected)
+            self.check_rows([self.tell(batch or {}) for batch in batches], expected)
+            self.follow(batches, expected)
         self.check_state()
 
     def check_batch(self, batch: Any) -> None:
         """What else a batch tells of its sequences."""
 
-    def check_rows(self, rows: list[list[int]], expected: list[int]) -> None:
+    def follow(self, batches: list[Any], expected: list[Any]) -> None:
+        """What a training does with the batches of all ranks."""
+
+    def check_rows(self, rows: list[list[Any]], expected: list[Any]) -> None:
         """Rows of all ranks, in the order of positions; some padding at the end."""
         found = [token for row in zip(*rows, strict=True) for token in row]
         if len(expected) < self.model.step_size:
@@ -259,7 +268,7 @@ class RunMachine(RuleBasedStateMachine):
             for iterator in iterators:
                 if self.model.is_finished:
                     break
-                rows = first_tokens(next(iterator))
+                rows = self.tell(next(iterator))
                 expected = [self.token(p) for p in self.model.take()]
                 own = expected[:: self.model.world_size]
                 assert [token for token in rows if token != PADDING] == own
@@ -279,9 +288,13 @@ class RunMachine(RuleBasedStateMachine):
             row = data.draw(st.integers(0, self.model.batch_size - 1))
             for rank, loader in enumerate(self.loaders):
                 position = step.positions[row * self.model.world_size + rank]
-                source = loader.locate(step.number, row)[0]
-                assert self.token_at(source) == self.token(position)
+                origins = loader.locate(step.number, row)
+                self.check_origins(origins, self.token(position))
         self.model = kept
+
+    def check_origins(self, origins: list[Any], told: Any) -> None:
+        """Whether a sequence comes from there."""
+        assert self.token_at(origins[0]) == told
 
     def token_at(self, source: Any) -> int:
         raise NotImplementedError

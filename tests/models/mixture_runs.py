@@ -11,7 +11,6 @@ from hypothesis.stateful import initialize, precondition, rule
 
 import pagefeed as pf
 from made.numbered import (
-    first_tokens,
     interleaved,
     numbered_loader,
     write_numbered,
@@ -38,7 +37,8 @@ def datasets() -> dict[str, pf.dataset.ParquetDataset]:
 def mixture_loader(max_steps: int, **options: Any) -> pf.Loader:
     parts = {name: (datasets()[name], weight) for name, weight in WEIGHTS.items()}
     mixed = pf.mix(parts, unit="sequences", max_steps=max_steps)
-    return numbered_loader(mixed, padding=PADDING, **options)
+    fields = ("input_ids", "dataset_ids")
+    return numbered_loader(mixed, padding=PADDING, fields=fields, **options)
 
 
 class Timeline:
@@ -50,58 +50,77 @@ class Timeline:
     """
 
     def __init__(
-        self, weights: list[tuple[int, dict[str, float]]], state: dict[str, Any]
+        self,
+        machine: "type[MixtureMachine]",
+        weights: list[tuple[int, dict[str, float]]],
+        state: dict[str, Any],
     ) -> None:
         self.weights = weights
         self.num_lanes = state["num_lanes"]
-        self.tokens: list[int] = []
-        self._loader = mixture_loader(FAR, batch_size=16)
+        self.epoch = state["first_epoch"]
+        self.tokens: list[Any] = []
+        self._machine = machine
+        self._loader = machine.loader(FAR, batch_size=16)
         start = {"position": 0, "step": 0, "skipped": [], "sizes": None}
         self._loader.load_state_dict(state | start)
         self._iterator = iter(self._loader)
 
-    def token(self, position: int) -> int:
+    def token(self, position: int) -> Any:
         while len(self.tokens) <= position:
-            self.tokens += first_tokens(next(self._iterator))
+            self.tokens += self._machine.tell(next(self._iterator))
         return self.tokens[position]
 
     def changed(self, position: int, weights: dict[str, float], state: Any) -> Any:
         """The timeline with other weights from a position on."""
         kept = [one for one in self.weights if one[0] < position]
-        later = Timeline([*kept, (position, weights)], state)
+        later = Timeline(self._machine, [*kept, (position, weights)], state)
         assert [later.token(p) for p in range(position)] == [
             self.token(p) for p in range(position)
         ]
         return later
 
     def check(self) -> None:
-        names, size = list(ROWS), self.num_lanes
+        machine, names, size = self._machine, list(ROWS), self.num_lanes
         expected = dict.fromkeys(names, 0.0)
         taken = {name: [0] * size for name in names}
-        seen: dict[tuple[str, int], set[int]] = {}
+        seen: dict[tuple[str, int], set[Any]] = {}
         weights = self.weights[0][1]
         for position, token in enumerate(self.tokens):
             weights = dict(self.weights).get(position, weights)
             total = sum(weights.values())
             for name, weight in weights.items():
                 expected[name] += weight / total
-            name, lane = names[token // APART], position % size
+            name, lane = names[machine.dataset_of(token)], position % size
             local = taken[name][lane] * size + lane
             taken[name][lane] += 1
-            epoch = seen.setdefault((name, local // sequences_of(name)), set())
+            number = local // machine.sequences_of(name)
+            epoch = seen.setdefault((name, number), set())
             assert token not in epoch
             epoch.add(token)
+            machine.check_sequence(token, name, self.epoch, number)
             for each, count in taken.items():
                 assert abs(sum(count) - expected[each]) <= size
 
 
-@functools.cache
-def sequences_of(name: str) -> int:
-    return numbered_loader(datasets()[name]).num_sequences
-
-
 class MixtureMachine(RunMachine):
     """A mixture, whose weights change at any step."""
+
+    loader = staticmethod(mixture_loader)
+    """Makes a loader of so many steps."""
+
+    @classmethod
+    @functools.cache
+    def sequences_of(cls, name: str) -> int:
+        return numbered_loader(datasets()[name]).num_sequences
+
+    @staticmethod
+    def dataset_of(token: Any) -> int:
+        """The number of the dataset of a sequence."""
+        return int(token // APART)
+
+    @classmethod
+    def check_sequence(cls, token: Any, name: str, run: int, epoch: int) -> None:
+        """Whether a sequence is one of a dataset's epoch, in an epoch of the run."""
 
     @initialize(sizes=SIZES)
     def start(self, sizes: tuple[int, int]) -> None:
@@ -112,13 +131,12 @@ class MixtureMachine(RunMachine):
         self.set_timeline()
 
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
-        return mixture_loader(
+        return self.loader(
             MAX_STEPS,
             rank=rank,
             world_size=world_size,
             batch_size=batch_size,
             transform=Fuse(),
-            fields=("input_ids", "dataset_ids"),
         )
 
     def check_batch(self, batch: Any) -> None:
@@ -131,14 +149,14 @@ class MixtureMachine(RunMachine):
     def set_timeline(self) -> None:
         """The timeline of an epoch, with the weights it begins with."""
         self.timeline_epoch = self.model.first_epoch
-        fresh = mixture_loader(FAR)
+        fresh = self.loader(FAR)
         fresh.set_epoch(self.timeline_epoch)
-        self.timeline = Timeline([(0, WEIGHTS)], fresh.state_dict())
+        self.timeline = Timeline(type(self), [(0, WEIGHTS)], fresh.state_dict())
 
     def begin_epoch(self) -> None:
         self.set_timeline()
 
-    def token(self, position: int) -> int:
+    def token(self, position: int) -> Any:
         if self.model.first_epoch != self.timeline_epoch:
             self.set_timeline()
         return self.timeline.token(position)
@@ -158,11 +176,15 @@ class MixtureMachine(RunMachine):
     def set_weights(self, weights: list[int]) -> None:
         self.token(0)
         new = {name: float(one) for name, one in zip(ROWS, weights, strict=True)}
+        for loader in self.loaders:
+            loader.set_weights(new)
+        self.weigh(new)
+
+    def weigh(self, new: dict[str, float]) -> None:
+        """The weights were set, from the next step on."""
         # It may stand before steps that are skipped.
         place = self.loaders[0].state_dict()["position"]
         assert self.model.skipped.issuperset(range(place, self.model.place))
-        for loader in self.loaders:
-            loader.set_weights(new)
         self.model._move(self.model.position)
         state = self.loaders[0].state_dict()
         self.timeline = self.timeline.changed(place, new, state)
@@ -180,7 +202,7 @@ class MixtureMachine(RunMachine):
             loader.load_state_dict(state, replay=True)
             steps = -(-len(expected) // (batch_size * world_size))
             batches = itertools.islice(loader, steps)
-            found.append([first_tokens(batch) for batch in batches])
+            found.append([self.tell(batch) for batch in batches])
         tokens = interleaved(found)
         assert tokens[: len(expected)] == expected[: len(tokens)]
 
@@ -195,7 +217,7 @@ class MixtureMachine(RunMachine):
         for loader in self.loaders:
             stats = loader.stats()
             for number, name in enumerate(ROWS):
-                count = sum(token // APART == number for token in tokens)
+                count = sum(self.dataset_of(token) == number for token in tokens)
                 assert stats[f"{name}/sequences"] == count
 
     def teardown(self) -> None:

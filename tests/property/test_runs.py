@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
+from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
@@ -16,6 +17,8 @@ TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
+TestLearning = pytest.mark.timeout(120 * TIMES)(LearningMachine.TestCase)
+TestPacked = pytest.mark.timeout(120 * TIMES)(PackedLearningMachine.TestCase)
 TestEpochs.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
@@ -39,5 +42,11 @@ TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
     max_examples=30 * TIMES,
+    stateful_step_count=20,
+)
+TestLearning.settings = TestPacked.settings = settings(
+    phases=[Phase.generate],
+    derandomize=TIMES == 1,
+    max_examples=20 * TIMES,
     stateful_step_count=20,
 )

@@ -62,6 +62,11 @@ class LoaderSession(ABC):
         return self.state
 
     @property
+    def learning(self) -> Any:  # noqa: ANN401 - plain JSON types
+        """What a learner of a mixture remembers; None without one."""
+        return None
+
+    @property
     @abstractmethod
     def following(self) -> Any:  # noqa: ANN401 - of its kind
         """Where another ``iter(loader)`` would begin."""

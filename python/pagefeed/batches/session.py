@@ -170,21 +170,29 @@ class Session(LoaderSession):
             state = {name: state[name] for name in state if name != LEARNING}
         self._load(LoaderState.from_dict(state), grown)
         self.loaded = self.begin
-        self._learning = learning
-        if self._learner is not None:
-            self._learner.load_state_dict(learning, self.state.step)
+        self.learning = learning
         self.tell()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, and what a learner remembers."""
-        state, learner = super().state_dict(), self._learner
-        learning = self._learning if learner is None else learner.state_dict()
+        state, learning = super().state_dict(), self.learning
         return state if learning is None else {**state, LEARNING: learning}
 
+    @property
+    def learning(self) -> Any:  # noqa: ANN401 - plain JSON types
+        """What a learner remembers, or one in the state that was loaded, or None."""
+        return self._learning if self._learner is None else self._learner.state_dict()
+
+    @learning.setter
+    def learning(self, learning: Any) -> None:  # noqa: ANN401 - likewise
+        self._learning = learning
+        if self._learner is not None:
+            self._learner.load_state_dict(learning, self.state.step)
+
     def learn(self, memory: Any) -> None:  # noqa: ANN401 - of a layer below
-        """Keep what a learner remembers with the state; give it what was loaded."""
-        self._learner, learning = memory, self._learning
-        memory.load_state_dict(learning, self.state.step)
+        """Keep what a learner remembers with the state; it goes on from another's."""
+        memory.load_state_dict(self.learning, self.state.step)
+        self._learner = memory
 
     def replay(self) -> None:
         """Begin the recorded iteration again, with all its changes of weights."""

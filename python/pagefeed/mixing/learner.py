@@ -242,7 +242,8 @@ class Learner:
         memory.sums, self._logged = (
             _plus(sums, added) for sums in (memory.sums, self._logged)
         )
-        before, memory.at = memory.at, step
+        # Another iteration, or a seek, may have led back.
+        before, memory.at = min(memory.at, step - 1), step
         if self.policy is None or step // self.every == before // self.every:
             return False
         losses = self._means(memory.sums)

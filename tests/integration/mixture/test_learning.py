@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,37 @@ def test_killed_and_resumed_it_decides_as_before(datasets, kind, stop):
     if kind == "random":  # A change every 7 steps, the later ones coarse.
         mixture = end["mixture"]
         assert len(mixture["stages"]) + mixture["changes"]["count"] == 1 + 180 // EVERY
+
+
+@pytest.mark.parametrize("is_pickled", [False, True])
+def test_another_learner_goes_on_where_the_one_before_was(datasets, is_pickled):
+    whole, end = train(make(datasets), 40, Random())
+    loader = make(datasets)
+    first, _ = train(loader, 17, Random())
+    if is_pickled:
+        loader = pickle.loads(pickle.dumps(loader))
+    else:
+        loader.load_state_dict(loader.state_dict())
+    rest, state = train(loader, 23, Random())
+    assert first + rest == whole
+    assert state == end
+
+
+def test_another_iteration_is_asked_at_the_same_steps(datasets):
+    loader, steps = make(datasets, max_steps=10), list[int]()
+
+    class Watching:
+        def update(self, step, losses):
+            assert losses
+            steps.append(step)
+
+    learner = pf.mixing.Learner(loader, Watching(), every=4)
+    for _ in range(2):
+        for batch in loader:
+            losses = np.ones(batch["labels"].shape)
+            learner.add(batch["dataset_ids"], batch["labels"], losses=losses)
+            learner.step()
+    assert steps == [4, 8, 4, 8]
 
 
 @pytest.mark.parametrize(("batch_size", "world_size"), [(10, 1), (2, 3), (1, 4)])
