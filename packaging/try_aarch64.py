@@ -10,12 +10,13 @@ arm64 into the folder named last, without installing anything and without root. 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from try_wheel import LOOK, ROOT, RUN_PAGE, check_name, prepare
+from try_wheel import FIRST, LOOK, ROOT, RUN_PAGE, check_name, prepare
 
 PACKAGES = ("python3.11", "libgcc-s1", "libstdc++6")
 TESTS = ("tests/property", "tests/integration/files", "tests/unit/test_order.py")
@@ -45,10 +46,14 @@ def main() -> None:
     home = folder / "home"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir()
-    prepare(home)
+    prepare(home, [FIRST])
     python = _python(folder, system, packages)
-    for program in (LOOK, RUN_PAGE):
-        subprocess.run([python, "-c", program], cwd=home, check=True)
+    _write_command(home / "pip", ":")  # All is installed.
+    _write_command(home / "pagefeed", f'exec {python} -m pagefeed "$@"')
+    environment = os.environ | {"PATH": f"{home}:{os.environ['PATH']}"}
+    for program in ([LOOK], [RUN_PAGE, f"{FIRST}.md"]):
+        command = [python, "-c", *program]
+        subprocess.run(command, cwd=home, env=environment, check=True)
     if options.tests is not None:
         chosen = options.tests or TESTS
         more = ("-q", "-p", "no:cacheprovider", "--timeout", "900")
@@ -95,13 +100,17 @@ def _install(names: list[str], packages: Path) -> None:
 def _python(folder: Path, system: Path, packages: Path) -> str:
     """Write a command that is Python for aarch64, and return its path."""
     script = folder / "python"
-    script.write_text(
-        "#!/bin/sh\n"
+    _write_command(
+        script,
         f"exec {shutil.which('qemu-aarch64-static')} -L {system} "
-        f'-E PYTHONPATH={packages} {system}/usr/bin/python3.11 "$@"\n'
+        f'-E PYTHONPATH={packages} {system}/usr/bin/python3.11 "$@"',
     )
-    script.chmod(0o700)
     return str(script)
+
+
+def _write_command(path: Path, command: str) -> None:
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o700)
 
 
 if __name__ == "__main__":

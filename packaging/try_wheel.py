@@ -2,11 +2,14 @@
 
 For example: python packaging/try_wheel.py dist/pagefeed-*-x86_64.whl
 
-The blocks of the first page of the tutorials run there, as a new user copies them.
+The blocks of the first tutorial run there, as a new user copies them. With
+`--tutorials` so do all tutorials but those of a bucket and of many nodes, one behind
+the other in one folder; their packages take some GB.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import re
@@ -14,13 +17,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import venv
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["LOOK", "RUN_PAGE", "check_name", "prepare"]
+__all__ = ["FIRST", "LOOK", "RUN_PAGE", "check_name", "prepare"]
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST_PAGE = ROOT / "docs/tutorials/first-run.md"
+FIRST = "first-run"
+MORE = ("pretraining", "fine-tuning", "evaluation")
 
 LOOK = """
 import importlib.metadata, pathlib, pagefeed
@@ -31,24 +37,24 @@ assert {"LICENSE", "LICENSE-THIRD-PARTY", "py.typed"} <= names, names
 print("pagefeed", pagefeed.__version__, "and its licences")
 """
 
+# Blocks of a page in one Python and a shell, as they are pasted.
 RUN_PAGE = r"""
-import pathlib, re, shlex
-from pagefeed.cli import main
-FENCE = r"(<!-- not run[^>]*-->\n+)?^```(python|bash)\n(.*?)^```$"
+import pathlib, re, subprocess, sys
+FENCE = r'(<!-- not run[^>]*-->\n+)?^```(python|bash)(?: title="(.*)")?\n(.*?)^```$'
 names, count = {"__name__": "__main__"}, 0
-text = pathlib.Path("page.md").read_text()
-for skipped, kind, block in re.findall(FENCE, text, re.DOTALL | re.MULTILINE):
+text = pathlib.Path(sys.argv[1]).read_text()
+for skipped, kind, title, block in re.findall(FENCE, text, re.DOTALL | re.MULTILINE):
     if skipped:
         continue
     count += 1
-    if kind == "python":
+    if title:
+        pathlib.Path(title).write_text(block)
+    elif kind == "python":
         exec(block, names)
-        continue
-    for line in block.replace("\\\n", " ").splitlines():
-        if line.startswith("pagefeed "):
-            assert main(shlex.split(line, comments=True)[1:]) == 0, line
+    else:
+        subprocess.run(["sh", "-ec", block], check=True)
 assert count > 4, count
-print(count, "blocks of the first page run")
+print(count, "blocks of", sys.argv[1], "run", flush=True)
 """
 
 
@@ -59,47 +65,71 @@ def check_name(wheel: Path, machine: str) -> None:
         sys.exit(f"{wheel.name} is no abi3 wheel for manylinux on {machine}")
 
 
-def prepare(home: Path) -> None:
-    """Put the first page into a folder, for `RUN_PAGE`."""
-    shutil.copy(FIRST_PAGE, home / "page.md")
+def prepare(home: Path, pages: Iterable[str]) -> None:
+    """Put tutorials into a folder, for `RUN_PAGE`."""
+    for page in pages:
+        shutil.copy(ROOT / "docs/tutorials" / f"{page}.md", home)
 
 
 def main() -> None:
     """Install and try the wheel that is named."""
-    wheel = Path(sys.argv[1]).resolve()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--tutorials", action="store_true", help="run them all")
+    options = parser.parse_args()
+    wheel = options.wheel.resolve()
     check_name(wheel, platform.machine())
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        venv.create(home / "env", with_pip=True)
-        # The environment's own programs and the system's shell tools, no compiler.
-        programs = home / "programs"
-        programs.mkdir()
-        for name in ("sh", "env", "uname", "cat", "ls"):
-            if found := shutil.which(name):
-                (programs / name).symlink_to(found)
-        bin_folder = home / "env" / "bin"
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("PYTHON", "VIRTUAL_ENV", "CARGO", "RUST"))
-        } | {"PATH": f"{bin_folder}:{programs}", "HOME": str(home)}
-        assert shutil.which("rustc", path=environment["PATH"]) is None
-
-        def run(*command: str) -> None:
-            subprocess.run(command, cwd=home, env=environment, check=True)
-
-        pip = ["python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        constraints = ["--constraint", str(ROOT / "constraints.txt")]
-        only_wheels = ["--only-binary", ":all:", f"{wheel}[pyarrow]"]
-        run(*pip, "install", *constraints, *only_wheels)
-        run("pagefeed", "--version")
-        run("python", "-c", LOOK)
-        prepare(home)
-        run("python", "-c", RUN_PAGE)
-        for verb in ("inspect", "plan", "verify", "smoke"):
-            data = ("corpus", "--column", "input_ids", "--length", "256")
-            run("pagefeed", verb, *data, "--json")
+        _try(wheel, [FIRST, *(MORE if options.tutorials else ())], Path(folder))
     print(f"{wheel.name} works in an empty environment")
+
+
+def _try(wheel: Path, pages: list[str], home: Path) -> None:
+    venv.create(home / "env", with_pip=True)
+    # The environment's own programs and the system's shell tools, no compiler.
+    programs = home / "programs"
+    programs.mkdir()
+    for name in ("sh", "env", "uname", "cat", "ls"):
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    # The name of the package means this wheel.
+    found_links = f"{wheel.parent} {os.environ.get('PIP_FIND_LINKS', '')}"
+    constraints = home / "constraints.txt"
+    version = wheel.name.split("-")[1]
+    pinned = (ROOT / "constraints.txt").read_text()
+    constraints.write_text(f"{pinned}\npagefeed=={version}\n")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "CARGO", "RUST"))
+    } | {
+        "PATH": f"{home / 'env' / 'bin'}:{programs}",
+        "HOME": str(home),
+        "PIP_FIND_LINKS": found_links,
+        "PIP_CONSTRAINT": str(constraints),
+        "PIP_ONLY_BINARY": ":all:",
+        "PIP_QUIET": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+    assert shutil.which("rustc", path=environment["PATH"]) is None
+    place = home / "empty"
+    place.mkdir()
+    prepare(home, pages)
+
+    def run(*command: str) -> None:
+        subprocess.run(command, cwd=place, env=environment, check=True)
+
+    for page in pages:
+        begun = time.monotonic()
+        run("python", "-c", RUN_PAGE, str(home / f"{page}.md"))
+        print(f"{page}: {time.monotonic() - begun:.0f} s", flush=True)
+        if page == FIRST:
+            run("python", "-c", LOOK)
+            for verb in ("inspect", "plan", "verify", "smoke"):
+                data = ("corpus", "--column", "input_ids", "--length", "256")
+                run("pagefeed", verb, *data, "--json")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Run the pages of docs/coming-from with the loaders that they compare with.
 
 `make coming-from` runs this where these loaders are installed. A block that is marked
-as theirs is a program of its own; all others run as in every page.
+as theirs is part of a program of its own; all others run as in every page.
 """
 
 import contextlib
@@ -19,18 +19,24 @@ from pagefeed.cli.demo.data import write_data
 PAGES = sorted((Path(__file__).parents[1] / "docs" / "coming-from").glob("*.md"))
 THEIRS = "not run: theirs"
 SECONDS = 200
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    # Their commands, such as `energon`.
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+}
 
 
-def theirs(page: str) -> list[str]:
-    """The programs that other loaders run in."""
-    return [m["text"] for m in FENCE.finditer(page) if THEIRS in (m["skip"] or "")]
+def theirs(page: str) -> str:
+    """The program that another loader runs in: all blocks marked as theirs."""
+    found = FENCE.finditer(page)
+    return "\n".join(m["text"] for m in found if THEIRS in (m["skip"] or ""))
 
 
 def run_theirs(program: str) -> str:
     Path("theirs.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "theirs.py"],
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": os.path.abspath("hf")},
+        env=os.environ | ENVIRONMENT | {"HF_HOME": os.path.abspath("hf")},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -48,7 +54,8 @@ def main() -> None:
             place = Path(folder, page.stem)
             shutil.copytree(Path(folder, "corpus"), place / "corpus")
             with contextlib.chdir(place):
-                printed = [run_theirs(each) for each in theirs(page.read_text())]
+                program = theirs(page.read_text())
+                printed = run_theirs(program) if program else "nothing"
                 for block in run_page(page.read_text()):
                     assert block.is_as_shown, (page, block.printed, block.output)
             print(f"{page.stem}: ours ran, theirs printed {printed}", flush=True)
