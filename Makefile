@@ -163,6 +163,10 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
 		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl
 
+.PHONY: tutorials
+tutorials: $(HAVE_UV)  ## Paste the tutorials into an empty folder that has the built wheel alone
+	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl --tutorials
+
 # Cross-built on x86-64, for Grace and Graviton; on such a host `make wheel` does it.
 .PHONY: wheel-aarch64
 wheel-aarch64: wheel  ## The same for aarch64, tried under qemu (ARGS=--tests for tests)

@@ -109,9 +109,18 @@ def _names_page() -> str:
 
 
 def _errors_page() -> str:
-    lines = ["# Errors", "", *_doc_lines(pagefeed.errors), ""]
-    for name in pagefeed.errors.__all__:
-        lines += _entry(f"pagefeed.errors.{name}", getattr(pagefeed.errors, name))
+    """Every error below its code, by which it is found; warnings have none."""
+    kinds = [getattr(pagefeed.errors, name) for name in pagefeed.errors.__all__]
+    kinds.sort(key=lambda kind: getattr(kind, "code", f"PF-999 {kind.__name__}"))
+    first = (
+        "Find the code that ends a message here: what causes the error, and what to do."
+    )
+    lines = ["# Errors", "", first, "", *_doc_lines(pagefeed.errors), ""]
+    for kind in kinds:
+        if kind is pagefeed.errors.PagefeedError or not hasattr(kind, "code"):
+            lines += _entry(kind.__name__, kind)
+        else:
+            lines += [f"## {kind.code} {kind.__name__}", "", *_doc_lines(kind), ""]
     return "\n".join(lines)
 
 
@@ -185,21 +194,45 @@ def _signature(name: str, thing: Any) -> list[str]:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return []
-    text = re.sub(r"pagefeed\.(?:\w+\.)*", "", str(signature)).replace("'", "")
+    # Annotations are strings, which no reader wants to see; defaults keep quotes.
+    parameters = [
+        each.replace(annotation=_Plain(each.annotation))
+        if each.annotation is not each.empty
+        else each
+        for each in signature.parameters.values()
+    ]
+    returned = signature.return_annotation
+    signature = signature.replace(
+        parameters=parameters,
+        return_annotation=returned if returned is signature.empty else _Plain(returned),
+    )
+    text = str(signature)
     if len(name + text) > LINE:
         parts = []
         for each in signature.parameters.values():
             if each.kind is each.KEYWORD_ONLY and "*" not in parts:
                 parts.append("*")
-            parts.append(str(each).replace("'", ""))
+            parts.append(str(each))
         text = "(\n    " + ",\n    ".join(parts) + ",\n)" + text[text.rindex(")") + 1 :]
     return ["```python", f"{name}{text}".removesuffix(" -> None"), "```", ""]
+
+
+class _Plain:
+    """An annotation that is shown as it is written, without modules."""
+
+    def __init__(self, annotation: Any) -> None:
+        text = annotation if isinstance(annotation, str) else str(annotation)
+        self._text = re.sub(r"\b[a-z_]\w*\.(?=\w)", "", text)
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 def _doc_lines(thing: Any) -> list[str]:
     """A docstring as Markdown: its sections as lists, its examples as code."""
     doc = inspect.getdoc(thing) or ""
     doc = re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", doc).replace("``", "`")
+    doc = re.sub(r"::$", ":", doc, flags=re.MULTILINE)
     lines, in_example, in_section = [], False, False
     for line in doc.splitlines():
         title = line.strip().removesuffix(":")

@@ -13,7 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/pictures"
-INK, FAINT = "#20232a", "#d7dae0"
+INK = "var(--ink)"
+STYLE = """\
+<style>
+  svg { --page: #ffffff; --ink: #20232a; --line: #d7dae0 }
+  @media (prefers-color-scheme: dark) {
+    svg { --page: #0d1117; --ink: #f0f6fc; --line: #3d444d }
+  }
+</style>"""
 COLOURS = ["#3949ab", "#00897b", "#e07b00", "#8e24aa"]
 CELL = 22
 
@@ -96,7 +103,7 @@ def _rect(
 ) -> str:
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:.1f}" height="{height}" rx="3" '
-        f'fill="{fill}" stroke="{line}"/>'
+        f'style="fill: {fill}; stroke: {line}"/>'
     )
 
 
@@ -111,8 +118,8 @@ def _text(
 ) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return (
-        f'<text x="{x:.1f}" y="{y:g}" text-anchor="{anchor}" fill="{ink}"{weight}>'
-        f"{escape(text)}</text>"
+        f'<text x="{x:.1f}" y="{y:g}" text-anchor="{anchor}"{weight} '
+        f'style="fill: {ink}">{escape(text)}</text>'
     )
 
 
@@ -120,9 +127,12 @@ def _svg(width: int, height: int, parts: Iterable[str]) -> str:
     """A picture on a panel of its own, so that it is legible on light and dark."""
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     font = 'font-family="sans-serif" font-size="13"'
-    panel = f'width="{width}" height="{height}" rx="8" fill="#fff" stroke="{FAINT}"'
+    panel = (
+        f'width="{width}" height="{height}" rx="8" '
+        'style="fill: var(--page); stroke: var(--line)"'
+    )
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
-    return "\n".join([head, f"<rect {panel}/>", *parts, "</svg>\n"])
+    return "\n".join([head, STYLE, f"<rect {panel}/>", *parts, "</svg>\n"])
 
 
 if __name__ == "__main__":

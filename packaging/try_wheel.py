@@ -40,7 +40,7 @@ print("pagefeed", pagefeed.__version__, "and its licences")
 # Blocks of a page in one Python and a shell, as they are pasted.
 RUN_PAGE = r"""
 import pathlib, re, subprocess, sys
-FENCE = r'(<!-- not run[^>]*-->\n+)?^```(python|bash)(?: title="(.*)")?\n(.*?)^```$'
+FENCE = r'(<!-- not run[^>]*-->\n+)?^```(python|bash)(?: title="([^"]*)")?\n(.*?)^```$'
 names, count = {"__name__": "__main__"}, 0
 text = pathlib.Path(sys.argv[1]).read_text()
 for skipped, kind, title, block in re.findall(FENCE, text, re.DOTALL | re.MULTILINE):

@@ -31,7 +31,7 @@ Errors about data carry where it happened, as far as it is known, in the attribu
 ``steps`` those that need it: ``loader.skip(error.steps)`` passes over them.
 
 A message ends with the code of its class, such as ``[PF-031]``. ``pagefeed explain
-PF-031`` prints what causes the error and what to do; so does the page of errors.
+PF-031`` prints what causes the error and what to do.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ __all__ = [
     "FileAccessError",
     "InternalError",
     "InvalidArgumentError",
+    "LabelWarning",
     "LimitExceededError",
     "MissingDependencyError",
     "MissingFileError",
@@ -80,11 +81,11 @@ class CacheWarning(RuntimeWarning):
 
 
 class LabelWarning(UserWarning):
-    """Labels say that something is not learned which one would think is."""
+    """Labels leave out what one expects a model to learn, such as ends of answers."""
 
 
 class PaddingWarning(UserWarning):
-    """Batches hold padding that nothing in them tells from tokens."""
+    """Batches contain padding that no field tells from tokens."""
 
 
 class ReloadWarning(RuntimeWarning):

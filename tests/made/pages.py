@@ -16,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,12 +125,21 @@ def run_page(page: str) -> Iterator[Block]:
             Path(block.title).write_text(block.text)
         elif block.language == "python":
             with _captured() as out:
-                exec(compile(block.text, "<page>", "exec"), namespace)
+                status = _exited(exec, compile(block.text, "<page>", "exec"), namespace)
             block.printed = out.getvalue()
+            assert not status, f"the block exits with {status}:\n{block.text}"
         else:
             commands = block.text.replace("\\\n", " ").splitlines()
             block.printed = "".join(map(_command, commands))
         yield block
+
+
+def _exited(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What a call returns or exits with: an exit ends neither the tests nor the fill."""
+    try:
+        return call(*arguments)
+    except SystemExit as exited:
+        return exited.code
 
 
 @contextlib.contextmanager
@@ -146,8 +155,8 @@ def _command(line: str) -> str:
         return ""
     if words[0] == "pagefeed":
         with _captured() as out, contextlib.redirect_stderr(out):
-            status = main(words[1:])
-        assert status == 0 or "Error" in out.getvalue(), (line, out.getvalue())
+            status = _exited(main, words[1:])
+        assert not status or "Error" in out.getvalue(), (line, out.getvalue())
         return out.getvalue()
     if words[0] in ("python", "torchrun", "cat", "ls"):
         tool = Path(sys.executable).with_name(words[0])
