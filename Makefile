@@ -33,6 +33,9 @@ DOCS_VENV := .venv/docs
 HAVE_DOCS := $(DOCS_VENV)/docs.stamp
 CRATES := Cargo.toml Cargo.lock $(shell find crates -type f)
 
+# What is spell-checked: tests misspell words on purpose.
+PROSE := *.md docs python crates benchmarks examples packaging
+
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -86,6 +89,7 @@ fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 
 quick: $(HAVE_DEV) $(if $(wildcard python/pagefeed/_core.*so),,$(HAVE_CORE))  ## Lints, types, layers and chosen tests (ARGS="tests/unit -k words")
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
+	$(BIN)/codespell $(PROSE)
 	$(BIN)/mypy
 	$(BIN)/pytest --quiet tests/test_layers.py tests/test_house.py tests/test_exports.py \
 		tests/test_stubs.py $(ARGS)
@@ -116,6 +120,7 @@ faults: $(HAVE_DEV)  ## Plant faults into the core, and see whether the simulati
 check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell $(PROSE)
 	$(BIN)/mypy
 	cargo fmt --all --check
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings

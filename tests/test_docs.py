@@ -45,8 +45,10 @@ def test_outputs_are_compared(tmp_path, monkeypatch):
     assert not block.is_as_shown
 
 
-@pytest.mark.parametrize("block", ["python\nraise SystemExit(3)", "bash\npagefeed plan"])
+@pytest.mark.parametrize(
+    "block", ["python\nraise SystemExit(3)", "bash\npagefeed plan"]
+)
 def test_a_block_that_exits_fails(block):
     fence = "```"
-    with pytest.raises(AssertionError, match="exits with 3|required"):
+    with pytest.raises(AssertionError, match=r"exits with 3|required"):
         list(run_page(f"{fence}{block}\n{fence}\n"))

@@ -9,7 +9,7 @@ __all__ = ["draw", "page"]
 
 BEGINNING = """# Evaluation
 
-What an order costs a model, and how long starts take.
+After this page you know what an order costs a model, and how long starts take.
 `make evaluation ARGS="--json results.json --page evaluation.md"` measures all of it and
 writes this page.
 """
@@ -49,13 +49,13 @@ def _orders(found: dict[str, Any]) -> Iterator[str]:
     yield "## Orders"
     yield ""
     yield (
-        f"A transformer of {model['layers']} layers, {model['width']} wide, one epoch "
-        f"of {of['documents']:,} documents in the order of their sources "
-        f"({of['pages']:,} pages, {of['sequences']:,} sequences of {model['length']} "
-        f"tokens, {of['steps']:,} steps), perplexity of held-out documents, median "
-        "and range of the seeds. The share is what remains of the perplexity that no "
-        "shuffling costs beside a row-exact one; what differs less than the range of "
-        "the row-exact order is noise."
+        f"A transformer of {model['layers']} layers, {model['width']} wide, is trained "
+        f"for one epoch of {of['documents']:,} documents. They lie in the order of "
+        f"their sources: {of['pages']:,} pages, {of['sequences']:,} sequences of "
+        f"{model['length']} tokens, {of['steps']:,} steps. The table shows the "
+        "perplexity of held-out documents: median and range of the seeds. An epoch "
+        "without a shuffle has the share 100%, one in a random order of rows 0%. "
+        "Differences below the range of the order of rows are noise."
     )
     yield ""
     yield "| order | data in the window | perplexity | range | share |"
@@ -77,14 +77,13 @@ def _balanced(found: dict[str, Any]) -> Iterator[str]:
     yield "## Balanced ranks"
     yield ""
     yield (
-        f"A transformer of {of['layers']} layers, {of['width']} wide, "
-        f"{of['documents']:,} documents in the order of their sources, short in some "
-        f"and long in others, packed into {of['sequences']:,} sequences of "
-        f"{of['length']} tokens. Epochs of fewer than {of['least_steps']} steps are "
-        "repeated until there were as many. Perplexity of held-out documents without "
-        'and with `balance="attention"`: median and range of the seeds. The ratio is '
-        "that of both with one seed, its median. What differs less than the range "
-        "without is noise."
+        f"A transformer of {of['layers']} layers, {of['width']} wide, is trained on "
+        f"{of['documents']:,} documents. Some sources have short ones, others long "
+        f"ones. They are packed into {of['sequences']:,} sequences of {of['length']} "
+        f"tokens. Epochs are repeated up to {of['least_steps']} steps. The table shows "
+        'the perplexity of held-out documents without and with `balance="attention"`: '
+        "median and range of the seeds. The ratio compares both with one seed, and is "
+        "a median. Differences below the range without are noise."
     )
     yield ""
     yield "| ranks x sequences a rank | steps | without | balanced | ratio |"

@@ -20,24 +20,24 @@ COLUMNS = (
 )
 
 ABOUT = """\
-Compare pagefeed with the loader you use: rate, waits, memory, shuffle and resume, on
-the same data. `make loaders` repeats this on your machine.
+After this page you can compare pagefeed with the loader you use, on the same data:
+rate, waits, memory, shuffle and resume. `make loaders` repeats this on your machine.
 `benchmarks/loaders/README.md` says how to add a loader.
 
-Samples of {length:,} tokens are shuffled into batches of {batch_size}, int64 tensors of
+Samples of {length:,} tokens are shuffled into batches of {batch_size}: int64 tensors of
 torch, from {millions:,.0f} million tokens in {files} Parquet files. Every loader is
-used as its own documentation says, in processes of its own, in turn; {rounds}.
+used as its own documentation says. They take turns in processes of their own; {rounds}.
 Measured on {processors} processors ({system}), at a load of {load}.
 """
 
 MEANING = """\
 - **Mtok/s, CPU**: millions of tokens a second, and seconds of all processors for 10^9
-  tokens, behind the first batches.
+  tokens, after the first batches.
 - **First batch**: from the start of the process, imports included.
 - **Wait**: what a consumer waits that works 20 ms on each batch.
 - **Memory**: anonymous and shared memory of all processes, at its highest.
-- **Same page, same file**: how often two samples of a batch are of one page or file,
-  over how often a uniform shuffle puts them there. 1 is as good as random.
+- **Same page, same file**: pairs of samples in a batch from one page or file, divided
+  by those of a uniform shuffle. 1 is as good as random.
 - **Resumed in, same batches**: in a new process, from the state that was saved, and
   whether the next {after} batches are those that came without the stop.
 """
@@ -52,13 +52,17 @@ def page(found: dict[str, Any], picture: str | None = None) -> str:
         lines += [f"![Tokens a second of each loader]({picture})", ""]
     lines += [*table(found["results"]), "", MEANING.format(after=found["after_state"])]
     limits = [
-        f"- **{row['loader']}** {row['limits']}."
+        f"- **{row['loader']}**: {_sentences(row['limits'])}"
         for row in found["results"]
         if row["limits"] and row["rounds"]
     ]
     if limits:
         lines += ["## What each cannot do", "", *limits, ""]
     return "\n".join(lines)
+
+
+def _sentences(limits: str) -> str:
+    return " ".join(f"{each[0].upper()}{each[1:]}." for each in limits.split("; "))
 
 
 def _about(found: dict[str, Any]) -> str:

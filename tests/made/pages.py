@@ -125,7 +125,8 @@ def run_page(page: str) -> Iterator[Block]:
             Path(block.title).write_text(block.text)
         elif block.language == "python":
             with _captured() as out:
-                status = _exited(exec, compile(block.text, "<page>", "exec"), namespace)
+                code = compile(block.text, "<page>", "exec")
+                status = _exited(exec, code, namespace)
             block.printed = out.getvalue()
             assert not status, f"the block exits with {status}:\n{block.text}"
         else:
@@ -135,7 +136,7 @@ def run_page(page: str) -> Iterator[Block]:
 
 
 def _exited(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What a call returns or exits with: an exit ends neither the tests nor the fill."""
+    """What a call returns or exits with: an exit does not end the tests."""
     try:
         return call(*arguments)
     except SystemExit as exited:
