@@ -19,25 +19,27 @@ LENGTHS = {
 
 
 def check(lengths, length, layout):
-    """Every token once, in order, in sequences that are filled from their start."""
+    """Every token once, in sequences that are filled from their start."""
     packed = pack_lengths(lengths, length, layout)
-    following = np.zeros(len(lengths), dtype=np.int64)
     filled: dict[int, int] = {}
-    for sequence, row, first, count, offset in zip(
+    for sequence, count, offset in zip(
         packed.sequence.tolist(),
-        packed.row.tolist(),
-        packed.first_token.tolist(),
         packed.num_tokens.tolist(),
         packed.offset.tolist(),
         strict=True,
     ):
-        assert (first, offset) == (following[row], filled.get(sequence, 0))
+        assert offset == filled.get(sequence, 0)
         assert count > 0
-        following[row] += count
         filled[sequence] = offset + count
-    assert following.tolist() == list(lengths)
     assert max(filled.values(), default=0) <= length
     assert sorted(filled) == list(range(len(filled)))
+    order = np.lexsort((packed.first_token, packed.row))
+    first, count = packed.first_token[order], packed.num_tokens[order]
+    goes_on = np.diff(packed.row[order], prepend=-1) == 0
+    assert np.array_equal(first[1:][goes_on[1:]], (first + count)[:-1][goes_on[1:]])
+    assert not first[~goes_on].any()
+    tokens = np.bincount(packed.row, packed.num_tokens, minlength=len(lengths))
+    assert tokens.tolist() == list(lengths)
     pieces = np.bincount(packed.row, minlength=len(lengths))
     num_split = int(((pieces > 1) & (np.asarray(lengths) <= length)).sum())
     return len(filled), num_split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -87,8 +88,8 @@ def _stored(index: object) -> CheckedArray:
     known: tuple[Callable[[int], npt.NDArray[np.float64]], int, str, bytes]
     if isinstance(index, PackedIndex):
         borders = np.ascontiguousarray(index.first_span).tobytes()
-        cut = f"Packed {index.length} {index.layout}"
-        known = (lambda block: _of_block(index, block)), len(index), cut, borders
+        pack = partial(_of_block, index)
+        known = pack, len(index), index.identity, borders
     elif isinstance(index, WindowIndex):
         refuse_unknown_rows(index.spans, "balance=")
         num_pieces = max(1, len(index.spans) // SPANS_AT_ONCE)

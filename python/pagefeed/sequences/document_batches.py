@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed import _core
 from pagefeed._base import Int64Array, distinct, joined_ranges, lazy
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.lines import Lines
-from pagefeed.sequences.packed import pack_lengths
+from pagefeed.sequences.packed import PACKING, pack_lengths
 from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.page_runs import block_starts, blocks_of_runs
 from pagefeed.sequences.sequence_index import (
@@ -33,7 +34,6 @@ last batch of a block may be small. Of more documents, those of a batch are more
 """
 MOST_BLOCKS = 128
 """Blocks whose batches are kept: some 100 KB each."""
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class DocumentBatches(Documents):
         InvalidArgumentError: If a document may not fit, or none is cut and padded.
 
     Example:
-        >>> DocumentBatches([], max_length=512, batch_tokens=4096).identity
-        "DocumentBatches(batch_tokens=4096, max_length=512, pad='longest')"
+        >>> DocumentBatches([], max_length=512, batch_tokens=4096).batch_tokens
+        4096
     """
 
     batch_tokens: int = 0
@@ -76,7 +76,8 @@ class DocumentBatches(Documents):
     def identity(self) -> str:
         """What tells this cut from others."""
         kept = f"max_length={self.max_length}, pad={self.pad!r}"
-        return f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
+        cut = f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
+        return f"{cut}, version {PACKING}"
 
 
 class Batches(NamedTuple):
@@ -104,7 +105,7 @@ def batches_of_lengths(
 
     Example:
         >>> batches_of_lengths([5, 1, 4, 2], 10, is_padded=True)
-        Batches(document=array([0, 2, 3, 1]), first=array([0, 2, 4]))
+        Batches(document=array([3, 1, 0, 2]), first=array([0, 2, 4]))
     """
     # One without tokens is in a batch, too.
     counted = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
@@ -124,9 +125,13 @@ def batches_of_lengths(
         borders = [*np.flatnonzero(np.diff(packed.sequence, prepend=-1)).tolist()]
         borders.append(len(document))
     first = np.array(borders, dtype=np.int64)
-    # Neighbours are of unlike lengths, however little is mixed later.
-    number = np.arange(len(first) - 1)
-    mixed = np.argsort(number.astype(np.uint64) * _SPREAD, kind="stable")
+    if not is_padded:
+        return Batches(document, first)
+    # By a hash: neighbours are of unlike lengths, and no long batch comes first. Its
+    # key is of the lengths: blocks of as many batches are not ordered alike.
+    hashed = np.arange(len(first) - 1, dtype=np.uint64)
+    _core.mix(hashed, int(counted.sum()), len(counted))
+    mixed = np.argsort(hashed)
     begin, end = first[mixed], first[mixed + 1]
     document = document[joined_ranges(begin, end)]
     first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)

@@ -47,6 +47,9 @@ more.
 Of a block less than one sequence is padding: so never more than 0.5 %.
 """
 
+PACKING = 2
+"""Raised whenever documents of the same lengths are packed otherwise."""
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -56,8 +59,10 @@ class Packed:
     sequences' worth of tokens, over several files where these are smaller. A block of
     T tokens gives exactly ``ceil(T / length)`` sequences, so that their number follows
     from the index: what would need more is split, the rest is padding, at most 0.5 %
-    or one sequence. Every row gets its ``bos`` and ``eos``, also an empty or null one;
-    a null token inside a row is refused when the loader is made. No token is dropped.
+    or one sequence. The sequences of a block are numbered by a hash, so that full ones
+    do not come first. Every row gets its ``bos`` and ``eos``, also an empty or null
+    one; a null token inside a row is refused when the loader is made. No token is
+    dropped.
 
     Args:
         length: Tokens of a sequence.
@@ -128,7 +133,7 @@ class Packed:
     @property
     def identity(self) -> str:
         """What tells this cut from others, in states and caches."""
-        return identity_of(self)
+        return f"{identity_of(self)}, version {PACKING}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +187,7 @@ class PackedIndex:
         refuse_unknown_rows(spans, "Packed()")
         self.spans = spans
         self.erased = spans.erased
+        self.identity = packed.identity
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)

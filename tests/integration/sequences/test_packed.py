@@ -38,15 +38,12 @@ def pieces_of(sequence: list[int]) -> list[list[int]]:
     return [piece.tolist() for piece in np.split(tokens[:used], cuts)]
 
 
-def check_documents(
-    sequences: list[list[int]], documents: list[range], *, in_order: bool = False
-) -> int:
+def check_documents(sequences: list[list[int]], documents: list[range]) -> int:
     """Every document once: its pieces make it up, and there is a separator for each.
 
     Args:
         sequences: Packed sequences.
         documents: What they are made of.
-        in_order: Whether sequences are by number: then so are a document's pieces.
 
     Returns:
         Documents whose separator does not follow them, as they were split there.
@@ -67,7 +64,7 @@ def check_documents(
             here.add(first)
             found[first].append(piece)
     for document in filter(None, documents):
-        pieces = found[document[0]] if in_order else sorted(found[document[0]])
+        pieces = sorted(found[document[0]])
         assert [token for piece in pieces for token in piece] == list(document)
     assert num_separators == len(documents)
     return num_apart
@@ -83,11 +80,11 @@ def numbered(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("shuffle", [None, "page", "row_group", "row"])
 @pytest.mark.parametrize("length", [7, 40, 500])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_document_is_whole_and_in_order(numbered, method, length, shuffle):
+def test_every_document_is_whole(numbered, method, length, shuffle):
     packed = pf.Packed(length, eos=EOS, method=method)
     sequences = sequences_of(loader_of(numbered, packed, shuffle=shuffle))
     documents = documents_in(numbered)
-    num_apart = check_documents(sequences, documents, in_order=shuffle is None)
+    num_apart = check_documents(sequences, documents)
     assert num_apart < len(documents) / 4
 
 

@@ -6,6 +6,9 @@
 //! "Near-optimal bin packing algorithms", 1973) seldom leaves anything. If it does, some
 //! documents are kept back, the others are packed again, and they are poured into the
 //! gaps: first rests of documents that are longer than a sequence and split anyway.
+//!
+//! Packed like that the fullest sequences come first, those of fewest documents. So they
+//! are numbered in the order of a hash: whoever reads some of them in a row meets all kinds.
 
 mod place;
 mod rooms;
@@ -15,6 +18,7 @@ mod tests;
 use std::cmp::Reverse;
 
 use crate::error::{Error, Result};
+use crate::order::mix;
 use place::{Attempt, Item, fewest_splits};
 
 /// Where a document goes.
@@ -151,40 +155,43 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
         method => Attempt::new(&items, &[], length, limit, method).placed,
     };
     let before = full.len() as u32;
-    let mut all = Vec::with_capacity(full.len() + placed.len());
-    all.extend((0u32..).zip(full));
-    all.extend(
-        placed
-            .into_iter()
-            .map(|(sequence, item)| (sequence + before, item)),
-    );
-    Ok(collect(all, lengths))
+    let placed = placed
+        .into_iter()
+        .map(|(sequence, item)| (sequence + before, item));
+    Ok(collect((0u32..).zip(full).chain(placed), lengths))
 }
 
 /// Puts what was placed into order. Pieces are of tokens alone, at places apart.
-fn collect(mut placed: Vec<(u32, Item)>, lengths: &[u32]) -> Packing {
-    placed.sort_unstable_by_key(|(sequence, item)| (*sequence, item.row, item.first_token));
+fn collect(placed: impl Iterator<Item = (u32, Item)>, lengths: &[u32]) -> Packing {
+    // Keyed by the lengths: blocks of as many sequences are not ordered alike.
+    let key = lengths.iter().fold([1], |mut key, &num_tokens| {
+        mix(&mut key, [u64::from(num_tokens), 0]);
+        key
+    });
+    let hashed = |(sequence, item)| {
+        let mut hash = [u64::from(sequence)];
+        mix(&mut hash, [key[0], 0]); // One to one: no two sequences have the same.
+        (hash[0], item)
+    };
+    let mut placed: Vec<(u64, Item)> = placed.map(hashed).collect();
+    placed.sort_unstable_by_key(|(hash, item)| (*hash, item.row, item.first_token));
     let mut packing = Packing {
         pieces: Vec::with_capacity(placed.len()),
         first_piece: vec![0],
     };
-    let (mut current, mut offset) = (0, 0);
-    for (sequence, item) in placed {
-        if sequence != current {
-            packing.first_piece.push(packing.pieces.len() as u32);
-            (current, offset) = (sequence, 0);
+    for sequence in placed.chunk_by(|(one, _), (next, _)| one == next) {
+        let mut offset = 0;
+        for (_, item) in sequence {
+            packing.pieces.push(Piece {
+                row: item.row,
+                first_token: item.first_token,
+                num_tokens: item
+                    .num_tokens
+                    .min(lengths[item.row as usize] - item.first_token),
+                offset,
+            });
+            offset += item.num_tokens;
         }
-        packing.pieces.push(Piece {
-            row: item.row,
-            first_token: item.first_token,
-            num_tokens: item
-                .num_tokens
-                .min(lengths[item.row as usize] - item.first_token),
-            offset,
-        });
-        offset += item.num_tokens;
-    }
-    if !packing.pieces.is_empty() {
         packing.first_piece.push(packing.pieces.len() as u32);
     }
     packing
