@@ -7,6 +7,7 @@
 
 pub(crate) mod arrays;
 mod bounds;
+pub(crate) mod cursor;
 pub(crate) mod encodings;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -15,15 +15,11 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::buffers::{RecycledBuffer, check_available};
 use crate::decode::bounds;
-use crate::decode::tokens::integers::{
-    IntegerReader, Storage, missing_dictionary, read_dictionary,
-};
+use crate::decode::cursor::{OpenPage, PageCursor};
+use crate::decode::tokens::integers::{IntegerReader, Storage, read_dictionary};
 use crate::decode::tokens::narrow::is_narrow;
-use crate::decode::tokens::{DataPages, wrong_rows};
 use crate::decode::{PageRun, Tokens};
 use crate::error::{Error, Result, catch_damage};
-use crate::header::PageHeader;
-use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::{ColumnSchema, Leaf};
 
@@ -142,48 +138,34 @@ impl Chunk {
         let mut num_rows = gap + usize::from(run.starts_mid_record);
         let narrow = Storage::of(leaf).ok().filter(|_| is_narrow(leaf));
         let mut steps = VecDeque::new();
-        let (mut dictionary, mut num_begun) = (None, 0);
-        let mut pages = DataPages::new(&run.data);
-        while let Some((header, stored)) = pages.next()? {
-            if header.encoding() == Some(Encoding::RLE_DICTIONARY) && dictionary.is_none() {
-                let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
+        let mut dictionary = None;
+        let mut cursor = PageCursor::new(leaf, run, 0..run.num_rows);
+        while let Some(stored) = cursor.next()? {
+            if stored.has_indices() && dictionary.is_none() {
+                let page = cursor.dictionary()?;
                 if let Some(storage) = narrow {
                     read_dictionary(opener, page, run.codec, leaf, storage)?;
                 }
                 dictionary = Some(Dictionary::open(opener, page, run, leaf)?);
             }
-            let page = opener.data_page(&header, stored, run.codec, leaf)?;
-            let counts = count_levels(&page, leaf)?;
-            if steps.is_empty() && counts.starts_mid_record != run.starts_mid_record {
-                return Err(Error::corrupt(
-                    "the page does not begin with the record it was indexed with; \
-                     build the index again",
-                ));
-            }
+            let open = cursor.open(opener, &stored)?;
+            let (page, num_values) = (&open.page, open.num_present);
             let lengths = dictionary.as_ref().and_then(|d| d.lengths.as_deref());
-            let num_values = to_usize(counts.num_values)?;
-            bound(
-                &page,
-                bounds::decoded_size(&page, leaf, num_values, lengths)?,
-            )?;
+            bound(page, bounds::decoded_size(page, leaf, num_values, lengths)?)?;
             if let Some(storage) = narrow
-                && header.encoding() != Some(Encoding::RLE_DICTIONARY)
+                && !stored.has_indices()
             {
-                check_narrow(&page, leaf, storage, num_values)?;
+                check_narrow(page, leaf, storage, num_values)?;
             }
-            let rows = to_usize(counts.num_rows)?;
+            let rows = to_usize(open.num_rows)?;
             num_rows += rows;
-            num_begun += counts.num_rows * u64::from(!pages.is_in_tail(run));
             steps.push_back(Step::Data {
-                page: rebuild(&page, &header, leaf, &counts)?,
-                starts_mid_record: counts.starts_mid_record,
+                page: rebuild(&open, leaf)?,
+                starts_mid_record: open.starts_mid_record,
                 num_rows: rows,
             });
         }
-        if num_begun != run.num_rows {
-            let error = wrong_rows(num_begun, run.num_rows);
-            return Err(error.in_column(&leaf.path));
-        }
+        cursor.finish(opener)?;
         if gap > 0 {
             steps.push_front(Step::Gap(gap));
         }
@@ -244,27 +226,21 @@ fn to_u32(size: usize) -> Result<u32> {
 }
 
 /// The page as one of version 2, its counts being what the levels say.
-fn rebuild(
-    page: &DataPage<'_>,
-    header: &PageHeader,
-    leaf: &Leaf,
-    counts: &LevelCounts,
-) -> Result<Page> {
-    let (Some(num_values), Some(encoding)) = (header.num_levels(), header.encoding()) else {
-        return Err(Error::invalid("not a data page"));
-    };
-    let num_present = to_usize(counts.num_values)?;
-    let values = bounds::without_padding(page, leaf, num_present);
+fn rebuild(open: &OpenPage<'_>, leaf: &Leaf) -> Result<Page> {
+    let (page, num_values) = (&open.page, open.num_present);
+    let encoding = page.header.encoding();
+    let encoding = encoding.ok_or_else(|| Error::invalid("not a data page"))?;
+    let values = bounds::without_padding(page, leaf, num_values);
     Ok(Page::DataPageV2 {
         buf: Bytes::from_owner(RecycledBuffer::joined(&[
             page.repetition,
             page.definition,
             values,
         ])?),
-        num_values: to_u32(num_values)?,
+        num_values: to_u32(open.num_levels)?,
         encoding,
-        num_nulls: to_u32(num_values - num_present)?,
-        num_rows: to_u32(to_usize(counts.num_rows)?)?,
+        num_nulls: to_u32(open.num_levels - num_values)?,
+        num_rows: to_u32(to_usize(open.num_rows)?)?,
         def_levels_byte_len: to_u32(page.definition.len())?,
         rep_levels_byte_len: to_u32(page.repetition.len())?,
         is_compressed: false,

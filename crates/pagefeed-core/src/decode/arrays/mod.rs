@@ -7,6 +7,7 @@ mod records;
 mod string_builder;
 mod strings;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type, UInt64Type};
@@ -18,13 +19,13 @@ use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_schema::{DataType, FieldRef};
 
 use super::{PageRun, Tokens};
+use crate::decode::cursor::PageCursor;
 use crate::decode::tokens::decode_rows;
 use crate::decode::tokens::integers::{IntegerReader, Storage, collect};
 use crate::decode::tokens::rows::RowReader;
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
-use crate::schema::{ColumnSchema, Leaf};
-use crate::schema::{extension, rewrite};
+use crate::schema::{ColumnSchema, extension, rewrite};
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
 /// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per
@@ -124,49 +125,39 @@ fn decode_fast(
     num_rows: u64,
 ) -> Result<Option<ArrayRef>> {
     let rows = first_row..first_row.saturating_add(num_rows);
-    if let Some(array) = nested::decode(opener, schema, runs, rows)? {
+    if let Some(array) = nested::decode(opener, schema, runs, &rows)? {
         return Ok(Some(array));
     }
-    let ([leaf], [run]) = (&schema.leaves[..], runs) else {
-        return Ok(None);
-    };
-    let skipped = first_row - run.first_row;
-    let (Ok(skip), Ok(rows)) = (usize::try_from(skipped), usize::try_from(num_rows)) else {
-        return Err(Error::limit(format!("{num_rows} rows at once")));
-    };
-    if skipped.saturating_add(num_rows) > run.num_rows {
-        return Err(Error::invalid(format!(
-            "{num_rows} rows behind {skipped} were asked for, the pages hold {}",
-            run.num_rows
-        )));
-    }
-    let array = integers(opener, run, leaf, schema.field.data_type())?;
-    Ok(array.map(|array| {
-        if array.len() > rows {
-            array.slice(skip, rows)
-        } else {
-            array
+    match (&schema.leaves[..], runs) {
+        ([leaf], [run]) => {
+            let cursor = PageCursor::new(leaf, run, own_rows(run, &rows));
+            integers(opener, cursor, schema.field.data_type())
         }
-    }))
+        _ => Ok(None),
+    }
+}
+
+/// Rows of the row group as those of a run.
+fn own_rows(run: &PageRun, rows: &Range<u64>) -> Range<u64> {
+    rows.start - run.first_row..rows.end - run.first_row
 }
 
 /// Integers and lists of them, as long as nothing is null.
 fn integers(
     opener: &mut PageOpener,
-    run: &PageRun,
-    leaf: &Leaf,
+    cursor: PageCursor<'_>,
     data_type: &DataType,
 ) -> Result<Option<ArrayRef>> {
     let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
         data_type
     else {
-        let tokens = read_integers(opener, run, leaf, data_type, 0)?;
+        let tokens = read_integers(opener, cursor, data_type, 0)?;
         return match tokens {
             Some((tokens, _)) => primitive(data_type, tokens),
             None => Ok(None),
         };
     };
-    let Some((tokens, offsets)) = read_integers(opener, run, leaf, item.data_type(), 1)? else {
+    let Some((tokens, offsets)) = read_integers(opener, cursor, item.data_type(), 1)? else {
         return Ok(None);
     };
     let Some(values) = primitive(item.data_type(), tokens)? else {
@@ -184,11 +175,11 @@ fn integers(
 /// not, or if a row or value is null.
 fn read_integers(
     opener: &mut PageOpener,
-    run: &PageRun,
-    leaf: &Leaf,
+    cursor: PageCursor<'_>,
     item: &DataType,
     depth: i16,
 ) -> Result<Option<(Tokens, Vec<u32>)>> {
+    let leaf = cursor.leaf;
     let is_plain = leaf.max_repetition == depth && item.is_integer();
     let Some(storage) = Storage::of(leaf).ok().filter(|_| is_plain) else {
         return Ok(None);
@@ -203,9 +194,9 @@ fn read_integers(
         },
         narrow: false,
     };
-    let mut rows = RowReader::new(leaf, run, Vec::new())?.allow_nulls();
+    let mut rows = RowReader::new(&cursor, Vec::new())?.allow_nulls();
     let mut tokens = Tokens::default();
-    decode_rows(opener, run, None, &mut rows, &reader, &mut tokens)?;
+    decode_rows(opener, cursor, None, &mut rows, &reader, &mut tokens)?;
     Ok((!rows.has_nulls).then_some((tokens, rows.offsets)))
 }
 

@@ -8,7 +8,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use super::records::Records;
-use super::strings;
+use super::{own_rows, strings};
 use crate::decode::PageRun;
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub(crate) fn decode(
     opener: &mut PageOpener,
     schema: &ColumnSchema,
     runs: &[PageRun],
-    rows: Range<u64>,
+    rows: &Range<u64>,
 ) -> Result<Option<ArrayRef>> {
     let mut types = Vec::new();
     if !is_readable(&schema.field, Depth::default(), &schema.leaves, &mut types) {
@@ -32,7 +32,7 @@ pub(crate) fn decode(
     }
     let mut columns: Vec<Column> = Vec::with_capacity(runs.len());
     for ((leaf, run), data_type) in schema.leaves.iter().zip(runs).zip(types) {
-        let Some(column) = strings::read(opener, run, leaf, data_type, rows.clone())? else {
+        let Some(column) = strings::read(opener, run, leaf, data_type, own_rows(run, rows))? else {
             return Ok(None);
         };
         columns.push(column);

@@ -8,16 +8,14 @@ use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
-use super::records::{Records, Wanted};
+use super::records::Records;
 use super::string_builder::Strings;
 use crate::buffers::{MIN_KEPT_BYTES, RecycledBuffer};
 use crate::decode::PageRun;
 use crate::decode::bounds::{check, decoded_size, string_lengths};
+use crate::decode::cursor::{OpenPage, PageCursor};
 use crate::decode::encodings::indices::{sequence, total_length};
-use crate::decode::tokens::integers::missing_dictionary;
-use crate::decode::tokens::{DataPages, wrong_rows};
 use crate::error::Result;
-use crate::levels::count_levels;
 use crate::page::{DataPage, Dictionary, PageOpener};
 use crate::schema::Leaf;
 
@@ -30,7 +28,7 @@ pub(crate) fn is_string(data_type: &DataType, leaf: &Leaf) -> bool {
         )
 }
 
-/// Reads the strings of `rows` of a run into an array without the lists and structs
+/// Reads the strings of `rows`, numbered in the run, into an array without the lists and structs
 /// around them, and the levels that say where they belong; `None` if a page is encoded
 /// in another way.
 pub(crate) fn read(
@@ -55,52 +53,39 @@ fn read_as<T: ByteArrayType>(
     leaf: &Leaf,
     rows: Range<u64>,
 ) -> Result<Option<(Records, ArrayRef)>> {
-    let mut records = Records::new(leaf, run, rows);
-    let mut strings = Strings::<T>::new();
-    let (mut dictionary, mut num_begun) = (None, 0);
-    let mut pages = DataPages::new(&run.data);
-    while !records.is_done()
-        && let Some((header, stored)) = pages.next()?
-    {
-        if header.encoding() == Some(Encoding::RLE_DICTIONARY) && dictionary.is_none() {
-            let page = run.dictionary.as_ref().ok_or_else(missing_dictionary)?;
-            dictionary = Some(Entries::new(opener.take_dictionary(page, run.codec)?)?);
+    let mut cursor = PageCursor::new(leaf, run, rows);
+    let (mut records, mut strings) = (Records::new(leaf), Strings::<T>::new());
+    let mut dictionary = None;
+    while let Some(stored) = cursor.next()? {
+        if stored.has_indices() && dictionary.is_none() {
+            let page = opener.take_dictionary(cursor.dictionary()?, run.codec)?;
+            dictionary = Some(Entries::new(page)?);
         }
-        let page = opener.data_page(&header, stored, run.codec, leaf)?;
-        let wanted = records.find(&page, leaf)?;
-        if !pages.is_in_tail(run) {
-            num_begun = records.num_begun();
-        }
+        let open = cursor.open(opener, &stored)?;
+        let (page, values, num_present) = (&open.page, open.values.clone(), open.num_present);
         // Then its memory can become the array's.
-        let is_all =
-            strings.is_empty() && wanted.values == (0..wanted.num_present) && pages.is_empty();
-        let Some(size) = size_of(&page, leaf, &wanted, dictionary.as_ref())? else {
+        let is_all = strings.is_empty() && values == (0..num_present) && cursor.is_at_end();
+        let Some(size) = size_of(&open, leaf, dictionary.as_ref())? else {
             return Ok(None);
         };
-        records.append(&page, &wanted)?;
+        records.append(&open)?;
         let taken = match &mut dictionary {
-            Some(entries) if header.encoding() == Some(Encoding::RLE_DICTIONARY) => {
-                append_indices(&mut strings, &page, wanted.values, is_all, entries, size)?;
+            Some(entries) if stored.has_indices() => {
+                append_indices(&mut strings, page, values, is_all, entries, size)?;
                 None
             }
-            _ => append_plain(&mut strings, &page, wanted.values, is_all)?,
+            _ => append_plain(&mut strings, page, values, is_all)?,
         };
         if let Some(size) = taken {
             let (data, start) = opener.take_values(size);
-            strings.take_over(data, start, wanted.num_present)?;
+            strings.take_over(data, start, num_present)?;
         }
-        if records.leaves_rows() {
-            opener.keep_page(&header, stored, run.codec);
-        }
+        cursor.keep(opener, &stored);
     }
     if let Some(entries) = dictionary {
         opener.keep_dictionary(entries.dictionary);
     }
-    num_begun += count_rest(opener, run, leaf, pages)?;
-    if num_begun != run.num_rows {
-        return Err(wrong_rows(num_begun, run.num_rows).in_column(&leaf.path));
-    }
-    records.finish()?;
+    cursor.finish(opener)?;
     let element = leaf.descriptor.repeated_ancestor_def_level() as u8;
     let present = if records.has_nulls() {
         let (places, max) = (
@@ -116,36 +101,15 @@ fn read_as<T: ByteArrayType>(
     Ok(Some((records, array)))
 }
 
-/// Rows that begin in pages that are left, before the tail of the run.
-fn count_rest(
-    opener: &mut PageOpener,
-    run: &PageRun,
-    leaf: &Leaf,
-    mut pages: DataPages<'_>,
-) -> Result<u64> {
-    let mut num_begun = 0;
-    while let Some((header, stored)) = pages.next()?
-        && !pages.is_in_tail(run)
-    {
-        let page = opener.data_page(&header, stored, run.codec, leaf)?;
-        num_begun += count_levels(&page, leaf)?.num_rows;
-    }
-    Ok(num_begun)
-}
-
 /// Bytes that the wanted strings of a page take, at most, which are found to be there;
 /// `None` if they are encoded in another way.
-fn size_of(
-    page: &DataPage<'_>,
-    leaf: &Leaf,
-    wanted: &Wanted,
-    dictionary: Option<&Entries>,
-) -> Result<Option<u64>> {
+fn size_of(open: &OpenPage<'_>, leaf: &Leaf, dictionary: Option<&Entries>) -> Result<Option<u64>> {
+    let page = &open.page;
     Ok(match (page.header.encoding(), dictionary) {
-        (Some(Encoding::PLAIN), _) => Some(decoded_size(page, leaf, wanted.num_present, None)?),
+        (Some(Encoding::PLAIN), _) => Some(decoded_size(page, leaf, open.num_present, None)?),
         // A page of short indices goes along with many pages of what lies beside it.
         (Some(Encoding::RLE_DICTIONARY), Some(entries)) => {
-            let size = total_length(page.values, wanted.values.clone(), entries.lengths())?;
+            let size = total_length(page.values, open.values.clone(), entries.lengths())?;
             Some(check(size)?)
         }
         _ => None,

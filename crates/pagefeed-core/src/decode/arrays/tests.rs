@@ -9,6 +9,7 @@ use parquet::arrow::ArrowWriter;
 use super::*;
 use crate::codec::Codec;
 use crate::decode::tests::{Random, Rows, StoredPage, encode_hybrid, encode_lists, random_rows};
+use crate::schema::Leaf;
 
 /// The schema of a column as the crate's writer stores it.
 fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {

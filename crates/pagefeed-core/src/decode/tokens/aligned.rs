@@ -10,18 +10,17 @@ use parquet::data_type::{
 
 use super::elements::Elements;
 use super::held::Numbers;
-use super::integers::{mismatch, missing_dictionary, reserve};
+use super::integers::{mismatch, reserve};
 use super::narrow::check_declared;
 use super::numbers::Tokens;
 use super::rows::RowReader;
 use super::values::decode_values;
-use super::{DataPages, wrong_rows};
 use crate::codec::Codec;
+use crate::decode::cursor::{PageCursor, missing_dictionary};
 use crate::decode::encodings::unpack::BATCH;
 use crate::decode::{PageRun, bounds};
 use crate::error::{Error, Result};
 use crate::header::PageHeader;
-use crate::levels::{Definitions, num_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
 
@@ -115,7 +114,9 @@ pub struct OpenedRun {
 struct Piece {
     header: PageHeader,
     values: Vec<u8>,
-    /// Which they are of those of the run.
+    /// How many of them belong to no row of the run.
+    skipped: usize,
+    /// Which the others are of those of the run.
     place: Range<usize>,
 }
 
@@ -134,45 +135,36 @@ impl Piece {
 impl OpenedRun {
     /// Decompresses the pages of a run and reads their levels.
     pub fn open(opener: &mut PageOpener, run: &PageRun, leaf: &Leaf) -> Result<Self> {
-        let mut reader = RowReader::new(leaf, run, Vec::new())?.of_lists();
-        let (mut pages, mut pieces) = (DataPages::new(&run.data), Vec::new());
-        while let Some((header, stored)) = pages.next()? {
-            if reader.is_done() {
-                break;
-            }
-            let is_tail = pages.is_in_tail(run);
-            if is_tail && reader.num_begun() < run.num_rows {
-                return Err(wrong_rows(reader.num_begun(), run.num_rows));
-            }
-            let page = opener.data_page(&header, stored, run.codec, leaf)?;
-            let present = Definitions::new(&page, leaf)?.advance(num_levels(&page)?)?;
-            bounds::decoded_size(&page, leaf, present.present, None)?;
-            let before = reader.num_values;
-            let after = before + reader.read(&page)?;
-            if reader.is_done() && !is_tail {
-                return Err(wrong_rows("more", run.num_rows));
-            }
+        let mut cursor = PageCursor::new(leaf, run, 0..run.num_rows);
+        let mut rows = RowReader::new(&cursor, Vec::new())?.of_lists();
+        let mut pieces = Vec::new();
+        while let Some(stored) = cursor.next()? {
+            let open = cursor.open(opener, &stored)?;
+            bounds::decoded_size(&open.page, leaf, open.num_present, None)?;
+            let before = rows.num_values;
+            rows.read(&open)?;
             let mut values = Vec::new();
-            reserve(&mut values, page.values.len())?;
-            values.extend_from_slice(page.values);
+            reserve(&mut values, open.page.values.len())?;
+            values.extend_from_slice(open.page.values);
             pieces.push(Piece {
                 values,
-                place: before..after,
-                header,
+                skipped: open.values.start,
+                place: before..rows.num_values,
+                header: stored.header,
             });
         }
-        reader.finish()?;
+        cursor.finish(opener)?;
+        rows.finish()?;
         Ok(Self {
-            offsets: reader.offsets,
-            elements: reader.elements,
+            offsets: rows.offsets,
+            elements: rows.elements,
             pieces,
         })
     }
 
     /// Values of all its rows.
     pub fn num_values(&self) -> u64 {
-        let ends = self.offsets.first().zip(self.offsets.last());
-        ends.map_or(0, |(&first, &last)| u64::from(last - first))
+        self.offsets.last().copied().unwrap_or(0).into()
     }
 
     /// Memory it takes.
@@ -219,15 +211,15 @@ impl NumberRows {
         let wanted = run
             .offsets
             .get(rows.start..=rows.end)
-            .ok_or_else(|| wrong_rows(run.offsets.len().saturating_sub(1), rows.end as u64))?;
+            .ok_or_else(|| Error::internal("rows that a run of pages does not have"))?;
         let (Some(&first), Some(&last)) = (wanted.first(), wanted.last()) else {
             return Ok(());
         };
         for piece in &run.pieces {
             let begin = (first as usize).clamp(piece.place.start, piece.place.end);
             let end = (last as usize).clamp(begin, piece.place.end);
-            let values = begin - piece.place.start..end - piece.place.start;
-            self.append_values(&piece.page(), leaf, values, dictionary)?;
+            let own = |value: usize| piece.skipped + value - piece.place.start;
+            self.append_values(&piece.page(), leaf, own(begin)..own(end), dictionary)?;
         }
         let before = self.offsets.last().copied().unwrap_or(0);
         for end in wanted.iter().skip(1) {

@@ -2,9 +2,9 @@
 
 use super::integers::reserve;
 use super::rows::RowReader;
+use crate::decode::cursor::OpenPage;
 use crate::error::{Error, Result};
-use crate::levels::{Definitions, for_each_list, num_levels, unpack_levels};
-use crate::page::DataPage;
+use crate::levels::{for_each_list, unpack_levels};
 
 /// The inner lists of the rows of a run.
 #[derive(Debug, Default)]
@@ -51,85 +51,69 @@ fn grow(numbers: &mut Vec<u32>) -> Result<()> {
 
 impl RowReader<'_> {
     /// Reads the levels of a page of lists of lists, see [`RowReader::read`].
-    pub(super) fn read_lists_of_lists(&mut self, page: &DataPage<'_>) -> Result<()> {
-        let count = num_levels(page)?;
-        let all = Definitions::new(page, self.leaf)?.advance(count)?;
-        match all.present == count {
-            true => self.read_full_lists(page, count)?,
-            false => self.read_any_lists(page, count)?,
+    pub(super) fn read_lists_of_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
+        match page.is_full() {
+            true => self.read_full_lists(page),
+            false => self.read_any_lists(page),
         }
-        if !self.is_done() {
-            self.num_levels += count;
-        }
-        Ok(())
     }
 
     /// Without nulls and empty lists, each level is a value.
-    fn read_full_lists(&mut self, page: &DataPage<'_>, count: usize) -> Result<()> {
-        let (leaf, before) = (self.leaf, self.num_values);
-        for_each_list(page, leaf, |position, repetition| {
-            if self.is_done() {
+    fn read_full_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
+        let (levels, before) = (&page.levels, self.num_values);
+        for_each_list(&page.page, self.leaf, |position, repetition| {
+            if !levels.contains(&position) {
                 return Ok(());
             }
-            self.num_values = before + position;
+            self.num_values = before + position - levels.start;
             if repetition == 0 {
-                self.begin_row(position)?;
+                self.push(self.num_values)?;
             }
-            match self.is_done() {
-                true => Ok(()),
-                false => self.begin_element(),
-            }
+            self.begin_element()
         })?;
-        if !self.is_done() {
-            self.num_values = before + count;
-            self.opened([true, true]);
-        }
+        self.num_values = before + levels.len();
+        self.opened([true, true]);
         Ok(())
     }
 
-    fn read_any_lists(&mut self, page: &DataPage<'_>, count: usize) -> Result<()> {
+    fn read_any_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
         let leaf = self.leaf;
         let (mut repetition, mut definition) = (Vec::new(), Vec::new());
-        let (max_repetition, max) = (leaf.max_repetition, leaf.max_definition);
-        unpack_levels(page.repetition, max_repetition, 0..count, &mut repetition)?;
-        unpack_levels(page.definition, max, 0..count, &mut definition)?;
+        let (max, wanted) = (leaf.max_definition, &page.levels);
+        for (bytes, max, levels) in [
+            (page.page.repetition, leaf.max_repetition, &mut repetition),
+            (page.page.definition, max, &mut definition),
+        ] {
+            unpack_levels(bytes, max, wanted.clone(), levels)?;
+        }
         let level = |level: i16| u8::try_from(level).unwrap_or(u8::MAX);
         let (outer, max) = (level(leaf.element_definition), level(max));
         let inner = level(leaf.descriptor.repeated_ancestor_def_level());
-        for (position, (repetition, definition)) in
-            repetition.into_iter().zip(definition).enumerate()
-        {
+        for (repetition, definition) in repetition.into_iter().zip(definition) {
             if repetition == 0 {
-                self.begin_row(position)?;
+                self.push(self.num_values)?;
                 self.opened([false, false]);
             }
-            if self.is_done() {
-                break;
-            }
             let [row, list] = self.elements.as_ref().map_or([false; 2], |own| own.is_open);
-            // Of a row that is left out, nothing is checked.
-            if !self.offsets.is_empty() {
-                let goes_on = match repetition {
-                    0 => true,
-                    1 => row && definition >= outer,
-                    _ => list && definition >= inner,
-                };
-                if !goes_on {
-                    return Err(self.in_row("is an empty list and goes on", Error::corrupt));
-                }
-                let is_null = definition < max
-                    && definition >= outer
-                    && definition.saturating_add(1) != inner;
-                if is_null {
-                    let what = "holds a null, which stands for no number: write the file \
-                                without nulls in lists";
-                    return Err(self.in_row(what, Error::unsupported));
-                }
+            let goes_on = match repetition {
+                0 => true,
+                1 => row && definition >= outer,
+                _ => list && definition >= inner,
+            };
+            if !goes_on {
+                return Err(self.in_row("is an empty list and goes on", Error::corrupt));
             }
-            if definition >= outer && repetition < 2 {
-                self.begin_element()?;
+            let is_null =
+                definition < max && definition >= outer && definition.saturating_add(1) != inner;
+            if is_null {
+                let what = "holds a null, which stands for no number: write the file \
+                            without nulls in lists";
+                return Err(self.in_row(what, Error::unsupported));
             }
             if repetition < 2 {
+                if definition >= outer {
+                    self.begin_element()?;
+                }
                 self.opened([definition >= outer, definition >= inner]);
             }
             self.num_values += usize::from(definition == max);
@@ -149,10 +133,5 @@ impl RowReader<'_> {
         if let Some(elements) = &mut self.elements {
             elements.is_open = is_open;
         }
-    }
-
-    fn in_row(&self, what: &str, error: fn(String) -> Error) -> Error {
-        let row = self.first_row + self.offsets.len() as u64 - 1;
-        error(format!("row {row} of the row group {what}"))
     }
 }

@@ -9,6 +9,7 @@ use super::values::decode_values;
 use crate::buffers::{no_memory, will_write};
 use crate::codec::Codec;
 use crate::decode::bounds::{check as check_size, damaged_plain};
+use crate::decode::cursor::missing_dictionary;
 use crate::decode::encodings::hybrid::{Run, Runs};
 use crate::decode::encodings::indices;
 use crate::decode::encodings::unpack::{BATCH, Entry, check_index, look_up};
@@ -256,10 +257,6 @@ impl IntegerReader<'_> {
 
 pub(crate) fn mismatch() -> Error {
     Error::internal("the dictionary is of another type than its column")
-}
-
-pub(crate) fn missing_dictionary() -> Error {
-    Error::corrupt("the page refers to a dictionary, and there is none")
 }
 
 fn append_indices(

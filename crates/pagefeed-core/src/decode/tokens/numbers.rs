@@ -53,12 +53,9 @@ impl Tokens {
         with_values!(self, values => values.clear());
     }
 
-    /// Keeps the tokens in `range`.
-    pub(crate) fn keep(&mut self, range: Range<usize>) {
-        with_values!(self, values => {
-            values.truncate(range.end);
-            values.drain(..range.start);
-        });
+    /// Drops the tokens in `range`.
+    pub(crate) fn drop(&mut self, range: Range<usize>) {
+        with_values!(self, values => drop(values.drain(range)));
     }
 
     /// None yet, in the type of these.

@@ -1,0 +1,214 @@
+//! One way through the data pages of a run: each is opened once, and found in it is what
+//! belongs to the rows asked for.
+
+use std::ops::Range;
+
+use parquet::basic::Encoding;
+
+use super::PageRun;
+use crate::error::{Error, Result};
+use crate::header::PageHeader;
+use crate::levels::{Definitions, find_records, num_levels};
+use crate::page::{DataPage, PageOpener};
+use crate::schema::Leaf;
+
+/// Walks the data pages of a run from the first to the last.
+pub(crate) struct PageCursor<'a> {
+    pub(crate) leaf: &'a Leaf,
+    pub(crate) run: &'a PageRun,
+    /// Pages that are left, as stored.
+    bytes: &'a [u8],
+    /// Rows asked for, numbered from the first whole record of the run.
+    rows: Range<u64>,
+    /// Rows that have begun in the pages opened so far.
+    num_begun: u64,
+    is_first: bool,
+    is_done: bool,
+    is_in_tail: bool,
+}
+
+/// A data page before it is opened.
+pub(crate) struct StoredPage<'a> {
+    pub(crate) header: PageHeader,
+    /// What follows the header.
+    bytes: &'a [u8],
+}
+
+/// A data page, and what of it belongs to the rows asked for.
+pub(crate) struct OpenPage<'a> {
+    pub(crate) page: DataPage<'a>,
+    /// Levels of these rows, and values.
+    pub(crate) levels: Range<usize>,
+    pub(crate) values: Range<usize>,
+    /// Levels and values of the whole page.
+    pub(crate) num_levels: usize,
+    pub(crate) num_present: usize,
+    /// Rows that begin in the page.
+    pub(crate) num_rows: u64,
+    /// Whether it begins in the middle of a record.
+    pub(crate) starts_mid_record: bool,
+}
+
+impl OpenPage<'_> {
+    /// Whether every level stands for a value.
+    pub(crate) fn is_full(&self) -> bool {
+        self.num_present == self.num_levels
+    }
+}
+
+impl StoredPage<'_> {
+    /// Whether the values are indices into a dictionary.
+    pub(crate) fn has_indices(&self) -> bool {
+        self.header.encoding() == Some(Encoding::RLE_DICTIONARY)
+    }
+}
+
+impl<'a> PageCursor<'a> {
+    /// Stands before the first page of a run; looks for `rows` of those that begin in it.
+    pub(crate) fn new(leaf: &'a Leaf, run: &'a PageRun, rows: Range<u64>) -> Self {
+        Self {
+            bytes: &run.data,
+            leaf,
+            run,
+            rows,
+            num_begun: 0,
+            is_first: true,
+            is_done: false,
+            is_in_tail: false,
+        }
+    }
+
+    /// The rows asked for.
+    pub(crate) fn rows(&self) -> Range<u64> {
+        self.rows.clone()
+    }
+
+    /// The next page, unless all rows asked for have come to their ends.
+    pub(crate) fn next(&mut self) -> Result<Option<StoredPage<'a>>> {
+        match self.is_done {
+            true => Ok(None),
+            false => self.next_stored(),
+        }
+    }
+
+    /// The next page that is not empty; leaves out pages of other kinds.
+    fn next_stored(&mut self) -> Result<Option<StoredPage<'a>>> {
+        while !self.bytes.is_empty() {
+            let header = PageHeader::parse(self.bytes)?
+                .ok_or_else(|| Error::corrupt("the page ends inside its header"))?;
+            let (page, rest) = self
+                .bytes
+                .split_at_checked(header.stored_size())
+                .ok_or_else(|| {
+                    Error::corrupt(format!(
+                        "the page takes {} bytes, {} are there",
+                        header.stored_size(),
+                        self.bytes.len()
+                    ))
+                })?;
+            self.bytes = rest;
+            if header.num_levels().is_some_and(|num_levels| num_levels > 0) {
+                if rest.len() < self.run.tail_size && !self.is_in_tail {
+                    self.is_in_tail = true;
+                    self.check_rows()?;
+                }
+                let bytes = &page[header.header_size..];
+                return Ok(Some(StoredPage { header, bytes }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the page that came last.
+    pub(crate) fn open<'p>(
+        &mut self,
+        opener: &'p mut PageOpener,
+        stored: &'p StoredPage<'a>,
+    ) -> Result<OpenPage<'p>> {
+        let (leaf, begun) = (self.leaf, self.num_begun);
+        let page = opener.data_page(&stored.header, stored.bytes, self.run.codec, leaf)?;
+        let num_levels = num_levels(&page)?;
+        let Range { start, end } = self.rows;
+        let numbers = [0, start, end].map(|row| row.saturating_sub(begun));
+        let (num_rows, [first, from, to]) = find_records(&page, leaf, numbers)?;
+        let starts_mid_record = first > 0;
+        if std::mem::take(&mut self.is_first) && starts_mid_record != self.run.starts_mid_record {
+            return Err(Error::corrupt(
+                "the page does not begin with the record it was indexed with; \
+                 build the index again",
+            ));
+        }
+        let from = if begun > start { 0 } else { from };
+        let to = if begun > end { 0 } else { to }.max(from);
+        self.num_begun += num_rows;
+        let has_lists = leaf.max_repetition > 0;
+        self.is_done = self.num_begun > end || (!has_lists && self.num_begun == end);
+        let mut definitions = Definitions::new(&page, leaf)?;
+        let before = definitions.advance(from)?.present;
+        let own = definitions.advance(to - from)?.present;
+        let behind = definitions.advance(num_levels - to)?.present;
+        Ok(OpenPage {
+            page,
+            levels: from..to,
+            values: before..before + own,
+            num_levels,
+            num_present: before + own + behind,
+            num_rows,
+            starts_mid_record,
+        })
+    }
+
+    /// Keeps the page that was opened last for the next run, if rows behind those asked for
+    /// begin in it.
+    pub(crate) fn keep(&self, opener: &mut PageOpener, stored: &StoredPage<'_>) {
+        if self.num_begun > self.rows.end {
+            opener.keep_page(&stored.header, stored.bytes, self.run.codec);
+        }
+    }
+
+    /// Whether no bytes are left.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The dictionary page of the run.
+    pub(crate) fn dictionary(&self) -> Result<&'a [u8]> {
+        self.run
+            .dictionary
+            .as_deref()
+            .ok_or_else(missing_dictionary)
+    }
+
+    /// Refuses a run of other rows than it was indexed with. Of pages behind the rows asked
+    /// for, only the levels are read.
+    pub(crate) fn finish(mut self, opener: &mut PageOpener) -> Result<()> {
+        while !self.is_in_tail
+            && let Some(stored) = self.next_stored()?
+            && !self.is_in_tail
+        {
+            self.open(opener, &stored)?;
+        }
+        match self.is_in_tail {
+            true => Ok(()),
+            false => self.check_rows(),
+        }
+    }
+
+    /// The pages before the tail hold other rows than the index says: those behind them
+    /// would be others, too.
+    fn check_rows(&self) -> Result<()> {
+        let (found, expected) = (self.num_begun, self.run.num_rows);
+        if found == expected && self.rows.end <= expected {
+            return Ok(());
+        }
+        let error = Error::corrupt(format!(
+            "{expected} rows were expected, the pages hold {found}: the file's page index \
+             cannot be right; index the file with page_index=False"
+        ));
+        Err(error.in_column(&self.leaf.path))
+    }
+}
+
+pub(crate) fn missing_dictionary() -> Error {
+    Error::corrupt("the page refers to a dictionary, and there is none")
+}
