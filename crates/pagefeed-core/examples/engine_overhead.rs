@@ -25,10 +25,6 @@ struct Copied {
 }
 
 impl PageSource for Copied {
-    fn num_pages(&self) -> u64 {
-        u64::MAX
-    }
-
     fn decode(
         &self,
         _: &mut PageOpener,
@@ -225,10 +221,6 @@ impl Uneven {
 }
 
 impl PageSource for Uneven {
-    fn num_pages(&self) -> u64 {
-        u64::MAX
-    }
-
     fn decode(
         &self,
         opener: &mut PageOpener,

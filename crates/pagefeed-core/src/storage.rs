@@ -170,6 +170,25 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
 /// Bytes between two ranges that are read with them: a call of the system costs as much.
 const GAP: u64 = 4096;
 
+/// Joins ranges that rise where they lie near each other: each of the joined ones, and
+/// which of the ranges lie there.
+pub fn join_near(
+    ranges: impl Iterator<Item = Range<u64>>,
+) -> impl Iterator<Item = (Range<u64>, Range<usize>)> {
+    let mut ranges = ranges.enumerate().peekable();
+    std::iter::from_fn(move || {
+        let (first, mut joined) = ranges.next()?;
+        let mut numbers = first..first + 1;
+        let mut end = joined.end.saturating_add(GAP);
+        while let Some((_, range)) = ranges.next_if(|(_, range)| range.start <= end) {
+            joined.end = joined.end.max(range.end);
+            end = joined.end.saturating_add(GAP);
+            numbers.end += 1;
+        }
+        Some((joined, numbers))
+    })
+}
+
 /// Appends ranges of a file, which rise, to `bytes`, and where each lies there to
 /// `places`; those near each other are one read. Returns how many reads it took.
 pub fn read_near(
@@ -179,21 +198,13 @@ pub fn read_near(
     bytes: &mut Vec<u8>,
     places: &mut Vec<Range<usize>>,
 ) -> Result<u64> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    let mut end = bytes.len();
-    for range in ranges {
-        match runs.last_mut() {
-            Some(run) if range.start <= run.end.saturating_add(GAP) => {
-                end += range.end.saturating_sub(run.end) as usize;
-                run.end = run.end.max(range.end);
-            }
-            _ => {
-                end += (range.end - range.start) as usize;
-                runs.push(range.clone());
-            }
-        }
-        let start = end - (runs.last().map_or(0, |run| run.end) - range.start) as usize;
-        places.push(start..start + (range.end - range.start) as usize);
+    let (mut runs, mut end) = (Vec::new(), bytes.len());
+    for (run, numbers) in join_near(ranges.iter().cloned()) {
+        let place = |at: u64| end + (at - run.start) as usize;
+        let own = ranges[numbers].iter();
+        places.extend(own.map(|range| place(range.start)..place(range.end)));
+        end = place(run.end);
+        runs.push(run);
     }
     let before = bytes.len();
     bytes

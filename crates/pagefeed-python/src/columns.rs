@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
 use arrow_schema::{DataType, Field};
 use pagefeed_core::decode::NumberType;
-use pagefeed_core::engine::{Aligned, PageSource};
+use pagefeed_core::engine::Aligned;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::infill::Infilling;
 use pagefeed_core::metadata::TableSchema;
@@ -18,6 +18,7 @@ use pagefeed_core::pages::infilled::InfilledPages;
 use pagefeed_core::pages::numbering::NumberedPages;
 use pagefeed_core::pages::row_column::{Column, InfilledRows, mean_row_bytes, row_columns};
 use pagefeed_core::pages::row_ranges::SharedPages;
+use pagefeed_core::pages::source::ColumnSource;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
@@ -328,7 +329,7 @@ impl Columns {
         // Many pages of tokens share a page of the columns beside them.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));
         let indexes: Vec<Indexed> = self.tokens.iter().map(|(each, _)| each.clone()).collect();
-        let mut sources: Vec<Arc<dyn PageSource>> = Vec::new();
+        let mut sources: Vec<Arc<dyn ColumnSource>> = Vec::new();
         let mut aligned = self.aligned.into_iter();
         for (number, (column, tokenization)) in self.tokens.into_iter().enumerate() {
             let token_ids = Some(self.token_ids);

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray};
 use arrow_schema::FieldRef;
-use pagefeed_core::engine::PageSource;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::metadata::spans::find_wrong;
 use pagefeed_core::metadata::table::of_documents;
@@ -16,6 +15,7 @@ use pagefeed_core::pages::metadata::{Origin, WithMetadata, common_fields};
 use pagefeed_core::pages::record_column::RecordValues;
 use pagefeed_core::pages::row_column::mean_row_bytes;
 use pagefeed_core::pages::row_ranges::SharedPages;
+use pagefeed_core::pages::source::ColumnSource;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
@@ -104,15 +104,18 @@ impl Metadata {
     /// Pages of tokens with these columns of their rows.
     pub fn with(
         self,
-        sources: Vec<(Arc<dyn PageSource>, Indexed)>,
+        sources: Vec<(Arc<dyn ColumnSource>, Indexed)>,
         shared: &Arc<SharedPages>,
-    ) -> Result<Vec<Arc<dyn PageSource>>> {
+    ) -> Result<Vec<Arc<dyn ColumnSource>>> {
         let fields = self.fields()?;
         let each = sources.into_iter().zip(self.origins);
-        each.map(|((tokens, rows), origins)| -> Result<Arc<dyn PageSource>> {
-            let pages = WithMetadata::new(tokens, rows, origins, &fields, &self.are_spans, shared);
-            Ok(Arc::new(pages?))
-        })
+        each.map(
+            |((tokens, rows), origins)| -> Result<Arc<dyn ColumnSource>> {
+                let pages =
+                    WithMetadata::new(tokens, rows, origins, &fields, &self.are_spans, shared);
+                Ok(Arc::new(pages?))
+            },
+        )
         .collect()
     }
 }

@@ -4,7 +4,6 @@ use super::Page;
 use crate::decode::TokenPage;
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
-use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
 
 /// What the scheduler knows of a page, or of a bundle.
@@ -87,23 +86,11 @@ impl std::iter::Sum for ExtraReads {
     }
 }
 
-/// Where pages come from: numbered, fetched and decoded whole. Those of one column of a
-/// dataset, or of several numbered through.
+/// Where the engine has pages from, by their numbers.
 ///
 /// The engine calls `entry`, `decoded_size`, `num_in_flight` and `held_bytes` under its
 /// lock: they must be quick.
 pub trait PageSource: Send + Sync {
-    /// The column whose pages these are, if they are those of one index: page numbers,
-    /// storage and the places of errors are those of the index.
-    fn column(&self) -> Option<&Indexed> {
-        None
-    }
-
-    /// Number of pages.
-    fn num_pages(&self) -> u64 {
-        self.column().map_or(0, |column| column.index.num_pages())
-    }
-
     /// What the scheduler must know of a page. Asked for once, when a plan names it.
     fn entry(&self, page: u64) -> PageEntry;
 
@@ -116,17 +103,13 @@ pub trait PageSource: Send + Sync {
     /// Pages that are best fetched at one time, ahead of being decoded; 0 if decoding a
     /// page may as well read it, as of local files.
     fn num_in_flight(&self) -> usize {
-        self.column()
-            .map_or(0, |column| column.storage.num_in_flight())
+        0
     }
 
     /// Reads what decoding each of `pages` takes, as far as the source does not keep it.
     /// The engine asks for it only with pages in flight.
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        match self.column() {
-            Some(column) => column.fetch(pages, |page| column.index.run_ranges(page, true)),
-            None => Ok(pages.iter().map(|_| Fetched::default()).collect()),
-        }
+        Ok(pages.iter().map(|_| Fetched::default()).collect())
     }
 
     /// Makes a page of what was fetched of it; reads what was not. `recycle` is a spent
@@ -146,11 +129,7 @@ pub trait PageSource: Send + Sync {
     }
 
     /// Advice: the page will be read soon.
-    fn will_need(&self, page: u64) {
-        if let Some(column) = self.column() {
-            column.will_need(page);
-        }
-    }
+    fn will_need(&self, _page: u64) {}
 
     /// Bytes that the source itself keeps between loads (decoded dictionaries);
     /// they count against the budget.
@@ -164,11 +143,8 @@ pub trait PageSource: Send + Sync {
     }
 
     /// Says where in which file an error about `page` is.
-    fn locate(&self, error: Error, page: u64) -> Error {
-        match self.column() {
-            Some(column) => column.locate_page(error, page),
-            None => error,
-        }
+    fn locate(&self, error: Error, _page: u64) -> Error {
+        error
     }
 }
 

@@ -69,10 +69,6 @@ struct Formula {
 }
 
 impl PageSource for Formula {
-    fn num_pages(&self) -> u64 {
-        u64::MAX
-    }
-
     fn num_in_flight(&self) -> usize {
         self.in_flight
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, UInt16Array, UInt32Array};
 use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_schema::Field;
+use arrow_schema::{Field, FieldRef};
 
 use crate::decode::{Bits, NumberType, Numbers, TokenPage, Tokens, with_values};
 use crate::error::{Error, Kind, Result};
@@ -75,13 +75,15 @@ pub fn to_array(page: TokenPage) -> Result<ArrayRef> {
         Tokens::U32(values) => Arc::new(UInt32Array::from(values)),
         Tokens::I64(values) => Arc::new(Int64Array::from(values)),
     };
-    let offsets: Option<Vec<i32>> = page
-        .row_offsets
-        .iter()
-        .map(|&o| o.try_into().ok())
-        .collect();
+    let item = Field::new("element", values.data_type().clone(), false);
+    lists(&page.row_offsets, Arc::new(item), values)
+}
+
+/// Values as lists, of which each goes from one of the offsets to the next.
+pub(super) fn lists(row_offsets: &[u32], item: FieldRef, values: ArrayRef) -> Result<ArrayRef> {
+    let offsets = row_offsets.iter().map(|&offset| offset.try_into().ok());
+    let offsets: Option<Vec<i32>> = offsets.collect();
     let offsets = offsets.ok_or_else(|| Error::limit("a page of more than 2^31 tokens"))?;
-    let item = Arc::new(Field::new("element", values.data_type().clone(), false));
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     Ok(Arc::new(ListArray::try_new(item, offsets, values, None)?))
 }

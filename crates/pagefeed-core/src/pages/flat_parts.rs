@@ -9,10 +9,7 @@ use crate::error::{Error, Result};
 use crate::index::{Flat, FlatRows, Index, PageRecord};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::token_ids::TokenIds;
-use crate::storage::Storage;
-
-/// Bytes between two parts that are read with them: a call of the system costs as much.
-const GAP: u64 = 4096;
+use crate::storage::{Storage, join_near};
 
 /// What is read of a page.
 struct Place<'a> {
@@ -224,20 +221,15 @@ fn joins(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> 
 
 /// Joins places that lie side by side.
 fn join(places: &[Place<'_>]) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::with_capacity(places.len());
-    for (number, place) in places.iter().enumerate() {
-        let (file, bytes) = (place.record.file, &place.bytes);
-        match runs.last_mut() {
-            Some(run) if run.file == file && bytes.start <= run.bytes.end.saturating_add(GAP) => {
-                run.bytes.end = run.bytes.end.max(bytes.end);
-                run.places.end = number + 1;
-            }
-            _ => runs.push(Run {
-                file,
-                bytes: bytes.clone(),
-                places: number..number + 1,
-            }),
-        }
+    let (mut runs, mut first) = (Vec::with_capacity(places.len()), 0);
+    for own in places.chunk_by(|one, next| one.record.file == next.record.file) {
+        let joined = join_near(own.iter().map(|place| place.bytes.clone()));
+        runs.extend(joined.map(|(bytes, numbers)| Run {
+            file: own[0].record.file,
+            bytes,
+            places: first + numbers.start..first + numbers.end,
+        }));
+        first += own.len();
     }
     runs
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{ExtraReads, Page, PageEntry, PageSource};
+use crate::engine::{ExtraReads, Page, PageEntry};
 use crate::error::{Error, Result};
-use crate::infill::{Infilling, Postponed, arrange, arrange_lists, split_epoch};
+use crate::infill::{Infilling, Postponed, arrange, arrange_lists};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
+use crate::pages::source::{ColumnSource, Loading};
 use crate::per_token::PerToken;
 use crate::storage::Fetched;
 
@@ -19,7 +20,7 @@ const TOKEN_BYTES: usize = 4;
 
 /// Pages of tokens, or of lists, with their documents infilled.
 pub struct InfilledPages {
-    pages: Arc<dyn PageSource>,
+    pages: Arc<dyn ColumnSource>,
     /// Numbers the rows of these pages.
     rows: Indexed,
     infilling: Arc<Infilling>,
@@ -32,7 +33,7 @@ pub struct InfilledPages {
 impl InfilledPages {
     /// The `pages` of tokens, which are those of the index `rows`.
     pub fn new(
-        pages: Arc<dyn PageSource>,
+        pages: Arc<dyn ColumnSource>,
         rows: Indexed,
         infilling: Arc<Infilling>,
         fillings: Vec<PerToken>,
@@ -82,13 +83,12 @@ impl InfilledPages {
     }
 }
 
-impl PageSource for InfilledPages {
-    fn num_pages(&self) -> u64 {
-        self.pages.num_pages()
+impl ColumnSource for InfilledPages {
+    fn column(&self) -> Option<&Indexed> {
+        self.pages.column()
     }
 
     fn entry(&self, page: u64) -> PageEntry {
-        let (_, page) = split_epoch(page);
         let mut entry = self.pages.entry(page);
         let rows = self.rows.index.rows_of_page(page).unwrap_or_default();
         let share = self.infilling.rate as f64 / (1u64 << 32) as f64;
@@ -105,52 +105,43 @@ impl PageSource for InfilledPages {
         self.pages.decoded_size(entry)
     }
 
-    fn num_in_flight(&self) -> usize {
-        self.pages.num_in_flight()
-    }
-
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let pages: Vec<u64> = pages.iter().map(|&page| split_epoch(page).1).collect();
-        self.pages.fetch(&pages)
+        self.pages.fetch(pages)
     }
 
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
-        let (epoch, page) = split_epoch(page);
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        let Loading {
+            opener,
+            fetched,
+            recycle,
+            epoch,
+        } = loading;
         let first = self.rows.index.rows_of_page(page)?.start;
         let (spare, recycle) = match self.infilling.within_sequence {
             true => (recycle, None),
             false => (Some(std::mem::take(&mut opener.spare)), recycle),
         };
-        match self.pages.decode(opener, page, fetched, spare)? {
-            Page::Tokens(plain) => self
-                .arranged(opener, plain, first, epoch, recycle)
-                .map(Page::Tokens),
+        let plain = Loading {
+            opener: &mut *opener,
+            fetched,
+            recycle: spare,
+            epoch,
+        };
+        Ok(match self.pages.decode(page, plain)? {
+            Page::Tokens(plain) => {
+                Page::Tokens(self.arranged(opener, plain, first, epoch, recycle)?)
+            }
             Page::Rows(lists) => {
                 let Some((data_type, filling)) = &self.lists else {
                     return Err(Error::internal("a page of rows, not of tokens"));
                 };
                 let lists = arrange_lists(&self.infilling, &lists, first, epoch, *filling)?;
-                conform(&lists, data_type).map(Page::Rows)
+                Page::Rows(conform(&lists, data_type)?)
             }
-        }
-        .map_err(|error| self.pages.locate(error, page))
-    }
-
-    fn will_need(&self, page: u64) {
-        self.pages.will_need(split_epoch(page).1);
+        })
     }
 
     fn extra_reads(&self) -> ExtraReads {
         self.pages.extra_reads()
-    }
-
-    fn locate(&self, error: Error, page: u64) -> Error {
-        self.pages.locate(error, split_epoch(page).1)
     }
 }

@@ -1,7 +1,7 @@
 //! Pages as the engine loads them: found by number, read, decoded, and held against
 //! what the index promises.
 //!
-//! Each column of a dataset is a source of pages: [`token_column`] those of tokens,
+//! Each column of a dataset is a [`source`] of pages: [`token_column`] those of tokens,
 //! [`row_column`] any others, as Arrow arrays, [`text_column`] texts as the tokens that
 //! they come to, [`record_column`] what lies in the records of flat files. [`numbering`]
 //! numbers several through.
@@ -30,6 +30,7 @@ pub mod reader;
 pub mod record_column;
 pub mod row_column;
 pub mod row_ranges;
+pub mod source;
 pub mod stream_spans;
 pub mod text;
 pub mod text_column;

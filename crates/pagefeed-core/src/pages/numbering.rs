@@ -1,14 +1,17 @@
 //! Pages of several columns and datasets, numbered through.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::decode::TokenPage;
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
-use crate::infill::{EPOCH_SHIFT, split_epoch};
+use crate::infill::split_epoch;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
+use crate::pages::indexed::Indexed;
 use crate::pages::row_ranges::SharedPages;
+use crate::pages::source::{ColumnSource, Loading};
 use crate::storage::Fetched;
 
 /// Pages of several sources, numbered through in their order.
@@ -23,25 +26,29 @@ pub struct NumberedPages {
 
 /// A source and the place of its pages.
 struct Numbered {
-    source: Arc<dyn PageSource>,
-    /// Number of its first page.
-    first_page: u64,
+    source: Arc<dyn ColumnSource>,
+    /// The numbers of its pages.
+    pages: Range<u64>,
 }
 
 impl NumberedPages {
     /// Numbers the pages of `sources`, which keep `dictionaries` and `shared` together.
     pub fn new(
-        sources: Vec<Arc<dyn PageSource>>,
+        sources: Vec<Arc<dyn ColumnSource>>,
         dictionaries: Arc<DictionaryCache>,
         shared: Arc<SharedPages>,
     ) -> Self {
-        let in_flight = sources.iter().map(|source| source.num_in_flight());
-        let num_in_flight = in_flight.max().unwrap_or(0);
+        let in_flight = |source: &Arc<dyn ColumnSource>| {
+            let column = source.column();
+            column.map_or(0, |column| column.storage.num_in_flight())
+        };
+        let num_in_flight = sources.iter().map(in_flight).max().unwrap_or(0);
         let mut num_pages = 0;
-        let numbered = |source: Arc<dyn PageSource>| {
-            let first_page = num_pages;
-            num_pages += source.num_pages();
-            Numbered { source, first_page }
+        let numbered = |source: Arc<dyn ColumnSource>| {
+            let first = num_pages;
+            num_pages += source.column().map_or(1, |column| column.index.num_pages());
+            let pages = first..num_pages;
+            Numbered { source, pages }
         };
         Self {
             sources: sources.into_iter().map(numbered).collect(),
@@ -52,34 +59,36 @@ impl NumberedPages {
         }
     }
 
-    /// The source that a page is of, and its number there, with the epoch it is read for.
-    fn find(&self, page: u64) -> Result<(usize, u64)> {
+    /// The number of the source that a page is of, the page's number there, and the epoch
+    /// that it is read for.
+    fn find(&self, page: u64) -> Result<(usize, u64, u64)> {
         let (epoch, page) = split_epoch(page);
-        if page >= self.num_pages {
-            return Err(Error::invalid(format!(
+        let number = self.sources.partition_point(|each| each.pages.end <= page);
+        match self.sources.get(number) {
+            Some(each) => Ok((number, page - each.pages.start, epoch)),
+            None => Err(Error::invalid(format!(
                 "page {page} is out of range: there are {} pages",
                 self.num_pages
-            )));
+            ))),
         }
-        let number = self.sources.partition_point(|each| each.first_page <= page) - 1;
-        let page = page - self.sources[number].first_page;
-        Ok((number, page | epoch << EPOCH_SHIFT))
     }
 
-    fn source(&self, number: usize) -> &dyn PageSource {
+    fn source(&self, number: usize) -> &dyn ColumnSource {
         &*self.sources[number].source
+    }
+
+    /// The index of a page's column, and the page's number there.
+    fn indexed(&self, page: u64) -> Option<(&Indexed, u64)> {
+        let (number, page, _) = self.find(page).ok()?;
+        Some((self.source(number).column()?, page))
     }
 }
 
 impl PageSource for NumberedPages {
-    fn num_pages(&self) -> u64 {
-        self.num_pages
-    }
-
     fn entry(&self, page: u64) -> PageEntry {
         self.find(page).map_or_else(
             |_| PageEntry::default(),
-            |(number, page)| PageEntry {
+            |(number, page, _)| PageEntry {
                 kind: number,
                 ..self.source(number).entry(page)
             },
@@ -98,13 +107,11 @@ impl PageSource for NumberedPages {
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let found: Vec<(usize, u64)> = pages
-            .iter()
-            .map(|&page| self.find(page))
-            .collect::<Result<_>>()?;
+        let found = pages.iter().map(|&page| self.find(page));
+        let found: Vec<(usize, u64, u64)> = found.collect::<Result<_>>()?;
         let mut fetched = Vec::with_capacity(pages.len());
         for same in found.chunk_by(|one, next| one.0 == next.0) {
-            let pages: Vec<u64> = same.iter().map(|(_, page)| *page).collect();
+            let pages: Vec<u64> = same.iter().map(|(_, page, _)| *page).collect();
             fetched.extend(self.source(same[0].0).fetch(&pages)?);
         }
         Ok(fetched)
@@ -117,13 +124,19 @@ impl PageSource for NumberedPages {
         fetched: &Fetched,
         mut recycle: Option<TokenPage>,
     ) -> Result<Page> {
-        let (number, page) = self.find(page)?;
+        let (number, page, epoch) = self.find(page)?;
         if let Some(spent) = &mut recycle {
             // Of another source, perhaps, whose documents were infilled.
             spent.infilled.clear();
             spent.postponed = None;
         }
-        self.source(number).decode(opener, page, fetched, recycle)
+        let loading = Loading {
+            opener,
+            fetched,
+            recycle,
+            epoch,
+        };
+        self.source(number).decode(page, loading)
     }
 
     fn parts(&self) -> Option<&dyn PartSource> {
@@ -134,8 +147,8 @@ impl PageSource for NumberedPages {
     }
 
     fn will_need(&self, page: u64) {
-        if let Ok((number, page)) = self.find(page) {
-            self.source(number).will_need(page);
+        if let Some((column, page)) = self.indexed(page) {
+            column.will_need(page);
         }
     }
 
@@ -149,16 +162,16 @@ impl PageSource for NumberedPages {
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
-        match self.find(page) {
-            Ok((number, page)) => self.source(number).locate(error, page),
-            Err(_) => error,
+        match self.indexed(page) {
+            Some((column, page)) => column.locate_page(error, page),
+            None => error,
         }
     }
 }
 
 impl PartSource for NumberedPages {
     fn num_tokens(&self, page: u64) -> Option<u64> {
-        let (number, page) = self.find(page).ok()?;
+        let (number, page, _) = self.find(page).ok()?;
         self.source(number).parts()?.num_tokens(page)
     }
 
@@ -169,10 +182,9 @@ impl PartSource for NumberedPages {
     ) -> Result<PartReads, (u64, Error)> {
         let mut sum = PartReads::default();
         for each in &self.sources {
-            let end = each.first_page + each.source.num_pages();
-            let own = parts
-                .iter_mut()
-                .filter(|part| (each.first_page..end).contains(&part.page));
+            let before = each.pages.start;
+            let own = parts.iter_mut();
+            let own = own.filter(|part| each.pages.contains(&part.page));
             let mut own: Vec<&mut PagePart> = own.map(|part| &mut **part).collect();
             let Some(first) = own.first().map(|part| part.page) else {
                 continue;
@@ -180,10 +192,10 @@ impl PartSource for NumberedPages {
             let source = each.source.parts();
             let source =
                 source.ok_or_else(|| (first, Error::internal("the page must be decoded")))?;
-            own.iter_mut().for_each(|part| part.page -= each.first_page);
+            own.iter_mut().for_each(|part| part.page -= before);
             let result = source.read_parts(&mut own, buffer);
-            own.iter_mut().for_each(|part| part.page += each.first_page);
-            let found = result.map_err(|(page, error)| (page + each.first_page, error))?;
+            own.iter_mut().for_each(|part| part.page += before);
+            let found = result.map_err(|(page, error)| (page + before, error))?;
             sum.reads += found.reads;
             sum.bytes += found.bytes;
         }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, ListArray, make_array};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{ArrayRef, make_array};
+use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{ExtraReads, Page, PageEntry, PageSource};
+use crate::engine::{ExtraReads, Page, PageEntry};
 use crate::error::{Error, Result};
-use crate::page::PageOpener;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
+use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
 
@@ -103,16 +103,8 @@ fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
         .len(count)
         .add_buffer(Buffer::from(memory))
         .build()?;
-    let offsets: Option<Vec<i32>> = page
-        .row_offsets
-        .iter()
-        .map(|&offset| offset.try_into().ok())
-        .collect();
-    let offsets = offsets.ok_or_else(|| Error::limit("a page of more than 2^31 tokens"))?;
     let item = Arc::new(Field::new("element", data_type, false));
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    let lists = ListArray::try_new(item, offsets, make_array(values), None)?;
-    Ok(Arc::new(lists))
+    flat::lists(&page.row_offsets, item, make_array(values))
 }
 
 /// Pages of such a column, in a type that takes it.
@@ -121,7 +113,7 @@ pub(super) struct RecordPages {
     pub data_type: DataType,
 }
 
-impl PageSource for RecordPages {
+impl ColumnSource for RecordPages {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column.column)
     }
@@ -140,14 +132,8 @@ impl PageSource for RecordPages {
         )
     }
 
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        _: Option<TokenPage>,
-    ) -> Result<Page> {
-        let rows = self.column.read(page, fetched)?;
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        let rows = self.column.read(page, loading.fetched)?;
         conform(&rows, &self.data_type).map(Page::Rows)
     }
 

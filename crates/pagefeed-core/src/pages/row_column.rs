@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{TokenPage, conform};
-use crate::engine::{Page, PageEntry, PageSource};
+use crate::decode::conform;
+use crate::engine::{Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::infill::{Infilling, infilled_field};
@@ -17,6 +17,7 @@ use crate::pages::infilled::InfilledPages;
 use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
 use crate::pages::record_column::{RecordColumn, RecordPages};
+use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::text::Tokenization;
 use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;
@@ -103,7 +104,7 @@ impl Column {
 }
 
 /// Pages of one column.
-type Source = Arc<dyn PageSource>;
+type Source = Arc<dyn ColumnSource>;
 
 /// The columns of several datasets, `names.len()` for each, and what they are in all of
 /// them. `token_ids` are those of the first column of each dataset.
@@ -198,7 +199,7 @@ impl RowColumn {
     }
 }
 
-impl PageSource for RowColumn {
+impl ColumnSource for RowColumn {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column)
     }
@@ -223,36 +224,25 @@ impl PageSource for RowColumn {
         strings.saturating_add(entry.decoded_size)
     }
 
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        _: Option<TokenPage>,
-    ) -> Result<Page> {
-        self.read(opener, page, fetched).map(Page::Rows)
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        self.read(loading.opener, page, loading.fetched)
+            .map(Page::Rows)
     }
 }
 
 /// An array that is there already: one page.
 struct Values(ArrayRef);
 
-impl PageSource for Values {
-    fn num_pages(&self) -> u64 {
-        1
+impl ColumnSource for Values {
+    fn column(&self) -> Option<&Indexed> {
+        None
     }
 
     fn entry(&self, _: u64) -> PageEntry {
         PageEntry::new(0, self.0.get_array_memory_size())
     }
 
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        _: u64,
-        _: &Fetched,
-        _: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
         Ok(Page::Rows(Arc::clone(&self.0)))
     }
 }

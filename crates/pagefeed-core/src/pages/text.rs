@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int32Array, ListArray, UInt32Array};
-use arrow_buffer::{Buffer, MutableBuffer, OffsetBuffer};
+use arrow_array::{Array, ArrayRef, Int32Array, UInt32Array};
+use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::{Joins, Numbers, TokenPage, Tokens};
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
 use crate::index::{Index, PageRecord};
+use crate::pages::flat::lists;
 use crate::pages::numbering::saturated;
 use crate::text::{Encode, EncodeRows, Visit};
 
@@ -245,17 +246,7 @@ impl Tokenization {
                 return Err(Error::invalid("not a page of texts"));
             }
         };
-        let too_many = |_| Error::limit("a page has 2**31 tokens or more");
-        let offsets: Result<Vec<i32>> = page
-            .row_offsets
-            .iter()
-            .map(|&offset| i32::try_from(offset).map_err(too_many))
-            .collect();
-        let offsets = OffsetBuffer::new(offsets?.into());
-        let lists = ListArray::try_new(self.item(), offsets, values, None);
-        Ok(Arc::new(
-            lists.map_err(|error| Error::invalid(error.to_string()))?,
-        ))
+        lists(&page.row_offsets, self.item(), values)
     }
 }
 

@@ -4,11 +4,12 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{Page, PageEntry, PageSource};
+use crate::engine::{Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader::read_columns;
+use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::text::Tokenization;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::Fetched;
@@ -107,7 +108,7 @@ impl TextColumn {
     }
 }
 
-impl PageSource for TextColumn {
+impl ColumnSource for TextColumn {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column)
     }
@@ -123,17 +124,14 @@ impl PageSource for TextColumn {
         )
     }
 
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
-        let Some(data_type) = &self.lists else {
-            return self.read(opener, page, fetched, recycle).map(Page::Tokens);
-        };
-        let lists = self.read_lists(opener, page, fetched)?;
-        conform(&lists, data_type).map(Page::Rows)
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        let tokens = self.read(loading.opener, page, loading.fetched, loading.recycle)?;
+        match &self.lists {
+            None => Ok(Page::Tokens(tokens)),
+            Some(data_type) => {
+                let lists = self.tokenization.as_lists(tokens)?;
+                conform(&lists, data_type).map(Page::Rows)
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::{Numbers, TokenPage, decode_dictionary, decode_tokens_into};
-use crate::engine::{Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
+use crate::engine::{Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
@@ -15,6 +15,7 @@ use crate::pages::flat_parts;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::pages::reader;
+use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage};
 
@@ -180,7 +181,7 @@ impl TokenColumn {
     }
 }
 
-impl PageSource for TokenColumn {
+impl ColumnSource for TokenColumn {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.column)
     }
@@ -221,20 +222,15 @@ impl PageSource for TokenColumn {
         Ok(dictionaries.complete(fetched))
     }
 
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
-        self.read(opener, page, fetched, recycle).map(Page::Tokens)
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        self.read(loading.opener, page, loading.fetched, loading.recycle)
+            .map(Page::Tokens)
     }
 
     fn parts(&self) -> Option<&dyn PartSource> {
         // A storage that answers late is better asked for pages, ahead of their use.
         let is_flat = self.column.index.as_flat().is_some();
-        (is_flat && self.num_in_flight() == 0).then_some(self)
+        (is_flat && self.column.storage.num_in_flight() == 0).then_some(self)
     }
 }
 

@@ -194,10 +194,6 @@ fn tokens_of(page: u64, count: u64, recycle: Option<TokenPage>) -> TokenPage {
 }
 
 impl PageSource for Made {
-    fn num_pages(&self) -> u64 {
-        u64::MAX
-    }
-
     fn num_in_flight(&self) -> usize {
         self.in_flight
     }

@@ -293,7 +293,7 @@ impl Iterator for OneChunk {
 
 impl PageIterator for OneChunk {}
 
-struct StepReader(VecDeque<Step>);
+pub(crate) struct StepReader(VecDeque<Step>);
 
 impl PageReader for StepReader {
     fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
@@ -343,6 +343,16 @@ impl PageReader for StepReader {
 }
 
 impl StepReader {
+    /// Reads one page of whole rows without lists.
+    pub(crate) fn of_one(page: Page) -> Self {
+        let num_rows = page.num_values() as usize;
+        Self(VecDeque::from([Step::Data {
+            page,
+            starts_mid_record: false,
+            num_rows,
+        }]))
+    }
+
     fn starts_mid_record(&self, index: usize) -> bool {
         matches!(
             self.0.get(index),

@@ -1,7 +1,7 @@
 //! Pages decoded into Arrow arrays.
 
 pub(crate) mod conform;
-mod fallback;
+pub(crate) mod fallback;
 mod nested;
 mod records;
 mod string_builder;

@@ -34,29 +34,18 @@ pub struct NumberType {
 impl NumberType {
     /// The type of a column's values, be they in lists or structs of nothing else; `None` if they are no numbers.
     pub fn of(data_type: &DataType) -> Option<Self> {
-        let name = match data_type {
+        match data_type {
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-                return Self::of(item.data_type());
+                Self::of(item.data_type())
             }
             // A path leads through structs of what it names alone.
-            DataType::Struct(fields) if fields.len() == 1 => {
-                return Self::of(fields[0].data_type());
+            DataType::Struct(fields) if fields.len() == 1 => Self::of(fields[0].data_type()),
+            _ => {
+                let (name, own) = NUMBERS.iter().find(|(_, own)| own == data_type)?;
+                let num_bytes = own.primitive_width()?;
+                Some(Self { name, num_bytes })
             }
-            DataType::Int8 => "int8",
-            DataType::Int16 => "int16",
-            DataType::Int32 => "int32",
-            DataType::Int64 => "int64",
-            DataType::UInt8 => "uint8",
-            DataType::UInt16 => "uint16",
-            DataType::UInt32 => "uint32",
-            DataType::UInt64 => "uint64",
-            DataType::Float16 => "float16",
-            DataType::Float32 => "float32",
-            DataType::Float64 => "float64",
-            _ => return None,
-        };
-        let num_bytes = data_type.primitive_width()?;
-        Some(Self { name, num_bytes })
+        }
     }
 
     /// The type of a name that NumPy has for it.
@@ -80,22 +69,25 @@ impl NumberType {
     }
 }
 
+/// The types of numbers, by the names that NumPy has for them.
+const NUMBERS: [(&str, DataType); 11] = [
+    ("int8", DataType::Int8),
+    ("int16", DataType::Int16),
+    ("int32", DataType::Int32),
+    ("int64", DataType::Int64),
+    ("uint8", DataType::UInt8),
+    ("uint16", DataType::UInt16),
+    ("uint32", DataType::UInt32),
+    ("uint64", DataType::UInt64),
+    ("float16", DataType::Float16),
+    ("float32", DataType::Float32),
+    ("float64", DataType::Float64),
+];
+
 /// The type of Arrow that NumPy has a name for.
 fn data_type(name: &str) -> Option<DataType> {
-    Some(match name {
-        "int8" => DataType::Int8,
-        "int16" => DataType::Int16,
-        "int32" => DataType::Int32,
-        "int64" => DataType::Int64,
-        "uint8" => DataType::UInt8,
-        "uint16" => DataType::UInt16,
-        "uint32" => DataType::UInt32,
-        "uint64" => DataType::UInt64,
-        "float16" => DataType::Float16,
-        "float32" => DataType::Float32,
-        "float64" => DataType::Float64,
-        _ => return None,
-    })
+    let found = NUMBERS.iter().find(|(own, _)| *own == name);
+    found.map(|(_, data_type)| data_type.clone())
 }
 
 /// A run of pages, decompressed: where its rows begin, and the values as they are

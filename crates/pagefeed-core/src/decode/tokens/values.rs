@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{Encoding, Repetition};
-use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::column::page::{Page, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::DataType;
-use parquet::errors::Result as ParquetResult;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use crate::buffers::RecycledBuffer;
+use crate::decode::arrays::fallback::StepReader;
 use crate::error::{Error, Result, catch_damage};
 use crate::page::DataPage;
 use crate::schema::Leaf;
@@ -32,14 +32,14 @@ pub(crate) fn decode_values<D: DataType>(
         .filter(|encoding| *encoding != Encoding::RLE_DICTIONARY)
         .ok_or_else(|| Error::invalid("a page with a dictionary needs its dictionary"))?;
     let too_many = |_| Error::limit(format!("a page of {num_values} values"));
-    let pages: Box<dyn PageReader> = Box::new(OnePage(Some(Page::DataPage {
+    let pages: Box<dyn PageReader> = Box::new(StepReader::of_one(Page::DataPage {
         buf: Bytes::from_owner(RecycledBuffer::joined(&[page.values])?),
         num_values: u32::try_from(num_values).map_err(too_many)?,
         encoding,
         def_level_encoding: Encoding::RLE,
         rep_level_encoding: Encoding::RLE,
         statistics: None,
-    })));
+    }));
     let name = leaf.descriptor.name();
     let flat = Type::primitive_type_builder(name, leaf.physical)
         .with_repetition(Repetition::REQUIRED)
@@ -64,34 +64,4 @@ pub(crate) fn decode_values<D: DataType>(
         }
         Ok(())
     })
-}
-
-/// A column chunk of a single page.
-struct OnePage(Option<Page>);
-
-impl PageReader for OnePage {
-    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
-        Ok(self.0.take())
-    }
-
-    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
-        Ok(self.0.as_ref().map(|page| PageMetadata {
-            num_rows: Some(page.num_values() as usize),
-            num_levels: Some(page.num_values() as usize),
-            is_dict: false,
-        }))
-    }
-
-    fn skip_next_page(&mut self) -> ParquetResult<()> {
-        self.0 = None;
-        Ok(())
-    }
-}
-
-impl Iterator for OnePage {
-    type Item = ParquetResult<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
 }

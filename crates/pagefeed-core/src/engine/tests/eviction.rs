@@ -20,10 +20,6 @@ impl Sized {
 }
 
 impl PageSource for Sized {
-    fn num_pages(&self) -> u64 {
-        self.0.len() as u64
-    }
-
     fn decode(
         &self,
         _: &mut PageOpener,
@@ -101,10 +97,6 @@ const KEPT: usize = 6_000;
 const MOST_KEPT: usize = 2 * KEPT;
 
 impl PageSource for Keeping {
-    fn num_pages(&self) -> u64 {
-        self.pages.num_pages()
-    }
-
     fn decode(
         &self,
         _: &mut PageOpener,

@@ -56,9 +56,6 @@ fn a_panic_becomes_an_error() {
 fn a_panic_among_parts_leaves_the_account_right() {
     struct Parts(AtomicBool);
     impl PageSource for Parts {
-        fn num_pages(&self) -> u64 {
-            u64::MAX
-        }
         fn decode(
             &self,
             _: &mut PageOpener,
@@ -140,9 +137,6 @@ fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
 
     struct Wide;
     impl PageSource for Wide {
-        fn num_pages(&self) -> u64 {
-            u64::MAX
-        }
         fn decode(
             &self,
             _: &mut PageOpener,

@@ -12,7 +12,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::decode::{TokenPage, conform};
-use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
+use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::metadata::{spans, unwrapped};
 use crate::page::PageOpener;
@@ -21,6 +21,7 @@ use crate::pages::numbering::saturated;
 use crate::pages::reader::read_array;
 use crate::pages::row_column::mean_row_bytes;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
+use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::stream_spans::StreamSpans;
 use crate::storage::{Fetched, FileRanges};
 
@@ -29,7 +30,7 @@ pub use origin::{Origin, common_fields};
 
 /// Pages of tokens, and with each what columns hold of its rows.
 pub struct WithMetadata {
-    tokens: Arc<dyn PageSource>,
+    tokens: Arc<dyn ColumnSource>,
     /// Numbers the rows of the pages of tokens.
     rows: Indexed,
     columns: Vec<Column>,
@@ -41,7 +42,7 @@ impl WithMetadata {
     /// The pages of `tokens`, which are those of the index `rows`, with columns of the
     /// same files. `shared` keeps pages that several of them share.
     pub fn new(
-        tokens: Arc<dyn PageSource>,
+        tokens: Arc<dyn ColumnSource>,
         rows: Indexed,
         origins: Vec<Origin>,
         fields: &[FieldRef],
@@ -199,7 +200,7 @@ impl WithMetadata {
     }
 }
 
-impl PageSource for WithMetadata {
+impl ColumnSource for WithMetadata {
     fn column(&self) -> Option<&Indexed> {
         Some(&self.rows)
     }
@@ -222,15 +223,15 @@ impl PageSource for WithMetadata {
         Ok(both.map(|(tokens, beside)| tokens.and(beside)).collect())
     }
 
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
-        let decoded = self.tokens.decode(opener, page, fetched, recycle)?;
-        let mut decoded = decoded.into_tokens()?;
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        let Loading {
+            opener, fetched, ..
+        } = loading;
+        let plain = Loading {
+            opener: &mut *opener,
+            ..loading
+        };
+        let mut decoded = self.tokens.decode(page, plain)?.into_tokens()?;
         let rows = self.rows.index.rows_of_page(page)?;
         let record = self.rows.index.page(page)?;
         decoded.metadata.clear();
