@@ -155,6 +155,13 @@ def run_rank(argv: list[str], folder: Path, output: Path, **environment: str) ->
     runpy.run_path(argv[0], run_name="__main__")
 
 
+def shown_block(title: str, every: int) -> str:
+    """The code under a heading of the guide to mixtures that learn; it runs here."""
+    page = TESTS.parent / "docs" / "explanation" / "learning-mixtures.md"
+    code = page.read_text().split(f"### {title}\n")[1].split("```py\n")[1]
+    return code.split("```")[0].replace("every=100", f"every={every}")
+
+
 def refuses_all(wrong: dict[str, Callable[[], Any]]) -> None:
     """Every call is refused in words that hold those it goes by."""
     for words, call in wrong.items():

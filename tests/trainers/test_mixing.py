@@ -12,12 +12,16 @@ from trainers.running import LENGTH, run_job
 
 STEPS, SAVED, DEATH = 12, 8, 11
 NAMES, APART = ("code", "web"), 2000
+ADAPTERS = (
+    *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo"),
+    *("torchtitan", "transformers"),
+)
 
 
 @pytest.fixture(scope="module")
 def adapter():
     name = Path(sys.prefix).name
-    if name not in ("torchtitan", "transformers"):
+    if name not in ADAPTERS:
         pytest.skip("make test-trainers ARGS=transformers")
     return name
 

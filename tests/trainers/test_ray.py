@@ -24,6 +24,7 @@ from trainers.running import (  # noqa: E402
     TESTS,
     flat,
     refuses_all,
+    shown_block,
 )
 
 STEPS = 14
@@ -117,6 +118,42 @@ def work_prepared(config):
     write(config, rank, {"seen": seen, "after": after, "refused": refused})
 
 
+def work_learning(config):
+    """In a worker: the loop that the guide shows, under a policy."""
+    from pagefeed.integrations.ray import ranks
+
+    whole = pf.parquet(config["data"], column="input_ids")
+    parts = whole.split(a=0.5, b=0.5, seed=1)
+    loader = pf.Loader(
+        pf.mix({name: (part, 1.0) for name, part in parts.items()}, max_steps=6),
+        sequences=pf.Windows(LENGTH),
+        batch_size=4,
+        seed=5,
+        format="torch",
+        num_threads=1,
+        fields=("input_ids", "labels", "dataset_ids"),
+        **ranks()._asdict(),
+    )
+    steps = []
+
+    def train_step(batch):
+        draw = torch.Generator().manual_seed(100 * loader.step + loader.rank)
+        logits = torch.randn(4, LENGTH, 4096, generator=draw)
+        losses = torch.nn.functional.cross_entropy(
+            logits[:, :-1].transpose(1, 2), batch["labels"][:, 1:], reduction="none"
+        )
+        kept = batch["labels"][:, 1:] != -100
+        own = [kept & (batch["dataset_ids"] == number)[:, None] for number in (0, 1)]
+        steps.append([[float(losses[each].sum()), int(each.sum())] for each in own])
+        return logits
+
+    policy = pf.mixing.ExcessLoss({"a": 8.0, "b": 8.6})
+    names = {"pf": pf, "loader": loader, "policy": policy, "train_step": train_step}
+    exec(shown_block("Ray", every=3), names)
+    weights = pf.reports.mixture_weights(loader)
+    write(config, loader.rank, {"steps": steps, "weights": weights})
+
+
 def write(config, rank, seen, kind=""):
     with open(f"{config['seen']}-{rank}{kind}.json", "w", encoding="utf-8") as file:
         json.dump(seen, file)
@@ -185,6 +222,16 @@ def test_workers_that_were_killed_go_on_from_the_last_checkpoint(folder):
     assert [len(seen) for seen in (*killed, *rest)] == [9, 9, 8, 8]
     before = [row for seen in killed for row in flat(seen[:6])]
     assert sorted(before + [row for seen in rest for row in flat(seen)]) == EPOCH
+
+
+def test_losses_of_datasets_are_means_over_all_workers(folder):
+    result, found = train(folder, "learning", 2, work=work_learning)
+    assert found[0]["weights"] == found[1]["weights"]
+    assert [step for step, _ in found[0]["weights"]] == [0, 3, 6]
+    for number, name in enumerate("ab"):
+        sums = [one["steps"][-1][number] for one in found]
+        total, count = map(sum, zip(*sums, strict=True))
+        assert result.metrics[f"loss/{name}"] == pytest.approx(total / count)
 
 
 def test_a_prepared_loader_would_be_saved_a_batch_too_far(folder):

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from operator import is_not
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -75,6 +76,8 @@ class Session(LoaderSession):
         """The end of the last iteration, until another begins."""
         self._grown: tuple[int, Run, Feed] | None = None
         """The last epoch of the data of before, and what runs from the next one on."""
+        self._known: tuple[tuple[object, ...], Cursor] | None = None
+        """What :meth:`known` returned last, and from where."""
         self._num_made = self._num_padding_rows = 0
         self._has_logged = False
         self._learner: Any = None
@@ -121,8 +124,7 @@ class Session(LoaderSession):
     @property
     def first(self) -> LoaderState:
         """The state in which the current iteration began, with its weights."""
-        run, begin = self.run, self._begin_state
-        return replace(run.beginning(begin.first_epoch), mixture=begin.mixture)
+        return self._beginning_of(self._begin_state)
 
     @property
     def again(self) -> LoaderState:
@@ -142,9 +144,22 @@ class Session(LoaderSession):
             return begin
         return self.run.after(begin) if running.is_finished else self.again
 
+    @property
+    def latest(self) -> LoaderState:
+        """The same of the last iteration, where none began since."""
+        return self._beginning_of(self._finished or self._begin_state)
+
+    def _beginning_of(self, state: LoaderState) -> LoaderState:
+        """Return the state in which its iteration began, with the weights it has."""
+        begin = self.run.beginning(state.first_epoch)
+        return replace(begin, mixture=state.mixture)
+
     def known(self) -> Cursor:
         """Return the cursor at the first step known to have these sizes."""
-        return self.run.known(self.begin)
+        place = self._run, self._begin_state, self._iteration is None
+        if self._known is None or any(map(is_not, place, self._known[0])):
+            self._known = place, self.run.known(self.begin)
+        return self._known[1]
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""
@@ -385,7 +400,8 @@ class Session(LoaderSession):
         cursor = self.run.at(begin, worker=worker, num_workers=num_workers)
         if worker == 0:
             self._watch.begin(cursor.route)
-            self._log_totals(cursor)
+            if self.settings.rank == 0:
+                self._log_totals(cursor)
         memory, plan_bytes = self.settings.memory, self.settings.plan_bytes
         iteration = Iteration(cursor, self._feed, memory, plan_bytes)
         self._iteration, self._finished, self.loaded = iteration, None, None
@@ -393,11 +409,7 @@ class Session(LoaderSession):
 
     def _log_totals(self, cursor: Cursor) -> None:
         """Log once what the run of a mixture comes to."""
-        if (
-            self._has_logged
-            or self.settings.rank
-            or not isinstance(cursor, MixtureCursor)
-        ):
+        if self._has_logged or not isinstance(cursor, MixtureCursor):
             return
         self._has_logged = True
         course, step = cursor.course, self.run.step_sequences

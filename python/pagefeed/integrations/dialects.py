@@ -182,9 +182,10 @@ def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
 
     ``label_mask`` says which tokens have loss. ``doc_lens`` [batch_size, documents],
     padded with 0, and the list ``max_doc_lens`` keep attention inside documents.
+    ``dataset_ids`` [batch_size] are for a learner: models of OLMo-core ignore them.
     """
     kept = {"input_ids": batch["input_ids"], "label_mask": batch["loss_mask"]}
     if "doc_lens" in batch:
         kept["doc_lens"] = batch["doc_lens"]
         kept["max_doc_lens"] = batch["max_doc_lens"]
-    return kept
+    return kept | {n: batch[n] for n in ("dataset_ids",) if n in batch}

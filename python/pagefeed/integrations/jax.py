@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import require
 from pagefeed.batches import Batch
@@ -23,7 +24,7 @@ jax = require("jax", extra="jax", purpose="pagefeed.integrations.jax")
 
 OF_BORDERS = ("cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens")
 
-__all__ = ["gather", "global_batches", "grain_dataset"]
+__all__ = ["gather", "global_batches", "grain_dataset", "local_rows"]
 
 
 def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - plain objects
@@ -99,6 +100,19 @@ def global_batches(
     )
     batches.begin_run()
     return batches
+
+
+def local_rows(array: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - of JAX
+    """Return the rows of a global array that this process fed, each once, in order.
+
+    They are what :meth:`pagefeed.mixing.Learner.add` takes of a global batch and of
+    what a step made of it.
+
+    Args:
+        array: A ``jax.Array`` [rows, ...], of which only the rows are sharded.
+    """
+    shards = {each.index[0].start or 0: each.data for each in array.addressable_shards}
+    return np.concatenate([np.asarray(shards[start]) for start in sorted(shards)])
 
 
 def grain_dataset(loader: Loader, *, start: Start = "epoch") -> Any:  # noqa: ANN401 - a grain.IterDataset

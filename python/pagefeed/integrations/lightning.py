@@ -6,6 +6,7 @@ restores the state of a data module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -158,7 +159,7 @@ class LoaderDataModule(_DataModule):
         """Log ``loss/DATASET`` in ``training_step``, and let the policy work.
 
         Call it on all ranks with every batch. Means are over the tokens of all ranks
-        since the last log, every ``log_every_n_steps``.
+        since the last log, every ``log_every_n_steps``; NaN of a dataset without any.
 
         Args:
             module: The module that trains.
@@ -177,7 +178,9 @@ class LoaderDataModule(_DataModule):
         learner.add(batch["dataset_ids"], batch["labels"], logits=logits)
         learner.step()
         if (module.global_step + 1) % self.trainer.log_every_n_steps == 0:
-            module.log_dict(learner.means())
+            # What is not logged again would be logged as it was before.
+            unseen = {f"loss/{name}": math.nan for name in learner.loader.dataset_names}
+            module.log_dict(unseen | learner.means())
 
     def log_losses(
         self,

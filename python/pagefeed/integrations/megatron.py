@@ -121,6 +121,8 @@ def dataset_provider(
     valid: MakeLoader | None = None,
     *,
     consumed_samples: Callable[[], int] | None = None,
+    policy: Policy | None = None,
+    every: int = EVERY,
 ) -> Callable[..., tuple[Any, Any, Any]]:
     """Return a ``train_valid_test_datasets_provider`` for ``pretrain``.
 
@@ -131,6 +133,9 @@ def dataset_provider(
             last one stopped.
         consumed_samples: Returns the number of consumed training samples; by default
             Megatron's ``args.consumed_train_samples``.
+        policy: Of the training, see :class:`MicroBatches`. In the forward step
+            ``data_iterator.iterable.learner`` takes the losses of tokens.
+        every: Steps of the loader between two updates of the policy.
     """
     check_maker(train, "train")
     if valid is not None:
@@ -144,7 +149,9 @@ def dataset_provider(
         del train_val_test_num_samples, vp_stage  # Each stage has its own iterator.
         ranks = from_megatron()
         consumed = (consumed_samples or _consumed)()
-        training = MicroBatches(train(*ranks), consumed_samples=consumed)
+        training = MicroBatches(
+            train(*ranks), consumed_samples=consumed, policy=policy, every=every
+        )
         validation = None if valid is None else MicroBatches(valid(*ranks))
         return training, validation, None
 

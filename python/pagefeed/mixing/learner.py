@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_positive, require
+from pagefeed._base import check_flag, check_positive, require
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.launch import sums_over
 from pagefeed.loader import Loader, session_of
@@ -169,6 +169,7 @@ class Learner:
         *,
         logits: Any = None,  # noqa: ANN401 - likewise
         losses: Any = None,  # noqa: ANN401 - likewise
+        shifted: bool | None = None,
     ) -> None:
         """Add the losses of a batch of this rank; nothing is communicated.
 
@@ -182,10 +183,13 @@ class Learner:
                 not count. Where labels stand at their token, that of the label before
                 which a prediction was made stands at the label, and the first is not
                 looked at.
+            shifted: Whether a label stands where it is predicted, one place before its
+                token; by default as the loader's labels do.
 
         Raises:
             InvalidArgumentError: If there is not exactly one of logits and losses.
         """
+        shift = self._shift if shifted is None else not check_flag(shifted, "shifted")
         if (logits is None) == (losses is None):
             raise InvalidArgumentError(
                 "give either logits or losses: the loss of each token is needed, and "
@@ -201,15 +205,15 @@ class Learner:
         whole = labels.shape
         tokens = int(np.prod(whole)) // rows
         repeat = xp.repeat if xp is np else xp.repeat_interleave
-        numbers = repeat(dataset_ids, tokens).reshape(whole)[..., self._shift :]
-        targets = labels[..., self._shift :]
+        numbers = repeat(dataset_ids, tokens).reshape(whole)[..., shift:]
+        targets = labels[..., shift:]
         if logits is not None:
             logits = logits.reshape(*whole, logits.shape[-1])
             losses = token_losses(
                 logits[..., : targets.shape[-1], :], targets, ignore_index=self._ignored
             )
         else:
-            losses = losses.reshape(whole)[..., self._shift :]
+            losses = losses.reshape(whole)[..., shift:]
         counted = (targets != self._ignored) & (numbers >= 0)
         numbers, losses = numbers[counted], losses[counted]
         if xp is np:

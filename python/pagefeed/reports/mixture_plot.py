@@ -31,7 +31,7 @@ def mixture_shares(
         InvalidArgumentError: If the loader has one dataset, not a mixture.
     """
     session = session_of(loader)
-    track = session.run.at(session.first)
+    track = session.run.at(session.latest)
     if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")
     course = track.course
@@ -52,6 +52,8 @@ def mixture_shares(
 def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
     """Return the weights over a run, as the state of the loader records them.
 
+    They are those of the current iteration, or of the last one where none began since.
+
     Returns:
         The step from which on they hold, and the share of each dataset in the tokens
         that they come to; in the sequences, if tokens are not counted. An anneal is one
@@ -61,7 +63,7 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
         InvalidArgumentError: If the loader has one dataset, not a mixture.
     """
     session = session_of(loader)
-    track = session.run.at(session.first)
+    track = session.run.at(session.latest)
     if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")
     schedule, each = track.course.schedule, session.run.step_sequences

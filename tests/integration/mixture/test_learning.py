@@ -232,6 +232,25 @@ def test_another_policy_begins_anew(datasets, caplog):
         loader.load_state_dict(state | {"learning": {"version": 1}})
 
 
+def test_weights_are_told_after_the_end_of_a_loop(datasets):
+    loader = make(datasets, max_steps=30)
+    train(loader, 29, Random())
+    told = mixture_weights(loader)
+    assert [step for step, _ in told] == [0, 7, 14, 21, 28]
+    for _ in loader:
+        pass
+    again = make(datasets, max_steps=30)
+    assert len(mixture_weights(again)) == 1
+    learner = pf.mixing.Learner(again, Random(), every=EVERY)
+    for batch in again:
+        losses = np.ones(batch["labels"].shape)
+        learner.add(batch["dataset_ids"], batch["labels"], losses=losses)
+        learner.step()
+    assert [step for step, _ in mixture_weights(again)] == [0, 7, 14, 21, 28]
+    next(iter(again))
+    assert len(mixture_weights(again)) == 1
+
+
 def test_the_log_says_what_a_run_comes_to(datasets, caplog):
     loader = make(datasets, max_epochs={"math": 2}, max_steps=100)
     with caplog.at_level(logging.INFO, "pagefeed"):
