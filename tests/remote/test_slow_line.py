@@ -93,6 +93,20 @@ def test_an_upload_that_moves_is_not_ended(s3, root):
     assert found == data
 
 
+def test_an_upload_may_wait_in_the_buffers_of_the_system(s3, root):
+    """All of it has left at once, and nothing moves until the line has carried it."""
+    (root / "hidden-upload").mkdir()
+    data = np.random.default_rng(9).bytes(6 << 20)
+    with slow_proxy(port_of(s3), bytes_per_second=1e6) as port:
+        settings = options_of(port) | {"timeout": 2, "deadline": 20}
+        folder = output_folder("s3://hidden-upload", settings, "output")
+        with folder.writer("a.bin") as out:
+            out.write(data)
+    assert (root / "hidden-upload" / "a.bin").read_bytes() == data
+    # It was ended after 2 s and 4 s at most; each attempt alone takes 6 s.
+    assert folder.storage.counts()["requests"] <= 3
+
+
 def test_an_upload_that_stands_still_is_ended(s3, root):
     data = bytes(4 << 20)
     with (

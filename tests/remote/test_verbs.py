@@ -70,6 +70,21 @@ def test_the_bandwidth_that_a_run_needs(far, capsys):
     assert rates[2] >= rates[0] > 0  # A page for each sequence costs the most.
 
 
+def test_a_plan_tells_what_each_shuffle_costs(far, capsys):
+    plan = told(capsys, "plan", *far, *RUN, "--bytes-per-second", "10KB")
+    costs = {cost["shuffle"]: cost for cost in plan["shuffles"]}
+    assert [*costs] == ["page", "row_group", "row", "buffer", "none"]
+    assert [name for name in costs if costs[name]["is_auto"]] == ["page"]
+    page, row = costs["page"], costs["row"]
+    assert (page["requests"], page["bytes"]) == (plan["reads"], plan["bytes_read"])
+    assert page["seconds"] == page["bytes"] / 10_000
+    assert row["requests"] >= page["requests"] >= costs["row_group"]["requests"]
+    # A wide line: what is left are 50 ms for every 128 requests.
+    wide = told(capsys, "plan", *far, *RUN, "--bytes-per-second", "1TB")
+    assert wide["shuffles"][2]["seconds"] == row["requests"] * 0.05 / 128
+    assert "shuffles" in told(capsys, "plan", *far, *RUN)
+
+
 def test_a_store_is_measured(far, capsys, s3):
     settings = ["--sizes", "1KiB", "4KiB", "--depths", "1", "4", "--seconds", "0.05"]
     found = told(capsys, "bench", *far, *settings)

@@ -101,7 +101,6 @@ impl Index {
     }
 }
 
-/// Bytes of the numbers a column or its lists hold.
 /// What the lists of rows hold.
 fn list_item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
@@ -113,6 +112,7 @@ fn list_item(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
+/// Bytes of the numbers a column or its lists hold.
 fn width_of(data_type: &DataType) -> usize {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -303,8 +303,8 @@ impl Index {
     /// Paths of the files.
     #[getter]
     fn files(&self) -> Vec<&str> {
-        let files = self.index.files().iter();
-        files.map(|file| file.path.as_ref()).collect()
+        let numbers = 0..self.index.num_files();
+        numbers.map(|file| self.index.path(file)).collect()
     }
 
     /// First page of each file, and the number of pages.
@@ -406,8 +406,7 @@ impl Index {
     /// Lists around a number, in the rows of a column: 0 where each row is one.
     #[getter]
     fn list_depth(&self) -> i16 {
-        let is_empty = self.index.files().is_empty();
-        let leaf = (!is_empty).then(|| self.index.schema(0).leaves.first());
+        let leaf = (self.index.num_files() > 0).then(|| self.index.schema(0).leaves.first());
         leaf.flatten().map_or(0, |leaf| leaf.max_repetition)
     }
 

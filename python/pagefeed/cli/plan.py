@@ -4,7 +4,7 @@ For example:
   pagefeed plan corpus/ --column input_ids --length 2048 --world-size 8
   pagefeed plan corpus/ --column input_ids --length 2048 --passes 4 --memory 256MiB
   pagefeed plan s3://bucket/corpus --column input_ids --length 2048
-      --tokens-per-second 1e6
+      --tokens-per-second 1e6 --bytes-per-second 500MB
   pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1
       --max-steps 10000 --column input_ids --length 2048 --plot mixture.svg
 """
@@ -12,9 +12,11 @@ For example:
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
-from pagefeed._base import format_bytes
+from pagefeed._base import format_bytes, parse_bytes
 from pagefeed.cli.common import (
     BESIDE,
     AnyDataset,
@@ -37,6 +39,11 @@ from pagefeed.reports import (
 )
 from pagefeed.storage import is_url
 
+LATENCY = 0.05
+"""Seconds until a bucket usually answers."""
+IN_FLIGHT = 128
+"""Requests of a rank at a time, at most."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -44,6 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     table = {
         "--tokens-per-second": arg(
             float, "of all ranks: show the bandwidth that each shuffle needs"
+        ),
+        "--bytes-per-second": arg(
+            str, "that the storage gives all ranks: show how long an epoch takes"
         ),
         **BESIDE,
         "--plot": arg(str, "draw a mixture: .png or .svg", metavar="FILE"),
@@ -62,33 +72,73 @@ def run(options: argparse.Namespace) -> int:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
     for table in mixture_tables(plan):
         lines += ["", table.title, *table_lines(table.header, table.rows)]
-    if options.tokens_per_second or _is_remote(data):
-        lines += _cost_lines(options, data)
+    costs = _costs(options, data)
+    if costs:
+        lines += _cost_lines(options, costs)
     if options.plot:
         plot_mixture(loader, options.plot)
-    return tell(options, asdict(plan), lines)
+    return tell(options, asdict(plan) | {"shuffles": costs}, lines)
 
 
-def _cost_lines(options: argparse.Namespace, data: AnyDataset) -> list[str]:
-    """What each shuffle asks of a storage, and how fast."""
-    rate, rows = options.tokens_per_second, list[tuple[object, ...]]()
+def _costs(options: argparse.Namespace, data: AnyDataset) -> list[dict[str, Any]]:
+    """What an epoch asks of the storage with each shuffle; empty if it is a disk."""
+    line = _line(options)
+    if not (options.tokens_per_second or line or _is_remote(data)):
+        return []
     auto = make_loader(options, data, shuffle=Shuffle(block="auto")).shuffle.block
+    costs = []
     for block in ("page", "row_group", "row", "buffer", None):
-        plan = forecast(make_loader(options, data, shuffle=Shuffle.parse(block)))
-        millions = max(1, plan.sequences * plan.length) / 1e6
-        requests, size = plan.reads / millions, plan.bytes_read / millions / 1e6
-        name = f"{block or 'none'}{' (auto)' if block == auto else ''}"
-        row = [name, plan.reads, format_bytes(plan.bytes_read)]
-        row += [f"{requests:,.1f}", f"{size:,.2f}"]
-        if rate:
-            row += [f"{requests * rate / 1e6:,.1f}", f"{size * rate / 1e6:,.1f}"]
-        rows.append(tuple(row))
-    header = ["shuffle", "requests", "bytes", "requests/Mtok", "MB/Mtok"]
-    title = "what each shuffle asks of the storage"
-    if rate:
+        loader = make_loader(options, data, shuffle=Shuffle.parse(block))
+        plan = forecast(loader)
+        waits = plan.reads * LATENCY / (IN_FLIGHT * loader.world_size)
+        costs.append(
+            {
+                "shuffle": block or "none",
+                "is_auto": block == auto,
+                "requests": plan.reads,
+                "bytes": plan.bytes_read,
+                "tokens": plan.sequences * plan.length,
+                "seconds": max(plan.bytes_read / line, waits) if line else None,
+                "same_page_pairs": plan.same_page_pairs,
+            }
+        )
+    return costs
+
+
+def _cost_lines(
+    options: argparse.Namespace, costs: list[dict[str, Any]]
+) -> Iterator[str]:
+    speed, line = options.tokens_per_second, _line(options)
+    header = ["shuffle", "requests", "bytes", "same-page pairs"]
+    header += ["requests/Mtok", "MB/Mtok"]
+    title = "what an epoch asks of the storage with each shuffle"
+    if speed:
         header += ["requests/s", "MB/s"]
-        title += f", at {rate:,.0f} tokens a second of all ranks"
-    return ["", title, *table_lines(tuple(header), rows)]
+        title += f", at {speed:,.0f} tokens a second of all ranks"
+    if line:
+        header.append("seconds")
+        title += f", over {format_bytes(line)} a second"
+    rows = []
+    for cost in costs:
+        millions = max(1, cost["tokens"]) / 1e6
+        requests, size = cost["requests"] / millions, cost["bytes"] / millions / 1e6
+        row = [cost["shuffle"] + (" (auto)" if cost["is_auto"] else "")]
+        row += [cost["requests"], format_bytes(cost["bytes"])]
+        row += [f"{cost['same_page_pairs']:.2f}"]
+        row += [f"{requests:,.1f}", f"{size:,.2f}"]
+        if speed:
+            row += [f"{requests * speed / 1e6:,.1f}", f"{size * speed / 1e6:,.1f}"]
+        if line:
+            row.append(f"{cost['seconds']:,.1f}")
+        rows.append(tuple(row))
+    yield from ("", title)
+    yield from table_lines(tuple(header), rows)
+
+
+def _line(options: argparse.Namespace) -> int:
+    """Bytes a second that the storage gives; 0 if that was not told."""
+    given = options.bytes_per_second
+    return parse_bytes(given, name="bytes_per_second") if given else 0
 
 
 def _is_remote(data: AnyDataset) -> bool:

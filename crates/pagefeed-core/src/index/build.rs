@@ -64,7 +64,8 @@ pub(super) fn build(
     let mut all = Joint::default();
     for file in &files {
         let schema = all.schema(&file.schema);
-        all.push_file(file.id.clone(), file.digest, schema);
+        let FileId { path, stamp } = &file.id;
+        all.files.push(path, *stamp, file.digest, schema)?;
         all.push_tables(&file.tables, 0..1)
             .map_err(|error| error.in_column(column))?;
     }

@@ -14,15 +14,15 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::chunk::{ChunkPages, Page};
+use super::files::FilesBuilder;
 use super::segment::{list_field, list_row, lists};
 use super::table::{Table, TableBuilder};
-use super::{Files, Index, PageRecord, field_of_all};
+use super::{Index, PageRecord, field_of_all};
 use crate::codec::Codec;
 use crate::decode::Joins;
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 use crate::storage::Storage;
-use crate::store::FileId;
 
 /// Pages that a shuffle of row groups moves as one.
 const PAGES_PER_GROUP: usize = 64;
@@ -263,7 +263,7 @@ pub(super) fn index(
         &footer(column, records.number)?,
         column,
     )?);
-    let mut all = Files::default();
+    let mut all = FilesBuilder::default();
     let (mut table, mut first) = (TableBuilder::new(), 0);
     for file in files {
         let stamp = storage.stamp(&file.path)?;
@@ -271,10 +271,7 @@ pub(super) fn index(
         first = range.end;
         let of_file = table_of(&pages, range, stamp.size).map_err(|e| e.in_file(&file.path))?;
         table.append(&of_file, 0..1)?;
-        let path = file.path.as_str().into();
-        all.ids.push(FileId { path, stamp });
-        all.digests.push(file.digest);
-        all.schema_ids.push(0);
+        all.push(&file.path, stamp, file.digest, 0)?;
     }
     let table = table.finish();
     let flat = Flat {
@@ -283,6 +280,7 @@ pub(super) fn index(
         row_byte: pages.row_byte.into(),
     };
     flat.check(&table)?;
+    let all = all.finish();
     let field = field_of_all(column, &all, std::slice::from_ref(&schema))?;
     let index = Index::new(column.to_string(), field, all, vec![schema], vec![table], 0);
     Ok(Index {

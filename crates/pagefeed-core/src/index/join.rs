@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::files::FilesBuilder;
 use super::table::{Table, TableBuilder};
-use super::{Files, Index, field_of_all};
+use super::{Index, field_of_all};
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
-use crate::store::FileId;
 
 /// Files of an index: its number among some, its first file and one past the last.
 pub type Piece = (usize, usize, usize);
@@ -16,7 +16,7 @@ pub type Piece = (usize, usize, usize);
 /// An index that grows by files.
 #[derive(Default)]
 pub(super) struct Joint {
-    files: Files,
+    pub files: FilesBuilder,
     schemas: Vec<Arc<ColumnSchema>>,
     /// Numbers of the schemas, by their footers.
     numbers: HashMap<Vec<u8>, u32>,
@@ -33,18 +33,16 @@ pub(super) fn join(parts: &[Arc<Index>], pieces: &[Piece]) -> Result<Index> {
     let mut all = Joint::default();
     for &(part, start, stop) in pieces {
         let part = parts.get(part).filter(|part| {
-            part.column == first.column && part.flat.is_none() && stop <= part.files.ids.len()
+            part.column == first.column && part.flat.is_none() && stop <= part.files.len()
         });
         let part = part.filter(|_| start <= stop);
         let part = part.ok_or_else(|| Error::corrupt("indexes do not fit each other"))?;
         let schemas: Vec<_> = part.schemas.iter().map(|each| all.schema(each)).collect();
         for file in start..stop {
             let schema = schemas[part.files.schema_ids[file] as usize];
-            all.push_file(
-                part.files.ids[file].clone(),
-                part.files.digests[file],
-                schema,
-            );
+            let (stamp, digest) = (part.files.stamp(file), part.files.digest(file));
+            all.files
+                .push(part.files.path(file), stamp, digest, schema)?;
         }
         all.push_tables(&part.tables, start..stop)
             .map_err(|error| error.in_column(&first.column))?;
@@ -64,28 +62,21 @@ impl Joint {
         number
     }
 
-    pub fn push_file(&mut self, file: FileId, digest: u128, schema: u32) {
-        self.files.ids.push(file);
-        self.files.digests.push(digest);
-        self.files.schema_ids.push(schema);
-    }
-
     /// Appends the pages of the files that were pushed last.
     pub fn push_tables(&mut self, tables: &[Table], files: Range<usize>) -> Result<()> {
         if self.tables.is_empty() {
             self.tables = tables.iter().map(|_| TableBuilder::new()).collect();
         }
         if tables.len() != self.tables.len() {
-            let ids = &self.files.ids;
-            let file = &ids[ids.len() - files.len().max(1)];
+            let all = self.files.finish();
             return Err(Error::unsupported(format!(
                 "the column has {} leaves, in {} it has {}; index files of different schemas \
                  separately",
                 tables.len(),
-                ids[0].path,
+                all.path(0),
                 self.tables.len()
             ))
-            .in_file(&file.path));
+            .in_file(all.path(all.len() - files.len().max(1))));
         }
         let mut pairs = self.tables.iter_mut().zip(tables);
         pairs.try_for_each(|(into, table)| into.append(table, files.clone()))
@@ -102,6 +93,7 @@ impl Joint {
                 schemas.len() as u32 - 1
             });
         }
+        let files = files.finish();
         let field = field_of_all(column, &files, &schemas)?;
         let tables: Vec<_> = self.tables.into_iter().map(TableBuilder::finish).collect();
         let cost = |leaf: &usize| {

@@ -7,6 +7,7 @@
 
 mod build;
 mod chunk;
+mod files;
 mod flat;
 mod join;
 mod line;
@@ -35,12 +36,16 @@ use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
 use crate::storage::{FileRanges, Storage};
 use crate::store::FileId;
+use files::Files;
 pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Number, Records};
 use line::Line;
 use table::Table;
 
 pub use join::Piece;
 pub use line::Pieces;
+
+/// Files whose states are checked together: their names are in memory meanwhile.
+const FILES_CHECKED: usize = 1 << 12;
 
 /// How to build an index.
 #[derive(Clone, Debug)]
@@ -107,16 +112,6 @@ impl BuildOptions {
             false => Ok(()),
         }
     }
-}
-
-/// The files of an index; arrays of one length.
-#[derive(Debug, Default)]
-struct Files {
-    ids: Vec<FileId>,
-    /// Digests of the footers.
-    digests: Vec<u128>,
-    /// Numbers of the schemas.
-    schema_ids: Vec<u32>,
 }
 
 /// The page index of one column.
@@ -200,7 +195,11 @@ impl Index {
 
     /// Refuses, by name, the first file that is not in the state it was indexed in.
     pub fn check_files(&self, store: &dyn Storage) -> Result<()> {
-        store.check(&self.files.ids)
+        let numbers = (0..self.num_files()).step_by(FILES_CHECKED);
+        numbers.into_iter().try_for_each(|first| {
+            let some = first..self.num_files().min(first + FILES_CHECKED);
+            store.check(&some.map(|file| self.file(file)).collect::<Vec<_>>())
+        })
     }
 
     /// Of some files, by their numbers, those in another state than they were indexed in.
@@ -208,12 +207,14 @@ impl Index {
         let threads = store.num_in_flight().clamp(1, 64);
         let changed = on_threads(threads, files.len(), || {
             |number: usize| {
-                let id = self.files.ids.get(files[number]);
-                let id = id.ok_or_else(|| Error::invalid("there is no such file"))?;
-                match store.stamp(&id.path) {
-                    Ok(stamp) => Ok(stamp != id.stamp),
+                let file = files[number];
+                if file >= self.num_files() {
+                    return Err(Error::invalid("there is no such file"));
+                }
+                match store.stamp(self.path(file)) {
+                    Ok(stamp) => Ok(stamp != self.files.stamp(file)),
                     Err(error) if error.kind() == Kind::Io(ErrorKind::NotFound) => Ok(true),
-                    Err(error) => Err(error.in_file(&id.path)),
+                    Err(error) => Err(error.in_file(self.path(file))),
                 }
             }
         })?;
@@ -241,9 +242,19 @@ impl Index {
         self.pages().num_values()
     }
 
-    /// Files in the order they were given.
-    pub fn files(&self) -> &[FileId] {
-        &self.files.ids
+    /// Number of files.
+    pub fn num_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// A file and the state it was indexed in, by its number in the order given.
+    pub fn file(&self, file: usize) -> FileId {
+        self.files.id(file)
+    }
+
+    /// Path of a file.
+    pub fn path(&self, file: usize) -> &str {
+        self.files.path(file)
     }
 
     /// Digest of the contents: schema, row groups, sizes and offsets of every file,
@@ -256,10 +267,10 @@ impl Index {
     /// rewriting of a file.
     pub fn states(&self) -> String {
         let mut hasher = XxHash3_128::new();
-        for file in &self.files.ids {
-            hasher.write(&file.stamp.size.to_le_bytes());
-            hasher.write(&file.stamp.modified_ns.to_le_bytes());
-            hasher.write(&file.stamp.inode.to_le_bytes());
+        for stamp in (0..self.num_files()).map(|file| self.files.stamp(file)) {
+            hasher.write(&stamp.size.to_le_bytes());
+            hasher.write(&stamp.modified_ns.to_le_bytes());
+            hasher.write(&stamp.inode.to_le_bytes());
         }
         format!("{:032x}", hasher.finish_128())
     }
@@ -378,13 +389,13 @@ fn field_of_all(column: &str, files: &Files, schemas: &[Arc<ColumnSchema>]) -> R
                 .schema_ids
                 .iter()
                 .position(|id| *id as usize == number);
-            let file = &files.ids[file.unwrap_or(0)].path;
+            let file = files.path(file.unwrap_or(0));
             Error::unsupported(format!(
                 "column {column:?} has type {}, and {} in {} and the files like it: the two \
                  have no type in common, so make a dataset of each kind of files",
                 schema.field.data_type(),
                 all.data_type(),
-                files.ids[0].path
+                files.path(0)
             ))
             .in_file(file)
         })?;
@@ -398,9 +409,9 @@ fn fingerprint(column: &str, files: &Files, pages: &Table) -> String {
     let mut hasher = XxHash3_128::new();
     hasher.write(&(column.len() as u64).to_le_bytes());
     hasher.write(column.as_bytes());
-    for (file, digest) in files.ids.iter().zip(&files.digests) {
-        hasher.write(&file.stamp.size.to_le_bytes());
-        hasher.write(&digest.to_le_bytes());
+    for file in 0..files.len() {
+        hasher.write(&files.stamp(file).size.to_le_bytes());
+        hasher.write(&files.digest(file).to_le_bytes());
     }
     hasher.write(pages.page_row.inner());
     hasher.write(pages.page_value.inner());

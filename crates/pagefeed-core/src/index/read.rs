@@ -45,18 +45,18 @@ pub(super) fn run_ranges(index: &Index, page: u64, with_dictionary: bool) -> Res
         ranges.extend(run.dictionary.filter(|_| with_dictionary || number > 0));
         ranges.extend(run.stretches);
     }
-    Ok(FileRanges::new(runs.file.clone(), ranges))
+    Ok(FileRanges::new(runs.file, ranges))
 }
 
 /// What a page is made of.
-struct Runs<'a, I> {
+struct Runs<I> {
     /// The page.
     found: Found,
-    file: &'a FileId,
+    file: FileId,
     of_leaves: I,
 }
 
-fn runs(index: &Index, page: u64) -> Result<Runs<'_, impl Iterator<Item = Result<Run>>>> {
+fn runs(index: &Index, page: u64) -> Result<Runs<impl Iterator<Item = Result<Run>>>> {
     let driving = index.pages();
     let found = driving.find(page)?;
     let rows = driving.first_row_of_page(page)?..driving.first_row_of_page(page + 1)?;
@@ -70,7 +70,7 @@ fn runs(index: &Index, page: u64) -> Result<Runs<'_, impl Iterator<Item = Result
     };
     Ok(Runs {
         found,
-        file: &index.files.ids[driving.file[found.span] as usize],
+        file: index.file(driving.file[found.span] as usize),
         of_leaves: index.tables.iter().enumerate().map(of_leaf),
     })
 }

@@ -10,23 +10,21 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{
-    Array, ArrayRef, BinaryArray, LargeListArray, PrimitiveArray, RecordBatch, StringArray,
-};
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef, BinaryArray, LargeListArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema};
 use arrow_schema::{DataType, Field, Schema};
 
+use super::files::Files;
 use super::flat::Flat;
 use super::seal::{self, truncated};
 use super::table::Table;
-use super::{Files, Index, field_of_all};
+use super::{Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_damage};
 use crate::schema::ColumnSchema;
-use crate::store::{FileId, Stamp};
 
 /// Metadata that tells a segment from other Arrow files.
 const FORMAT: (&str, &str) = ("pagefeed.format", "page index");
@@ -43,7 +41,7 @@ pub fn list_field<T: ArrowPrimitiveType>(name: &str) -> Field {
     list_of(name, T::DATA_TYPE)
 }
 
-fn list_of(name: &str, item: DataType) -> Field {
+pub(super) fn list_of(name: &str, item: DataType) -> Field {
     let item = Field::new_list_field(item, false);
     Field::new(name, DataType::LargeList(Arc::new(item)), false)
 }
@@ -85,7 +83,7 @@ pub fn list_row<T: ArrowPrimitiveType>(
     Ok(values.values().clone())
 }
 
-fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> {
+pub(super) fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> {
     let column = batch.column_by_name(name).ok_or_else(|| unexpected(name))?;
     let lists = column
         .as_list_opt::<i64>()
@@ -96,7 +94,7 @@ fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> 
     Ok(lists.value(row))
 }
 
-fn unexpected(name: &str) -> Error {
+pub(super) fn unexpected(name: &str) -> Error {
     Error::corrupt(format!(
         "the page index lacks column {name:?}, or has it otherwise"
     ))
@@ -151,41 +149,16 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
             (0..rows).map(|row| if row == 0 { length } else { 0 }),
         )
     };
-    fn numbers<T: ArrowPrimitiveType>(numbers: impl Iterator<Item = T::Native>) -> ArrayRef {
-        Arc::new(PrimitiveArray::<T>::from_iter_values(numbers))
-    }
-    let stamps = || files.ids.iter().map(|file| file.stamp);
-    let halves = |shift| {
-        files
-            .digests
-            .iter()
-            .map(move |digest| (digest >> shift) as u64)
-    };
-    let paths = StringArray::from_iter_values(files.ids.iter().map(|file| &*file.path));
     let footers = BinaryArray::from_iter_values(index.schemas.iter().map(|s| &s.footer));
-    let mut arrays = vec![
-        first(Arc::new(paths))?,
-        first(numbers::<UInt64Type>(stamps().map(|stamp| stamp.size)))?,
-        first(numbers::<Int64Type>(
-            stamps().map(|stamp| stamp.modified_ns),
-        ))?,
-        first(numbers::<UInt64Type>(stamps().map(|stamp| stamp.inode)))?,
-        first(numbers::<UInt64Type>(halves(64)))?,
-        first(numbers::<UInt64Type>(halves(0)))?,
-        first(numbers::<UInt32Type>(files.schema_ids.iter().copied()))?,
-        first(Arc::new(footers))?,
-    ];
+    let mut arrays: Vec<ArrayRef> = files
+        .to_arrays()
+        .into_iter()
+        .chain([Arc::new(footers) as ArrayRef])
+        .map(first)
+        .collect::<Result<_>>()?;
     arrays.extend(Table::to_arrays(&index.tables)?);
-    let mut fields = vec![
-        list_of("path", DataType::Utf8),
-        list_field::<UInt64Type>("size"),
-        list_field::<Int64Type>("modified_ns"),
-        list_field::<UInt64Type>("inode"),
-        list_field::<UInt64Type>("digest_high"),
-        list_field::<UInt64Type>("digest_low"),
-        list_field::<UInt32Type>("schema_id"),
-        list_of("schema", DataType::Binary),
-    ];
+    let mut fields = Files::fields();
+    fields.push(list_of("schema", DataType::Binary));
     fields.extend(Table::fields());
     if let Some(flat) = &index.flat {
         fields.extend(Flat::fields());
@@ -290,10 +263,9 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
             )?))
         })
         .collect::<Result<_>>()?;
-    let files = files(batch)?;
+    let files = Files::from_batch(batch)?;
     let fits = |table: &Table| {
-        table.file_first_span.len() == files.ids.len() + 1
-            && table.num_rows() == tables[0].num_rows()
+        table.file_first_span.len() == files.len() + 1 && table.num_rows() == tables[0].num_rows()
     };
     let known = |id: &u32| (*id as usize) < schemas.len();
     if driving >= tables.len()
@@ -316,47 +288,5 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
         tables,
         driving,
         fingerprint: text(FINGERPRINT)?.clone(),
-    })
-}
-
-fn files(batch: &RecordBatch) -> Result<Files> {
-    let paths = list_values(batch, "path", 0)?;
-    let paths = paths
-        .as_string_opt::<i32>()
-        .ok_or_else(|| unexpected("path"))?;
-    let sizes = list_row::<UInt64Type>(batch, "size", 0)?;
-    let times = list_row::<Int64Type>(batch, "modified_ns", 0)?;
-    let inodes = list_row::<UInt64Type>(batch, "inode", 0)?;
-    let high = list_row::<UInt64Type>(batch, "digest_high", 0)?;
-    let low = list_row::<UInt64Type>(batch, "digest_low", 0)?;
-    let schema_ids = list_row::<UInt32Type>(batch, "schema_id", 0)?;
-    let lengths = [
-        sizes.len(),
-        times.len(),
-        inodes.len(),
-        high.len(),
-        low.len(),
-        schema_ids.len(),
-    ];
-    if lengths.iter().any(|length| *length != paths.len()) {
-        return Err(unexpected("path"));
-    }
-    let stamps = sizes.iter().zip(times.iter()).zip(inodes.iter());
-    let ids = paths
-        .iter()
-        .zip(stamps)
-        .map(|(path, ((size, modified_ns), inode))| FileId {
-            path: path.unwrap_or_default().into(),
-            stamp: Stamp {
-                size: *size,
-                modified_ns: *modified_ns,
-                inode: *inode,
-            },
-        });
-    let digest = |(high, low): (&u64, &u64)| u128::from(*high) << 64 | u128::from(*low);
-    Ok(Files {
-        ids: ids.collect(),
-        digests: high.iter().zip(low.iter()).map(digest).collect(),
-        schema_ids: schema_ids.to_vec(),
     })
 }

@@ -43,7 +43,7 @@ impl AlignedColumn {
             }
         };
         let first = depth(0);
-        let fits = (0..index.files().len())
+        let fits = (0..index.num_files())
             .all(|file| depth(file).is_some_and(|found| found <= 2 && Some(found) == first));
         let Some(number) = number.filter(|_| fits) else {
             return Err(Error::unsupported(format!(

@@ -31,7 +31,7 @@ pub fn load(
     record: &PageRecord,
     page: &mut TokenPage,
 ) -> Result<()> {
-    let file = &index.files()[record.file as usize];
+    let file = &index.file(record.file as usize);
     let rows = flat.rows(index, number)?;
     let count = usize::try_from(record.num_values)
         .ok()

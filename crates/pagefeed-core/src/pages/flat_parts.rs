@@ -96,7 +96,7 @@ pub fn read(
         }
         let (file, first) = (same_file[0].file, &places[same_file[0].places.start]);
         storage
-            .read_many_into(&index.files()[file as usize], &mut wanted)
+            .read_many_into(&index.file(file as usize), &mut wanted)
             .map_err(|error| (first.page, error))?;
     }
     for place in &places {

@@ -41,7 +41,7 @@ impl Indexed {
             return Ok(None);
         };
         let load = || {
-            let file = &self.index.files()[record.file as usize];
+            let file = &self.index.file(record.file as usize);
             let dictionary = Arc::new(decode(&storage.read(file, range.clone())?)?);
             Ok(KeptDictionary {
                 holds_ids_only: token_ids.is_none_or(|ids| ids.hold(&dictionary)),
@@ -82,7 +82,7 @@ impl Indexed {
     /// Says where in which file an error about a page is.
     pub(super) fn locate(&self, error: Error, record: &PageRecord) -> Error {
         error
-            .in_file(&self.index.files()[record.file as usize].path)
+            .in_file(self.index.path(record.file as usize))
             .in_chunk(record.row_group, self.index.column())
             .at_page(u64::from(record.page))
             .at_offset(record.offset)
@@ -99,7 +99,7 @@ impl Indexed {
     /// Tells the system that a page will be loaded soon.
     pub(crate) fn will_need(&self, page: u64) {
         if let Ok(record) = self.index.page(page) {
-            let file = &self.index.files()[record.file as usize];
+            let file = &self.index.file(record.file as usize);
             let end = record.offset + record.compressed_size + record.tail_size;
             self.storage.will_need(file, record.offset..end);
         }

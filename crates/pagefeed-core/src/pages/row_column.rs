@@ -73,7 +73,7 @@ impl Column {
             Self::Infilled(column, _) => return column.first_file(),
             Self::Values(_) => return None,
         };
-        index.files().first().map(|file| &*file.path)
+        (index.num_files() > 0).then(|| index.path(0))
     }
 
     /// The pages of the column, each as `data_type`.

@@ -89,7 +89,7 @@ impl StreamSpans {
     ) -> Result<Self> {
         let number = NumberType::from_name("uint32");
         let number = number.ok_or_else(|| Error::internal("numbers of payloads"))?;
-        if shards.len() != index.files().len() || sizes.len() != shards.len() {
+        if shards.len() != index.num_files() || sizes.len() != shards.len() {
             return Err(Error::invalid("payloads of each shard of a dataset"));
         }
         let mut both = shards.iter().zip(sizes);

@@ -35,7 +35,7 @@ impl TextColumn {
     ) -> Result<Self> {
         let index = &column.index;
         // Without files there is nothing that could be no text.
-        if !index.files().is_empty() {
+        if index.num_files() > 0 {
             let checked = tokenization.encoder.check(index.field());
             checked.map_err(|error| error.in_column(index.column()))?;
         }

@@ -39,7 +39,7 @@ impl TokenColumn {
         token_ids: Option<TokenIds>,
     ) -> Result<Self> {
         let index = &column.index;
-        for file in 0..index.files().len() {
+        for file in 0..index.num_files() {
             let schema = index.schema(u32::try_from(file).unwrap_or(u32::MAX));
             if schema.leaves.len() != 1 {
                 return Err(Error::invalid(format!(
@@ -47,7 +47,7 @@ impl TokenColumn {
                     index.column(),
                     schema.field.data_type()
                 ))
-                .in_file(&index.files()[file].path));
+                .in_file(index.path(file)));
             }
         }
         Ok(Self {

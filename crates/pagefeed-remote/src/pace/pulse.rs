@@ -1,6 +1,6 @@
 //! Whether a read or an upload moves: a deadline ends what stands still, not what is slow.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub(crate) struct Pulse {
     most: AtomicU64,
     /// Whether the read waits for others of this process.
     is_queued: AtomicBool,
+    /// Attempts that were ended because they stood still.
+    stuck: AtomicU32,
 }
 
 impl Pulse {
@@ -29,7 +31,20 @@ impl Pulse {
             last: Mutex::new(Instant::now()),
             most: AtomicU64::new(0),
             is_queued: AtomicBool::new(false),
+            stuck: AtomicU32::new(0),
         })
+    }
+
+    /// How long the next attempt may stand still: twice as long after each that did. The system
+    /// takes megabytes of an upload at once, which a slow line needs long to carry, unseen.
+    pub(crate) fn patience(&self, first: Duration) -> Duration {
+        let doublings = self.stuck.load(Ordering::Relaxed).min(16);
+        first * 2_u32.pow(doublings)
+    }
+
+    /// Notes that an attempt was ended because it stood still.
+    pub(crate) fn note_stuck(&self) {
+        self.stuck.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Runs an attempt until it is done or stands still for `limit`; nothing then. An

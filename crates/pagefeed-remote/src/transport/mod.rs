@@ -25,7 +25,7 @@ use reqwest::redirect::Policy;
 
 use crate::counters::{Counters, add};
 use crate::options::Options;
-use crate::pace::pulse::Pulse;
+use crate::pace::pulse::{Pulse, current};
 use crate::transport::upload::Upload;
 
 /// The server's last answer, whatever object_store made of it.
@@ -216,9 +216,16 @@ impl Transport {
         let body = Upload::new(body, Arc::clone(&pulse));
         *request.body_mut() = Some(reqwest::Body::wrap(body));
         let sent = async { Ok::<_, Infallible>(self.uploads.execute(request).await) };
-        match pulse.watch(self.timeout, sent).await {
+        let attempts = current();
+        let patience = attempts
+            .as_ref()
+            .map_or(self.timeout, |all| all.patience(self.timeout));
+        match pulse.watch(patience, sent).await {
             Some(Ok(sent)) => Ok(sent),
-            None => Err(Sent::Stuck),
+            None => {
+                attempts.iter().for_each(|all| all.note_stuck());
+                Err(Sent::Stuck)
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ impl WithMetadata {
         are_spans: &[bool],
         shared: &Arc<SharedPages>,
     ) -> Result<Self> {
-        let num_files = rows.index.files().len();
+        let num_files = rows.index.num_files();
         let each = origins.into_iter().zip(fields).zip(are_spans);
         let column = |((origin, field), &are_spans): ((Origin, &FieldRef), &bool)| {
             let row_bytes = match &origin {
@@ -195,7 +195,7 @@ impl WithMetadata {
                 }
             }
         }
-        let file = self.rows.index.files()[record.file as usize].clone();
+        let file = self.rows.index.file(record.file as usize);
         Ok(FileRanges::new(file, ranges))
     }
 }
