@@ -1,7 +1,7 @@
 """The data plane: page index, page reads and the engine, in Rust."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, final
 
 import numpy as np
@@ -105,7 +105,7 @@ class Buffer:
 @final
 class Remote:
     def __new__(cls, settings: Mapping[str, Any], lost: Sequence[str]) -> Remote: ...
-    def list_files(self, url: str) -> list[tuple[str, int, str]]: ...
+    def list_files(self, url: str) -> Iterator[tuple[str, int, str]]: ...
     def ask_hub(self, url: str, file: str) -> tuple[bytes, str | None]: ...
     def note(self, files: Sequence[tuple[str, int, str]]) -> None: ...
     def find(

@@ -99,6 +99,22 @@ def test_only_new_and_changed_files_are_read(store):
     assert (third.num_read, third.pinned) == (0, second.pinned), "nothing is new"
 
 
+def test_a_first_read_proves_that_its_object_is_the_indexed_one(store):
+    """Of a file that this process has neither listed nor read, of the same size."""
+    written(store)
+    key = "corpus/web/007.parquet"
+    same, before = len(store.objects[key]), opened(store)
+    changed = file_of(8)
+    assert len(changed) == same
+    store.put(key, changed)
+    store.counts.clear()
+    with pytest.raises(pf.errors.StaleFileError, match=r"007\.parquet, .*changed"):
+        before.with_files([7]).index.read_page(0)
+    assert store.counts == {"GET": 1}
+    store.put(key, file_of(7))
+    assert len(before.with_files([7]).index.read_page(0)) > 0
+
+
 def test_many_packs_are_joined_without_a_footer(store, monkeypatch):
     monkeypatch.setattr(index_writing, "FILES_PER_GROUP", 8)
     monkeypatch.setattr(index_writing, "MOST_PACKS", 3)

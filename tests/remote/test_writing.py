@@ -10,12 +10,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
 from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
-from pagefeed.errors import FileAccessError, InvalidArgumentError
+from pagefeed.cli import main
+from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
 from pagefeed.storage import output_file, output_folder, outputs
 
 PROGRAM = """
@@ -207,6 +210,47 @@ def test_a_conversion_to_parquet(s3, bucket, tmp_path):
     assert tuple(read.files) == done.files
     with pytest.raises(InvalidArgumentError, match="is there already"):
         convert(url)
+
+
+def test_a_tokenizer_is_trained_extended_and_read(s3, bucket, tmp_path, capsys):
+    rng = random.Random(3)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(2, 9))) for _ in range(90)]
+    texts = [" ".join(rng.choices(words, k=40)) for _ in range(80)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    data = pf.parquet(tmp_path / "a.parquet", column="text")
+    url, here = f"s3://{bucket.name}/bpe/tokenizer.json", tmp_path / "tokenizer.json"
+    far = {"storage_options": s3.options}
+    there = pf.prepare.train_tokenizer(data, url, vocab_size=300, **far)
+    local = pf.prepare.train_tokenizer(data, here, vocab_size=300)
+    assert (bucket / "bpe" / "tokenizer.json").read_bytes() == here.read_bytes()
+    assert (there.path, there.fingerprint) == (url, local.fingerprint)
+    config = {"eos_token": "<|endoftext|>", "chat_template": "a template"}
+    (bucket / "bpe" / "tokenizer_config.json").write_text(json.dumps(config))
+    for source in (url, f"s3://{bucket.name}/bpe", f"s3://{bucket.name}/bpe/"):
+        read = pf.Tokenizer(source, storage_options=s3.options)
+        assert (read.name, read.fingerprint) == ("tokenizer.json", local.fingerprint)
+        assert read.config["chat_template"] == "a template"
+        assert read.eos == 0
+    longer = f"s3://{bucket.name}/longer.json"
+    pf.prepare.extend_tokenizer(read, data, longer, new_tokens=9, min_gain=1, **far)
+    options = [f"--storage-option={name}={value}" for name, value in s3.options.items()]
+    run = [s3.base, *options, "--column", "text", "--json"]
+    assert main(["count", *run, "--tokenizer", longer]) == 0
+    assert json.loads(capsys.readouterr().out)["tokenizer"] == "longer.json"
+
+
+def test_tokenizers_that_are_not_there(s3, bucket):
+    place = f"s3://{bucket.name}/none"
+    for url in (place, f"{place}/tokenizer.json", f"{place}.model"):
+        with pytest.raises(MissingFileError, match="give the path of a tokenizer"):
+            pf.Tokenizer(url, storage_options=s3.options)
+    with pytest.raises(InvalidArgumentError, match="are of remote storage"):
+        pf.Tokenizer("here.json", storage_options=s3.options)
+    with pytest.raises(InvalidArgumentError, match="are of a URL"):
+        pf.Tokenizer(len, vocab_size=9, storage_options=s3.options)
+    data = pf.parquet(s3.urls, column="text", storage_options=s3.options)
+    with pytest.raises(InvalidArgumentError, match="is a URL, https://"):
+        pf.prepare.train_tokenizer(data, "https://host/t.json?sig=a", vocab_size=300)
 
 
 def test_one_file(s3, bucket, tmp_path):

@@ -43,7 +43,7 @@ impl Live {
                 walks.push(self.walk(&objects, folder));
             }
         }
-        found.sort_by(|one, other| one.0.cmp(&other.0));
+        found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let (scheme, _) = url.split_once("://").unwrap_or_default();
         let listed = found.into_iter().map(|(name, meta)| {
             let url = format!("{scheme}://{bucket}/{name}");

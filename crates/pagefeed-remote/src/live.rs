@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::store::Stamp;
 use tokio::sync::Semaphore;
-use twox_hash::XxHash3_64;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::cache::PageCache;
 use crate::counters::{Counters, Counts, add};
@@ -38,8 +38,8 @@ pub(crate) struct Live {
     pub(crate) hub: Hub,
     keys: Option<Arc<KeyRing>>,
     buckets: Mutex<HashMap<(Provider, String), Arc<Bucket>>>,
-    /// States of files, and when the server told them.
-    known: Mutex<HashMap<String, (Meta, Instant)>>,
+    /// States of files by digests of their URLs, and when the server told them.
+    known: Mutex<HashMap<u128, (Meta, Instant)>>,
     pub(crate) gate: Gate,
     /// Limits requests without a body, which do not share the line.
     pub(crate) questions: Semaphore,
@@ -177,13 +177,13 @@ impl Live {
 
     pub(crate) fn known(&self, url: &str) -> Option<(Meta, Instant)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(url).cloned()
+        known.get(&digest(url)).cloned()
     }
 
     /// Forgets the state of a file that was written or removed.
     pub(crate) fn forget(&self, url: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(url);
+        known.remove(&digest(url));
     }
 
     /// Keeps the state of a file. States without a version, as in some listings, are not kept.
@@ -192,8 +192,13 @@ impl Live {
             return;
         }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(url.to_string(), (meta.clone(), Instant::now()));
+        known.insert(digest(url), (meta.clone(), Instant::now()));
     }
+}
+
+/// What a URL is known by: a million of them would take a hundred megabytes.
+fn digest(url: &str) -> u128 {
+    XxHash3_128::oneshot(url.as_bytes())
 }
 
 /// Counts a request as under way until this is dropped, also at a deadline.
@@ -262,7 +267,7 @@ mod tests {
         let old = Instant::now() - 2 * LISTING_KEPT;
         let list = |version: &str| {
             let mut known = live.known.lock().unwrap();
-            known.insert(FILE.into(), (state(version), old));
+            known.insert(digest(FILE), (state(version), old));
         };
         let ask = |as_listed: bool| {
             let runtime = crate::runtime::handle().unwrap();

@@ -27,6 +27,7 @@ from pagefeed._base.arrays import (
     ranges_between,
     sorted_with_places,
 )
+from pagefeed._base.cluster import on_ray
 from pagefeed._base.extras import require
 from pagefeed._base.faces import Facts, html_of, html_table, text_of
 from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
@@ -91,6 +92,7 @@ __all__ = [
     "made_once",
     "narrow_difference",
     "near_name",
+    "on_ray",
     "parse_bytes",
     "printable_output",
     "ranges_between",

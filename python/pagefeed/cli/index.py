@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     table = {
         "--refresh": arg(bool, "build anew even if it is cached"),
         "--output": arg(str, "write it for all nodes, to this folder or bucket"),
+        "--engine": arg("local", "of --output", choices=["local", "ray"]),
         "--check": arg(bool, "compare what --output names with a listing"),
     }
     declare(parser, table)
@@ -79,6 +80,7 @@ def _write(options: argparse.Namespace) -> int:
         options.output,
         column=options.column,
         page_index=options.page_index,
+        engine=options.engine,
         storage_options=storage_options(options),
     )
     seconds = round(time.perf_counter() - started, 4)

@@ -6,14 +6,17 @@ import datetime
 import hashlib
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Work, check_positive
+from pagefeed._base import Work, check_choice, check_positive, on_ray
 from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, default_threads
 from pagefeed.dataset.shared_index import (
     Manifest,
@@ -23,7 +26,7 @@ from pagefeed.dataset.shared_index import (
     fetched_pack,
     manifest_name,
 )
-from pagefeed.errors import FileAccessError
+from pagefeed.errors import DataError, FileAccessError
 from pagefeed.storage import (
     Located,
     OutputFolder,
@@ -36,10 +39,15 @@ from pagefeed.storage import (
 
 __all__ = ["IndexDifferences", "WrittenIndex", "check_index", "write_index"]
 
+IndexEngine: TypeAlias = Literal["local", "ray"]
+"""What reads the footers."""
+
 FILES_PER_GROUP = 4096
 """Files that are kept together, and not indexed again by a job that was killed."""
 MOST_PACKS = 6
 """Packs of an index: each is a request when it is opened."""
+MOST_DEATHS = 3
+"""Deaths of workers at the same files, after which these are not tried again."""
 _ATTEMPTS = 5
 _logger = logging.getLogger("pagefeed")
 
@@ -92,6 +100,7 @@ def write_index(
     page_index: PageIndexUse = True,
     verify_checksums: bool = True,
     num_threads: int | None = None,
+    engine: IndexEngine = "local",
     storage_options: StorageOptions | None = None,
 ) -> WrittenIndex:
     """Write the index of a column, which all nodes of a run read instead of footers.
@@ -106,7 +115,10 @@ def write_index(
         column: The column.
         page_index: How pages are found, see :func:`pagefeed.parquet`.
         verify_checksums: Verify checksums of pages that are read for it.
-        num_threads: Threads that read footers.
+        num_threads: Threads that read footers, of each process.
+        engine: ``"local"``; or ``"ray"``, on the cluster that ``ray.init`` finds, 4096
+            files a task. All nodes need the same files and output, and credentials of
+            their own.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Returns:
@@ -116,6 +128,8 @@ def write_index(
         MissingFileError: If there is nothing at a path.
         ColumnNotFoundError: If a file lacks the column.
         FileAccessError: If it cannot be written, or others write it at the same time.
+        DataError: If a worker of the cluster dies again and again at the same files.
+        MissingDependencyError: If Ray is asked for and not installed.
 
     Example:
         >>> place = "corpus/web/_pagefeed"
@@ -125,6 +139,7 @@ def write_index(
         ... )
     """
     folder = output_folder(output, storage_options, "output")
+    check_choice(engine, get_args(IndexEngine), "engine")
     if num_threads is not None:
         check_positive(num_threads, "num_threads")
     for _ in range(_ATTEMPTS):
@@ -132,7 +147,7 @@ def write_index(
         recipe = IndexRecipe.of(files, column, None, page_index, verify_checksums)
         threads = num_threads or default_threads(files.storage)
         with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
-            writing = _Writing(recipe, folder, threads, Path(drafts))
+            writing = _Writing(recipe, folder, threads, engine, Path(drafts))
             done = writing.run()
         if done is not None:
             return done
@@ -146,10 +161,15 @@ class _Writing:
     """One attempt to write an index."""
 
     def __init__(
-        self, recipe: IndexRecipe, folder: OutputFolder, threads: int, drafts: Path
+        self,
+        recipe: IndexRecipe,
+        folder: OutputFolder,
+        threads: int,
+        engine: IndexEngine,
+        drafts: Path,
     ) -> None:
         self._recipe, self._folder = recipe, folder
-        self._threads, self._drafts = threads, drafts
+        self._threads, self._engine, self._drafts = threads, engine, drafts
         self._name = manifest_name(recipe.column, recipe.page_index)
         self._packs: list[Pack] = []
         self._cores: list[_core.Index] = []
@@ -231,24 +251,47 @@ class _Writing:
 
     def _index(self, missing: np.ndarray, where: np.ndarray) -> list[str]:
         """Index files in groups, each kept as a pack; return the packs' names."""
-        made = []
+        groups = dict[str, tuple[np.ndarray, IndexRecipe]]()
+        for start in range(0, len(missing), FILES_PER_GROUP):
+            group = missing[start : start + FILES_PER_GROUP]
+            files = tuple(self._recipe.files[number] for number in group)
+            recipe = replace(self._recipe, files=files)
+            groups[f"packs/{_key(recipe)}.arrow"] = group, recipe
         what = f"index of {self._recipe.column!r}"
         with Work(what, total=len(missing), unit="files") as work:
-            for start in range(0, len(missing), FILES_PER_GROUP):
-                group = missing[start : start + FILES_PER_GROUP]
-                files = tuple(self._recipe.files[number] for number in group)
-                recipe = replace(self._recipe, files=files)
-                name = f"packs/{_key(recipe)}.arrow"
-                core = self._kept(name, len(files))
+            if self._engine == "ray":
+                self._on_ray({name: each[1] for name, each in groups.items()})
+            for name, (group, recipe) in groups.items():
+                core = self._kept(name, len(group))
                 if core is None:
                     core = recipe.build(self._threads, work.advance)
-                    self._save(name, core, len(files))
+                    self._save(name, core, len(group))
                 else:
-                    work.advance(len(files))
+                    work.advance(len(group))
                 where[group, 0] = len(self._packs) - 1
                 where[group, 1] = np.arange(len(group))
-                made.append(name)
-        return made
+        return [*groups]
+
+    def _on_ray(self, recipes: Mapping[str, IndexRecipe]) -> None:
+        """Write the packs that are not there yet, each on a CPU of a cluster."""
+        left = [name for name in recipes if self._folder.size(name) is None]
+        deaths = Counter[str]()
+
+        def died(name: str, said: str) -> None:
+            deaths[name] += 1
+            files = recipes[name].files
+            about = f"{files[0]} and {len(files) - 1} further files"
+            if deaths[name] > MOST_DEATHS:
+                raise DataError(
+                    f"{about}: the worker that indexes them died {deaths[name]} times: "
+                    f"{said}; look at its memory"
+                ).at(file=files[0])
+            _logger.warning("a worker died, %s are tried again: %s", about, said)
+
+        common = dict(recipes), self._folder, self._threads
+        with closing(on_ray(_write_pack, common, left, died=died)) as done:
+            for name, _ in done:
+                _logger.info("%s written", self._folder.place(name))
 
     def _kept(self, name: str, num_files: int) -> _core.Index | None:
         """Open a pack that a killed job left."""
@@ -264,12 +307,7 @@ class _Writing:
 
     def _save(self, name: str, core: _core.Index, num_files: int) -> None:
         file = self._drafts / Path(name).name
-        core.save(file)
-        size = 0
-        with self._folder.writer(name) as out, file.open("rb") as saved:
-            while part := saved.read(16 << 20):
-                out.write(part)
-                size += len(part)
+        size = _upload(self._folder, name, core, file)
         mapped = _core.Index.open(file, storage=self._recipe.storage.handle)
         self._add(Pack(name=name, bytes=size, files=num_files), mapped)
 
@@ -301,6 +339,25 @@ class _Writing:
         self._cores = [self._cores[number] for number in kept]
         packs = [self._packs[number] for number in kept]
         return packs, np.column_stack([numbers[where[:, 0]], where[:, 1]])
+
+
+def _upload(folder: OutputFolder, name: str, core: _core.Index, file: Path) -> int:
+    """Save an index as a file of this machine and a pack; return its bytes."""
+    core.save(file)
+    with folder.writer(name) as out, file.open("rb") as saved:
+        while part := saved.read(16 << 20):
+            out.write(part)
+    return out.size
+
+
+def _write_pack(
+    common: tuple[Mapping[str, IndexRecipe], OutputFolder, int], name: str
+) -> None:
+    """Index a group of files on a node of a cluster."""
+    recipes, folder, threads = common
+    core = recipes[name].build(threads, lambda _: None)
+    with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
+        _upload(folder, name, core, Path(drafts) / "pack.arrow")
 
 
 def _pieces(where: np.ndarray) -> list[tuple[int, int, int]]:

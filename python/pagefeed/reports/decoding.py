@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.mixture import Mixture
+from pagefeed.storage import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TextTokenizer", "load_tokenizer", "parts_of"]
@@ -28,7 +29,9 @@ class TextTokenizer(Protocol):
 
 
 def load_tokenizer(
-    path: str | os.PathLike[str], data: Dataset | Mixture | None = None
+    path: str | os.PathLike[str],
+    data: Dataset | Mixture | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Tokenizer:
     """Load a tokenizer, and check that it made the tokens of a dataset.
 
@@ -36,7 +39,7 @@ def load_tokenizer(
         InvalidArgumentError: If there is no tokenizer in the file, or the dataset's
             files say that another one made their tokens.
     """
-    tokenizer = Tokenizer(path)
+    tokenizer = Tokenizer(path, storage_options=storage_options)
     for dataset in () if data is None else parts_of(data):
         if isinstance(dataset, ParquetDataset) and dataset.tokenizer is None:
             dataset.check_tokenizer(tokenizer)

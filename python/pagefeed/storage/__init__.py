@@ -12,6 +12,7 @@ from pagefeed.storage.outputs import (
     ObjectWriter,
     OutputFolder,
     Version,
+    checked_output,
     output_file,
     output_folder,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "StorageOptions",
     "SummedWriter",
     "Version",
+    "checked_output",
     "is_url",
     "library_options",
     "local_path",

@@ -26,7 +26,14 @@ from pagefeed.storage.writing import (
     remove_files,
 )
 
-__all__ = ["ObjectWriter", "OutputFolder", "Version", "output_file", "output_folder"]
+__all__ = [
+    "ObjectWriter",
+    "OutputFolder",
+    "Version",
+    "checked_output",
+    "output_file",
+    "output_folder",
+]
 
 Version = tuple[str | None, str | None]
 """What tells two contents of a file apart."""
@@ -178,7 +185,7 @@ class _BucketFolder(OutputFolder):
         found = {url.removeprefix(f"{self.path}/"): size for url, size, _ in listed}
         return {name: size for name, size in found.items() if "/" not in name}
 
-    def _listed(self, folder: str) -> list[tuple[str, int, str]]:
+    def _listed(self, folder: str) -> Iterable[tuple[str, int, str]]:
         try:
             return self._handle.list_files(folder)
         except MissingFileError:
@@ -326,8 +333,21 @@ def output_file(
     Raises:
         InvalidArgumentError: As :func:`output_folder`.
     """
-    text = plain_path(path, name)
-    folder, _, file = text.rpartition("/")
+    text = checked_output(path, options, name)
     if is_url(text):
+        folder, _, file = text.rpartition("/")
         return output_folder(folder, options, name).writer(file)
-    return FileWriter(local_path(text, name))
+    return FileWriter(text)
+
+
+def checked_output(path: object, options: StorageOptions | None, name: str) -> str:
+    """Return the path or URL of a file that can be written there; write nothing.
+
+    Raises:
+        InvalidArgumentError: As :func:`output_folder`.
+    """
+    text = plain_path(path, name)
+    if is_url(text):
+        output_folder(text.rpartition("/")[0], options, name)
+        return text
+    return local_path(text, name)

@@ -12,11 +12,16 @@ import numpy as np
 
 from pagefeed._base import require
 from pagefeed.errors import (
-    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
 )
-from pagefeed.storage import Storage, local_path
+from pagefeed.storage import (
+    Storage,
+    StorageOptions,
+    is_url,
+    located_exactly,
+    plain_paths,
+)
 from pagefeed.tokenizer.ranks import (
     ENCODINGS,
     Encoding,
@@ -48,9 +53,18 @@ class Definition(NamedTuple):
 
 
 def define(
-    source: object, pattern: str | None, special_tokens: Mapping[str, int] | None
+    source: object,
+    pattern: str | None,
+    special_tokens: Mapping[str, int] | None,
+    options: StorageOptions | None = None,
 ) -> Definition:
     """Recognize a source.
+
+    Args:
+        source: What was given.
+        pattern: Of ranks.
+        special_tokens: Of ranks.
+        options: Settings of remote storage, for a URL.
 
     Raises:
         InvalidArgumentError: If the kind is unknown, or pattern or tokens are missing,
@@ -59,7 +73,11 @@ def define(
     """
     if isinstance(source, Definition):  # A tokenizer that is unpickled.
         return source
-    found = _defined(source, pattern, special_tokens)
+    if options and not isinstance(source, str | os.PathLike):
+        raise InvalidArgumentError(
+            f"storage_options are of a URL, found {source!r:.60}: leave them out"
+        )
+    found = _defined(source, pattern, special_tokens, options)
     if found.kind != "tiktoken" and (pattern or special_tokens):
         raise InvalidArgumentError(
             f"pattern and special ids go with tiktoken's ranks alone, {found.name} "
@@ -72,9 +90,10 @@ def _defined(
     source: Any,  # noqa: ANN401 - any object of any library
     pattern: str | None,
     special_tokens: Mapping[str, int] | None,
+    options: StorageOptions | None,
 ) -> Definition:
     if isinstance(source, str | os.PathLike):
-        return _from_file(os.fspath(source), pattern, special_tokens)
+        return _from_file(os.fspath(source), pattern, special_tokens, options)
     inner = getattr(source, "backend_tokenizer", source)  # Of transformers.
     if hasattr(inner, "to_str") and hasattr(inner, "token_to_id"):
         name = f"{type(source).__module__}.{type(source).__name__}"
@@ -103,16 +122,20 @@ def _defined(
 
 
 def _from_file(
-    path: str, pattern: str | None, special_tokens: Mapping[str, int] | None
+    path: str,
+    pattern: str | None,
+    special_tokens: Mapping[str, int] | None,
+    options: StorageOptions | None,
 ) -> Definition:
-    storage = Storage()
     if path in ENCODINGS:
         raise InvalidArgumentError(
             f"{path!r} names an encoding, whose ranks are a file: give its path, and "
             f"pattern={path!r} unless the file is named {path}.tiktoken"
         )
-    path, data = _found(storage, storage.name_of(local_path(path, "source")))
-    name = os.path.basename(path)
+    [path] = plain_paths(path.removeprefix("file://"))
+    storage = located_exactly([path], options).storage
+    path, data = _found(storage, storage.name_of(path).rstrip("/"))
+    name = os.path.basename(path.partition("?")[0] if is_url(path) else path)
     if data.lstrip()[:1] == b"{":
         config = _configured(storage, path)
         begin, end = (_content(config.get(f"{name}_token")) for name in ("bos", "eos"))
@@ -124,17 +147,19 @@ def _from_file(
 
 def _found(storage: Storage, path: str) -> tuple[str, bytes]:
     """Return the path and bytes of a file, or of the ``tokenizer.json`` in a folder."""
-    try:
-        return path, storage.read_all(path)
-    except MissingFileError as problem:
-        raise MissingFileError(
-            f"{path} does not exist: give the path of a tokenizer.json or its folder, "
-            "of a SentencePiece .model, or of tiktoken's ranks"
-        ).at(file=path) from problem
-    except FileAccessError:
-        if path.endswith(_JSON):
-            raise
-        return _found(storage, f"{path}{_JSON}")
+    places = [path]
+    if is_url(path) and "." not in path.rpartition("/")[2]:
+        places = [f"{path}/tokenizer.json", path]  # A bucket has no folders to look at.
+    elif os.path.isdir(path):
+        places = [f"{path}/tokenizer.json"]
+    for place in places:
+        with suppress(MissingFileError):
+            return place, storage.read_all(place)
+    shown = places[0].partition("?")[0] if is_url(path) else places[0]
+    raise MissingFileError(
+        f"{shown} does not exist: give the path of a tokenizer.json or its folder, "
+        "of a SentencePiece .model, or of tiktoken's ranks"
+    ).at(file=shown)
 
 
 def _text(data: bytes, name: str) -> str:
@@ -176,7 +201,6 @@ def _known_pattern(encoding: Any) -> str:  # noqa: ANN401 - tiktoken's
     return str(encoding._pat_str if known is None else known.pattern)  # noqa: SLF001
 
 
-_JSON = "/tokenizer.json"
 _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 
 

@@ -25,6 +25,7 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
+from pagefeed.storage import StorageOptions
 from pagefeed.tokenizer.sources import as_bytes, define, sentence_pieces
 from pagefeed.tokenizer.trials import trial_texts
 
@@ -60,7 +61,7 @@ class Tokenizer:
 
     Args:
         source: A ``tokenizer.json`` or its folder, a SentencePiece ``.model`` or a file
-            of tiktoken's ranks, by its path; an object of ``tokenizers``,
+            of tiktoken's ranks, by its path or URL; an object of ``tokenizers``,
             ``transformers``, ``sentencepiece`` or ``tiktoken``; or a function of a text
             that returns its ids.
         special_tokens: ``"as_token"`` encodes special tokens in a text as tokens,
@@ -76,6 +77,7 @@ class Tokenizer:
         bos: Token that begins a document, likewise.
         name: Identifies a function, so that counts of its tokens are found again.
         engine: ``"auto"``, or ``"tokenizers"`` to leave ``fastokens`` out.
+        storage_options: For a URL: settings of remote storage, as of a dataset.
 
     Raises:
         InvalidArgumentError: If the source is unknown, or cannot be read.
@@ -101,9 +103,10 @@ class Tokenizer:
         bos: int | str | None = None,
         name: str | None = None,
         engine: Engine = "auto",
+        storage_options: StorageOptions | None = None,
     ) -> None:
         check_choice(engine, ("auto", "tokenizers"), "engine")
-        self._definition = define(source, pattern, special_ids)
+        self._definition = define(source, pattern, special_ids, storage_options)
         kind, self.name, data, *_ = self._definition
         self.kind: str = kind
         """Where it comes from: tokenizers, tiktoken, sentencepiece or function."""

@@ -31,7 +31,6 @@ RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
         ["trace", *RUN, "--steps", "0:1", "--output", URL],
         ["index", *RUN[:3], "--cache-dir", URL],
         ["convert", *RUN[:3], "--to", "stream", "--output", URL],
-        ["head", *RUN[:3], "--tokenizer", URL],
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -51,7 +50,6 @@ def test_calls(monkeypatch: pytest.MonkeyPatch):
     dataset = pf.parquet("a.parquet", column="input_ids")
     for call in (
         lambda: pf.StreamWriter(URL, dtype="u2"),
-        lambda: pf.Tokenizer(URL),
         lambda: pf.parquet("a.parquet", column="input_ids", cache_dir=URL),
         lambda: pf.tokens("tokens.bin", dtype="uint16", cache_dir=URL),
         lambda: pf.convert(dataset, URL, to="megatron"),

@@ -68,7 +68,7 @@ impl Joint {
             self.tables = tables.iter().map(|_| TableBuilder::new()).collect();
         }
         if tables.len() != self.tables.len() {
-            let all = self.files.finish();
+            let all = std::mem::take(&mut self.files).finish();
             return Err(Error::unsupported(format!(
                 "the column has {} leaves, in {} it has {}; index files of different schemas \
                  separately",

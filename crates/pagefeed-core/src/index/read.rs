@@ -26,7 +26,7 @@ pub(super) fn read_runs(
     let schema = index.schema(index.pages().file[runs.found.span]);
     let each = runs.of_leaves.zip(&schema.leaves).enumerate();
     each.map(|(number, (run, leaf))| {
-        run.and_then(|run| run.read(store, file, with_dictionary || number > 0))
+        run.and_then(|run| run.read(store, &file, with_dictionary || number > 0))
             .map_err(|error| {
                 error
                     .in_file(&file.path)

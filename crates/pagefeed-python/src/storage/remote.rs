@@ -72,6 +72,22 @@ fn key_error(py: Python<'_>, error: &PyErr) -> Error {
     Error::new(kind, error.value(py).to_string())
 }
 
+/// Files of a list, which need less memory than all of them as tuples.
+#[pyclass(frozen, module = "pagefeed._core")]
+pub struct Files(Mutex<std::vec::IntoIter<Listed>>);
+
+#[pymethods]
+impl Files {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self) -> Option<File> {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        left.next().map(file)
+    }
+}
+
 /// Files named by URLs. Wrapped by `pagefeed.storage.RemoteStorage`.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Remote {
@@ -149,9 +165,9 @@ impl Remote {
     }
 
     /// Files of a bucket below a folder, as (URL, bytes, version), sorted by name.
-    fn list_files(&self, py: Python<'_>, url: &str) -> PyResult<Vec<File>> {
+    fn list_files(&self, py: Python<'_>, url: &str) -> PyResult<Files> {
         let found = self.run(py, |remote| remote.list(url))?;
-        Ok(found.into_iter().map(file).collect())
+        Ok(Files(Mutex::new(found.into_iter())))
     }
 
     /// What the hub answers at one of its URLs about a file, and the URL at which a long

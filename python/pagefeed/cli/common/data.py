@@ -31,7 +31,7 @@ from pagefeed.reports import (
     sound_part,
 )
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
-from pagefeed.storage import Paths, Storage, is_url
+from pagefeed.storage import Paths, Storage, StorageOptions, is_url
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
@@ -174,7 +174,13 @@ def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
         options.tokenize,
         pattern=options.pattern,
         special_tokens=options.special_tokens,
+        storage_options=options_for(options.tokenize, options),
     )
+
+
+def options_for(path: str, options: argparse.Namespace) -> StorageOptions | None:
+    """Return the settings of remote storage for a URL; None for a path."""
+    return storage_options(options) if is_url(path) else None
 
 
 def make_sequences(options: argparse.Namespace) -> SequenceSetting:
@@ -330,7 +336,8 @@ def make_text_tokenizer(
     options: argparse.Namespace, data: Dataset | Mixture
 ) -> TextTokenizer | None:
     """Return the tokenizer of ``--tokenizer`` that shows tokens as text, if given."""
-    return load_tokenizer(options.tokenizer, data) if options.tokenizer else None
+    path = options.tokenizer
+    return load_tokenizer(path, data, options_for(path, options)) if path else None
 
 
 def range_of(words: str, form: str) -> range:

@@ -21,6 +21,7 @@ from pagefeed.cli.common import (
     declare,
     make_tokenizer,
     open_parquet,
+    options_for,
     pairs_of,
     same_named,
     tell,
@@ -71,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
     tokenizer = make_tokenizer(options)
     beside = pairs_of(options.beside, "--beside NAME=PATH")
     given = same_named(options, extend_tokenizer)
+    given["storage_options"] = options_for(options.output, options)
     given["beside"] = {name: open_parquet(options, path) for name, path in beside}
     given["beside"] = given["beside"] or None
     done = extend_tokenizer(tokenizer, make_texts(options), **given)
@@ -103,11 +105,13 @@ def _extended(
 ) -> ExtendedEmbeddings | None:
     if options.checkpoint is None:
         return None
+    there = options_for(options.output, options)
+    extended = Tokenizer(options.output, storage_options=there)
     return extend_embeddings(
         options.checkpoint,
         options.checkpoint_output,
         old=tokenizer,
-        new=tokenizer.replaced(Tokenizer(options.output).to_json()),
+        new=tokenizer.replaced(extended.to_json()),
         tensors=options.tensors,
         multiple_of=options.multiple_of,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from typing import Any
+from contextlib import closing
 
-from pagefeed._base import require
+from pagefeed._base import on_ray
 from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
@@ -16,8 +16,6 @@ from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
 __all__ = ["run_on_ray"]
 
-SECONDS_BETWEEN = 1.0
-SECONDS_TO_END = 30.0
 _logger = logging.getLogger("pagefeed")
 
 
@@ -38,37 +36,14 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         DataError: If the worker of a task dies each time; names its input.
     """
     del num_threads
-    ray: Any = require("ray", extra="ray", purpose="engine='ray'")
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False)
-    folder = JobFolder(job.folder)
     left = tasks_left(job)
-    remote = ray.remote(num_cpus=1, max_retries=0)(_run)
-    shared = ray.put(job)
-    deaths = _Deaths(job, folder, retries)
-    waiting = {remote.remote(shared, task, retries): task for task in left}
+    deaths = _Deaths(job, JobFolder(job.folder), retries)
     with TokenWork(job, left) as work:
-        try:
-            while waiting:
-                done, _ = ray.wait([*waiting], timeout=SECONDS_BETWEEN)
-                for one in done:
-                    task = waiting.pop(one)
-                    try:
-                        counts = ray.get(one)
-                    except ray.exceptions.RayTaskError as problem:
-                        raise problem.cause from None
-                    except ray.exceptions.RayError as problem:
-                        deaths.count(task, problem)
-                        waiting[remote.remote(shared, task, retries)] = task
-                        continue
-                    work.advance(task, *counts)
-                    work.finish(task)
-                work.tell()
-        finally:
-            for one in waiting:
-                ray.cancel(one, force=True)
-            if waiting:  # Wait until nothing writes into the folder.
-                ray.wait([*waiting], num_returns=len(waiting), timeout=SECONDS_TO_END)
+        run = on_ray(_run, (job, retries), left, died=deaths.count, tick=work.tell)
+        with closing(run) as done:
+            for task, counts in done:
+                work.advance(task, *counts)
+                work.finish(task)
 
 
 class _Deaths:
@@ -80,7 +55,7 @@ class _Deaths:
         self._retries = retries
         self._counts = Counter[tuple[int, int]]()
 
-    def count(self, task: int, problem: Exception) -> None:
+    def count(self, task: int, said: str) -> None:
         """Count a death; raise a DataError if there were too many."""
         shards = self._folder.shards(task)
         self._counts[task, len(shards)] += 1
@@ -88,7 +63,6 @@ class _Deaths:
         begin = (0, 0) if not shards else shards[-1].next or (0, 0)
         pieces = self._job.tasks[task][begin[0] :]
         names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
-        said = str(problem).strip().partition("\n")[0]
         if count <= self._retries:
             _logger.warning("a worker died and %s is tried again: %s", names, said)
             return
@@ -98,8 +72,9 @@ class _Deaths:
         ).at(file=pieces[0].file)
 
 
-def _run(job: Job, task: int, retries: int) -> tuple[int, int]:
+def _run(common: tuple[Job, int], task: int) -> tuple[int, int]:
     """Run a task; return its bytes of text and its tokens."""
+    job, retries = common
     counts = [0, 0]
 
     def advance(num_bytes: int, num_tokens: int) -> None:

@@ -22,7 +22,7 @@ from pagefeed.prepare.vocabulary.sampling import (
 )
 from pagefeed.prepare.vocabulary.segmentation import best_joins
 from pagefeed.prepare.vocabulary.training import HELD_OUT_BYTES, write_text
-from pagefeed.storage import PathLike, local_path
+from pagefeed.storage import PathLike, StorageOptions, checked_output
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ExtendedTokenizer", "NewToken", "extend_tokenizer"]
@@ -74,6 +74,7 @@ def extend_tokenizer(
     min_gain: int = 10,
     shuffle: Mixing = "page",
     seed: int = 0,
+    storage_options: StorageOptions | None = None,
 ) -> ExtendedTokenizer:
     """Add the tokens that save the most in the texts of a domain.
 
@@ -87,7 +88,7 @@ def extend_tokenizer(
         tokenizer: What to extend: BPE or Unigram that a ``tokenizer.json`` can say,
             tiktoken's ranks included.
         domain: Texts of the domain: a dataset, or several by their names.
-        output: Path of the new ``tokenizer.json``.
+        output: Path of the new ``tokenizer.json``, or its URL in a bucket.
         new_tokens: How many tokens to add at most.
         beside: Other texts, by which nothing is chosen: it is reported what they come
             to.
@@ -100,6 +101,7 @@ def extend_tokenizer(
         min_gain: Tokens that a new one must save in the sample.
         shuffle: ``"page"`` or ``"row"``.
         seed: Another seed draws and holds out other rows.
+        storage_options: Settings of remote storage, for an output there.
 
     Returns:
         What was added, and what that saves.
@@ -125,7 +127,7 @@ def extend_tokenizer(
     appending = appending_of(tokenizer)
     number = check_positive(new_tokens, "new_tokens")
     least = check_whole(min_gain, "min_gain", least=1)
-    path = local_path(output, "output")
+    path = checked_output(output, storage_options, "output")
     texts, others = drawn(
         domain,
         source_column,
@@ -146,7 +148,7 @@ def extend_tokenizer(
     content = appending.appended(joins, sum(len(w) * n for w, n in words.items()))
     measured = _measured(others, beside, seed)
     made = _checked(json.dumps(content), tokenizer, measured)
-    write_text(path, json.dumps(content))
+    write_text(path, json.dumps(content), storage_options)
     first = appending.first_id
     return ExtendedTokenizer(
         path=path,

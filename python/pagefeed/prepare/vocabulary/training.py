@@ -23,7 +23,13 @@ from pagefeed.prepare.vocabulary.sampling import (
     TextDatasets,
     drawn,
 )
-from pagefeed.storage import FileWriter, PathLike, local_path
+from pagefeed.storage import (
+    PathLike,
+    StorageOptions,
+    checked_output,
+    is_url,
+    output_file,
+)
 from pagefeed.tokenizer import Tokenizer, pattern_of
 
 __all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]
@@ -67,6 +73,7 @@ def train_tokenizer(
     min_frequency: int = 2,
     shuffle: Mixing = "page",
     seed: int = 0,
+    storage_options: StorageOptions | None = None,
 ) -> TrainedTokenizer:
     """Train a tokenizer on texts drawn at random, by the package ``tokenizers``.
 
@@ -77,7 +84,8 @@ def train_tokenizer(
     Args:
         datasets: A dataset of texts (``pagefeed.parquet(paths, column="text")``), or
             several by their names.
-        output: Path of the ``tokenizer.json``, which appears when it is complete.
+        output: Path of the ``tokenizer.json``, or its URL in a bucket; it appears when
+            it is complete.
         vocab_size: Number of ids, special tokens and bytes included.
         model: ``"bpe"``, of bytes; ``"wordpiece"``; or ``"unigram"``.
         source_column: A column, or folder, such as ``"lang"``: its values are sources.
@@ -98,6 +106,7 @@ def train_tokenizer(
         shuffle: Draws ``"page"`` by page, mixed in a window; or ``"row"`` by row, which
             reads a page for each.
         seed: Another seed draws and holds out other rows.
+        storage_options: Settings of remote storage, for an output there.
 
     Returns:
         What was trained.
@@ -124,7 +133,7 @@ def train_tokenizer(
         coverage=_coverage(character_coverage, model),
         min_frequency=check_whole(min_frequency, "min_frequency", least=0),
     )
-    path = local_path(output, "output")
+    path = checked_output(output, storage_options, "output")
     texts, others = drawn(
         datasets,
         source_column,
@@ -134,8 +143,9 @@ def train_tokenizer(
         shuffle=shuffle,
         seed=seed,
     )
-    write_text(path, train(recipe, texts))
-    tokenizer = Tokenizer(path)
+    write_text(path, train(recipe, texts), storage_options)
+    options = storage_options if is_url(path) else None
+    tokenizer = Tokenizer(path, storage_options=options)
     return TrainedTokenizer(
         path=path,
         model=model,
@@ -146,9 +156,9 @@ def train_tokenizer(
     )
 
 
-def write_text(path: str, text: str) -> None:
+def write_text(path: str, text: str, options: StorageOptions | None) -> None:
     """Write a file that appears when it is complete."""
-    with FileWriter(path) as out:
+    with output_file(path, options, "output") as out:
         out.write(text.encode())
 
 
