@@ -25,7 +25,7 @@ use pagefeed_core::storage::{Fetched, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::arrow::ArrowArray;
 use crate::columns::AskedAligned;
@@ -305,6 +305,19 @@ impl Index {
     fn files(&self) -> Vec<&str> {
         let numbers = 0..self.index.num_files();
         numbers.map(|file| self.index.path(file)).collect()
+    }
+
+    /// Whether these are the paths of the files.
+    fn is_of(&self, files: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        if files.len() != self.index.num_files() {
+            return Ok(false);
+        }
+        for (number, file) in files.iter().enumerate() {
+            if file.cast::<PyString>()?.to_str()? != self.index.path(number) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// First page of each file, and the number of pages.

@@ -183,7 +183,7 @@ class IndexRecipe(Recipe):
         if shared is None or shared.digest(self.column, self.page_index) is None:
             return None
         core = shared.open(self.column, self.page_index)
-        return core if core.files == list(self.files) else None
+        return core if core.is_of(self.files) else None
 
     def part_of_cached(self) -> _core.Index | None:
         """Return the index of files that another index in the cache folder has.
@@ -335,7 +335,7 @@ class _Cached:
             # The index is derived data: build a damaged or older one again.
             self.why = f"the cached one cannot be used: {problem}"
             return None
-        if (core.column, core.files) != (recipe.column, list(recipe.files)):
+        if core.column != recipe.column or not core.is_of(recipe.files):
             self.why = "the cached one is of other files"
             return None
         _check_fresh(core, self._file)
