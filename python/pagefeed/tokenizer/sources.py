@@ -147,14 +147,17 @@ def _from_file(
 
 def _found(storage: Storage, path: str) -> tuple[str, bytes]:
     """Return the path and bytes of a file, or of the ``tokenizer.json`` in a folder."""
-    places = [path]
-    if is_url(path) and "." not in path.rpartition("/")[2]:
-        places = [f"{path}/tokenizer.json", path]  # A bucket has no folders to look at.
-    elif os.path.isdir(path):
-        places = [f"{path}/tokenizer.json"]
-    for place in places:
-        with suppress(MissingFileError):
-            return place, storage.read_all(place)
+    inside = f"{path}/tokenizer.json"
+    is_bare = is_url(path) and "." not in path.rpartition("/")[2]
+    places = [inside, path] if is_bare else [path]
+    try:
+        for place in places:
+            with suppress(MissingFileError):
+                return place, storage.read_all(place)
+    except FileAccessError:
+        if is_url(path) or path.endswith(".json"):
+            raise
+        return _found(storage, inside)  # It is a folder of this machine.
     shown = places[0].partition("?")[0] if is_url(path) else places[0]
     raise MissingFileError(
         f"{shown} does not exist: give the path of a tokenizer.json or its folder, "
