@@ -12,6 +12,7 @@ import numpy as np
 
 from pagefeed._base import require
 from pagefeed.errors import (
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
 )
