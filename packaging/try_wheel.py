@@ -128,7 +128,7 @@ def _try(wheel: Path, pages: list[str], home: Path) -> None:
         if page == FIRST:
             run("python", "-c", LOOK)
             for verb in ("inspect", "plan", "verify", "smoke"):
-                data = ("corpus", "--column", "input_ids", "--length", "256")
+                data = ("data", "--column", "input_ids", "--length", "256")
                 run("pagefeed", verb, *data, "--json")
 
 

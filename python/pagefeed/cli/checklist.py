@@ -70,6 +70,7 @@ def _write(options: argparse.Namespace) -> int:
     form = "--ranks FIRST:END, such as 8:16"
     ranks = None if options.ranks is None else range_of(options.ranks, form)
     facts = facts_of_node(make_loader(options), ranks)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(facts, indent=1))
     lines = [f"facts of ranks {facts['ranks']} written to {options.facts}"]
     return tell(options, facts, lines)
