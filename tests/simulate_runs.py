@@ -2,9 +2,12 @@
 
     .venv/bin/python tests/simulate_runs.py --seed 7
     .venv/bin/python tests/simulate_runs.py --first 0 --count 200
+    .venv/bin/python tests/simulate_runs.py --planned --first 0 --count 10000
 
 Ranks iterate, break off, seek, skip, save, are killed and go on from a state at other
-sizes; weights change. A seed is some runs of one kind.
+sizes; weights change. A seed is some runs of one kind. With ``--planned`` nothing is
+decoded, and a seed is one run: what its ranks would be given, see
+:mod:`models.planned`.
 """
 
 import argparse
@@ -19,6 +22,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from models import machines
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.planned import PlannedRun
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 KINDS = [
@@ -58,10 +62,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, help="endless without")
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--planned", action="store_true", help="decode nothing")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # Of padding, in data as small as these.
     if options.seed is not None:
-        live(options.seed, shrink=True)
+        if options.planned:
+            PlannedRun(options.seed).live()
+        else:
+            live(options.seed, shrink=True)
         return
     begin = said = time.monotonic()
     end = None if options.count is None else options.first + options.count
@@ -70,16 +78,20 @@ def main() -> None:
         if number == end or spent > options.seconds:
             break
         try:
-            live(number, shrink=False)
+            if options.planned:
+                machines.RunMachine.num_epochs += PlannedRun(number).live()
+            else:
+                live(number, shrink=False)
         except BaseException:
             print(f"seed {number} goes wrong", flush=True)
             raise
         if time.monotonic() - said > 60:
             said = time.monotonic()
-            runs, epochs = (done + 1) * RUNS, machines.RunMachine.num_epochs
-            print(f"{runs} runs of {epochs} epochs, {spent:.0f} s", flush=True)
-    epochs = machines.RunMachine.num_epochs
-    print(f"seeds {options.first} to {number}: {epochs} epochs, {spent:.0f} s")
+            runs = (done + 1) * (1 if options.planned else RUNS)
+            parts = machines.RunMachine.num_epochs
+            print(f"{runs} runs of {parts} loops, {spent:.0f} s", flush=True)
+    parts = machines.RunMachine.num_epochs
+    print(f"seeds {options.first} to {number}: {parts} loops, {spent:.0f} s")
 
 
 if __name__ == "__main__":

@@ -377,7 +377,8 @@ class Loader(LoaderFacts):
         """Mix with other weights from the next step on.
 
         The state records the weights: a run that loads it goes on with them. Later
-        stages begin where they would. All ranks must call this at the same step.
+        stages begin where they would, and so do weights that were set at later steps
+        before a ``seek`` back. All ranks must call this at the same step.
 
         Args:
             weights: Weight of each dataset, in tokens or sequences as the mixture says.

@@ -71,9 +71,12 @@ class Timeline:
         return self.tokens[position]
 
     def changed(self, position: int, weights: dict[str, float], state: Any) -> Any:
-        """The timeline with other weights from a position on."""
-        kept = [one for one in self.weights if one[0] < position]
-        later = Timeline(self._machine, [*kept, (position, weights)], state)
+        """The timeline with other weights from a position on.
+
+        Weights that were set further on, before a seek back, stay as later stages do.
+        """
+        changes = sorted((dict(self.weights) | {position: weights}).items())
+        later = Timeline(self._machine, changes, state)
         assert [later.token(p) for p in range(position)] == [
             self.token(p) for p in range(position)
         ]

@@ -105,10 +105,11 @@ class RunModel:
         parts = [kept[at : at + size] for at in range(0, len(kept), size)]
         if self.drop_last and parts and len(parts[-1]) < size:
             parts.pop()
+        # What the last step borrows does not change its number.
+        numbers = [self.number(part[0]) for part in parts]
         if parts and self.lends(len(parts) - 1, len(parts[-1])):
             parts[-1] = parts[-2][-self.world_size :] + parts[-1]
             del parts[-2][-self.world_size :]
-        numbers = [self.number(part[0]) for part in parts]
         return [Step(*step) for step in zip(numbers, parts, strict=True)]
 
     @property

@@ -239,7 +239,10 @@ class MixtureCursor(Cursor):
         yield from ()
 
     def _moved(self, state: LoaderState, position: int) -> LoaderState:
-        return replace(state, position=position)
+        # Skipped positions behind the last step may have taken numbers of their own.
+        most = self.run.mixture.max_steps
+        step = state.step if most is None else min(state.step, most)
+        return replace(state, position=position, step=step)
 
     def _epochs(
         self, number: int, local: Int64Array

@@ -1,0 +1,224 @@
+"""Whole runs without their data: which sequences ranks are given, and states.
+
+A seed decides the data's setting, and how often the run is killed and goes on at other
+sizes, skips steps or changes its weights. States travel as JSON. What the ranks of a
+part are given is compared with a plain model, and with the order that one rank alone
+goes through one by one. Nothing is decoded, so a run takes a millisecond.
+"""
+
+import functools
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import pagefeed as pf
+from made.numbered import numbered_loader
+from models.mixture_runs import FAR, MAX_STEPS, ROWS, mixture_loader
+from models.run_model import RunModel
+from models.runs import BALANCED, infilled, numbered
+from pagefeed.loader import session_of
+from pagefeed.run import LoaderState, Run
+
+PASSES = pf.Shuffle(passes=2)
+BUDGET = {"sequences": pf.Documents([], max_length=50), "batch_tokens": 150}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "windows": {},
+    "rows": {"shuffle": "row"},
+    "row groups": {"shuffle": "row_group"},
+    "buffer": {"shuffle": "buffer"},
+    "in order": {"shuffle": None},
+    "passes": {"shuffle": PASSES},
+    "packed": {"sequences": pf.Packed(64)},
+    "documents": {"sequences": pf.Documents([], max_length=50)},
+    "budget": {**BUDGET, "batch_size": None},
+    "balanced": BALANCED,
+    "infilled": {},
+    "mixture": {},
+}
+
+
+@functools.cache
+def data_of(setting: str, *, erased: bool) -> pf.dataset.ParquetDataset:
+    data = infilled() if setting == "infilled" else numbered()
+    return data.erase(rows={data.files[0]: range(20, 45)}) if erased else data
+
+
+@functools.cache
+def run_of(setting: str, sizes: tuple[int, int], **options: Any) -> Run:
+    """What loaders of a setting and of these sizes deliver, on all ranks."""
+    batch_size, world_size = sizes
+    erased = options.pop("erased", False)
+    given = {"batch_size": batch_size, "world_size": world_size, **SETTINGS[setting]}
+    if setting == "mixture":
+        loader = mixture_loader(options.pop("max_steps"), **given)
+    else:
+        data = data_of(setting, erased=erased)
+        loader = numbered_loader(data, **given, **options)
+    return session_of(loader).run
+
+
+def given_to_all(run: Run, state: LoaderState, steps: int) -> tuple[Any, LoaderState]:
+    """The next sequences of all ranks by their positions, and the state after them."""
+    cursors = [run.at(state, rank=rank) for rank in range(run.world_size)]
+    shape = steps, run.batch_size
+    parts = [cursor.sequences(0, steps).reshape(shape) for cursor in cursors]
+    after = [cursor.state_after(steps) for cursor in cursors]
+    assert after.count(after[0]) == len(after)
+    return np.stack(parts, axis=-1).reshape(steps, -1), after[0]
+
+
+@functools.cache
+def order_of(setting: str, epoch: int, ranks: int) -> list[int]:
+    """The sequences of an epoch by their positions: each is there once."""
+    run = run_of(setting, (1, ranks), epochs=1, drop_last=False)
+    begin = run.beginning(epoch)
+    steps = run.at(begin).route.num_steps
+    found, _ = given_to_all(run, begin, steps or 0)
+    order: list[int] = found[found >= 0].tolist()
+    assert sorted(order) == list(range(run.index.num_sequences))
+    return order
+
+
+def order_of_mixture(state: LoaderState) -> list[int]:
+    """The sequences of an epoch under the weights of a state, one by one."""
+    run = run_of("mixture", (16, 1), max_steps=FAR)
+    begin = run.accept(replace(state, position=0, step=0, skipped=(), sizes=None))
+    order: list[int] = run.at(begin).sequences(0, FAR).tolist()
+    check_lanes(run, order, state.num_lanes)
+    return order
+
+
+def check_lanes(run: Run, order: list[int], num_lanes: int) -> None:
+    """Each lane takes the next of its own from each dataset, epoch after epoch."""
+    numbers = np.array(order)
+    datasets = run.dataset_of(numbers)
+    lanes = np.arange(len(order)) % num_lanes
+    for number, index in enumerate(run.indexes):
+        size = index.num_sequences
+        seen = set[tuple[int, int]]()
+        taken = dict[int, int]()
+        for at in np.flatnonzero(datasets == number).tolist():
+            lane = int(lanes[at])
+            local = taken.get(lane, 0) * num_lanes + lane
+            taken[lane] = taken.get(lane, 0) + 1
+            place = local // size, order[at]
+            assert place not in seen
+            seen.add(place)
+
+
+class PlannedRun:
+    """A run that is killed and goes on, as a seed decides."""
+
+    def __init__(self, number: int) -> None:
+        self.chance = random.Random(number)
+        self.setting = self.chance.choice(list(SETTINGS))
+        self.is_mixture = self.setting == "mixture"
+        self.options: dict[str, Any] = {"max_steps": MAX_STEPS}
+        if not self.is_mixture:
+            self.options = {
+                "epochs": self.chance.choice([1, 1, 2]),
+                "drop_last": self.chance.random() < 0.5,
+            }
+        sizes = self.any_sizes()
+        self.run = run_of(self.setting, sizes, **self.options)
+        self.model = RunModel(*sizes, **self.model_options())
+        first = self.chance.randrange(3) * self.model.epochs
+        self.state = self.run.beginning(first)
+        self.model.begin_again(first)
+
+    def any_sizes(self) -> tuple[int, int]:
+        batch_size = 1 if self.setting == "budget" else self.chance.randint(1, 6)
+        return batch_size, self.chance.choice([1, 2, 3, 4])
+
+    def model_options(self) -> dict[str, Any]:
+        if self.is_mixture:
+            return {"max_steps": MAX_STEPS}
+        return {
+            "epoch_size": self.run.index.num_sequences,
+            "balanced": self.setting == "balanced",
+            **self.options,
+        }
+
+    def live(self) -> int:
+        """Live through the run; returns the number of its parts."""
+        parts = self.chance.randint(1, 6)
+        for _ in range(parts):
+            self.go_on()
+            # The number of an incomplete last step is not the model's after a skip.
+            if self.model.drop_last and self.chance.random() < 0.3:
+                self.skip()
+            if self.is_mixture and self.chance.random() < 0.4:
+                self.set_weights()
+            self.take()
+            self.resume()
+        return parts
+
+    def go_on(self) -> None:
+        """The end of an iteration is the beginning of the next."""
+        self.state = self.run.going_on(self.state)
+        self.model.settle()
+        self.model.running = True
+        assert self.run.at(self.state).step == self.model.step
+
+    def take(self) -> None:
+        """Some steps, or all that are left."""
+        steps = self.model.steps()
+        num_taken = min(len(steps), self.chance.choice([1, 2, 5, 300]))
+        order = order_of_mixture(self.state) if self.is_mixture else []
+        found, self.state = given_to_all(self.run, self.state, num_taken)
+        for row, step in zip(found.tolist(), steps, strict=False):
+            expected = (
+                [order[p] for p in step.positions]
+                if order
+                else (self.sequences(step.positions))
+            )
+            if len(expected) == self.model.step_size:
+                assert row == expected
+            else:
+                assert sorted(each for each in row if each >= 0) == sorted(expected)
+        if num_taken:
+            self.model.position = steps[num_taken - 1].positions[-1] + 1
+            self.model.taken = True
+        assert self.state.first_epoch == self.model.first_epoch
+        if not self.model.is_finished:
+            assert self.run.at(self.state).step == self.model.step
+
+    def sequences(self, positions: list[int]) -> list[int]:
+        """What stands at positions of epochs of one dataset."""
+        found = []
+        for position in positions:
+            epoch, place = divmod(position, self.model.epoch_size or 1)
+            ranks = self.model.ranks_of(epoch) if self.model.balanced else 1
+            found.append(order_of(self.setting, epoch, ranks)[place])
+        return found
+
+    def skip(self) -> None:
+        ahead = [step.number for step in self.model.steps()]
+        first = self.chance.randrange(len(ahead))
+        gone = ahead[first : first + self.chance.randint(1, 4)]
+        anchor = self.model.anchor
+        if len(gone) < len(ahead) and self.model.skip(set(gone)):
+            self.state = self.state.skipping(self.run.at(self.state).route, gone)
+            self.model.anchor = anchor  # The state stays where it is.
+
+    def set_weights(self) -> None:
+        weights = {name: float(self.chance.randint(0, 5)) for name in ROWS}
+        if any(weights.values()):
+            self.state = self.run.reweighted(self.state, weights, 0)  # type: ignore[attr-defined]
+
+    def resume(self) -> None:
+        """Killed; the state goes to loaders of other sizes, some rows perhaps gone."""
+        sizes = self.any_sizes()
+        if not self.is_mixture and self.chance.random() < 0.1:
+            self.options = {**self.options, "erased": True}
+        text = json.dumps(self.state.to_dict())
+        assert len(text) < 3000
+        self.run = run_of(self.setting, sizes, **self.options)
+        self.state = self.run.accept(LoaderState.from_dict(json.loads(text)))
+        is_open = self.model.is_finished and self.model.skipped
+        self.model = self.model.resized(*sizes)
+        if is_open:  # A skip of the last steps leaves the number after them open.
+            self.model.anchor = self.model.place, self.state.step
