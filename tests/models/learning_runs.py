@@ -385,6 +385,10 @@ class LearningMachine(MixtureMachine):
     def snapshot(self) -> Any:
         return super().snapshot(), self.plain.copied()
 
+    def put_back(self, snapshot: Any) -> None:
+        inner, self.plain = snapshot
+        super().put_back(inner)
+
     def restore(self, snapshot: Any, batch_size: int, world_size: int) -> None:
         inner, plain = snapshot
         self.plain = plain.copied()

@@ -214,6 +214,10 @@ class RunMachine(RuleBasedStateMachine):
     def restore(self, snapshot: Any, batch_size: int, world_size: int) -> None:
         self.model = snapshot.resized(batch_size, world_size)
 
+    def put_back(self, snapshot: Any) -> None:
+        """Undo what the model alone has done since."""
+        self.model = snapshot
+
     @precondition(lambda self: self.saved)
     @rule(data=st.data(), sizes=SIZES)
     def load(self, data: st.DataObject, sizes: tuple[int, int]) -> None:
@@ -279,7 +283,7 @@ class RunMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def locate(self, data: st.DataObject) -> None:
         """Where a row of a step comes from is known without running."""
-        kept, self.model = self.model, copy.copy(self.model)
+        kept = self.snapshot()
         self.model.settle()
         steps = self.model.known_steps()
         full = [s for s in steps if len(s.positions) == self.model.step_size]
@@ -290,7 +294,7 @@ class RunMachine(RuleBasedStateMachine):
                 position = step.positions[row * self.model.world_size + rank]
                 origins = loader.locate(step.number, row)
                 self.check_origins(origins, self.token(position))
-        self.model = kept
+        self.put_back(kept)
 
     def check_origins(self, origins: list[Any], told: Any) -> None:
         """Whether a sequence comes from there."""

@@ -174,6 +174,10 @@ class MixtureMachine(RunMachine):
         model, self.timeline, self.timeline_epoch = snapshot
         super().restore(model, batch_size, world_size)
 
+    def put_back(self, snapshot: Any) -> None:
+        model, self.timeline, self.timeline_epoch = snapshot
+        super().put_back(model)
+
     @precondition(lambda self: not self.model.is_finished)
     @rule(weights=st.lists(st.integers(0, 5), min_size=3, max_size=3).filter(any))
     def set_weights(self, weights: list[int]) -> None:
