@@ -1,11 +1,10 @@
 //! Numbers beside the tokens, in memory: bits of any type, in as few as the numbers need.
 //!
 //! Most labels then take no more memory than the tokens. In the width of their column,
-//! epochs with labels take a third more processor time, and with labels and weights up to
-//! twice as much (`benchmarks/columns/bench_aligned.py`).
+//! epochs with labels take a third more processor time
+//! (`benchmarks/columns/bench_aligned.py`).
 
 pub(crate) mod bits;
-mod places;
 
 use std::ops::Range;
 
@@ -16,7 +15,6 @@ use crate::decode::encodings::unpack::Entry;
 use crate::error::Result;
 use crate::fields::as_numbers;
 use bits::{Bits, Size, half_of, whole_of};
-use places::Places;
 
 /// Numbers of one column.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +26,6 @@ pub struct Numbers {
 
 #[derive(Clone, Debug)]
 enum Held {
-    Places(Places),
     Short(Vec<u16>),
     Half(Vec<i32>),
     Whole(Vec<i64>),
@@ -36,9 +33,8 @@ enum Held {
 
 /// Does `$what` with the `$values`, whatever their type.
 macro_rules! with_held {
-    ($held:expr, $places:ident => $few:expr, $values:ident => $what:expr) => {
+    ($held:expr, $values:ident => $what:expr) => {
         match $held {
-            Held::Places($places) => $few,
             Held::Short($values) => $what,
             Held::Half($values) => $what,
             Held::Whole($values) => $what,
@@ -48,18 +44,17 @@ macro_rules! with_held {
 
 impl Default for Held {
     fn default() -> Self {
-        Self::Places(Places::default())
+        Self::Short(Vec::new())
     }
 }
 
 impl Held {
-    /// In how many bits it holds each number; `None` if by places.
-    fn size(&self) -> Option<Size> {
+    /// In how many bits it holds each number.
+    fn size(&self) -> Size {
         match self {
-            Self::Places(_) => None,
-            Self::Short(_) => Some(Size::Bits16),
-            Self::Half(_) => Some(Size::Bits32),
-            Self::Whole(_) => Some(Size::Bits64),
+            Self::Short(_) => Size::Bits16,
+            Self::Half(_) => Size::Bits32,
+            Self::Whole(_) => Size::Bits64,
         }
     }
 
@@ -94,19 +89,7 @@ impl Numbers {
     /// One number of the column that `like` is of, by its bits, held in the same way.
     pub(crate) fn one(like: &Self, bits: u64) -> Result<Self> {
         let mut one = Self::new(like.width, Self::default());
-        if let (Held::Places(_), Held::Places(few)) = (&like.held, &mut one.held) {
-            few.push(match like.width {
-                8 => bits.cast_signed(),
-                4 => i64::from(bits as i32),
-                _ => i64::from(bits as u16),
-            });
-            return Ok(one);
-        }
-        match like.width {
-            8 => one.extend(&[bits.cast_signed()], 0)?,
-            4 => one.extend(&[bits as i32], 0)?,
-            _ => one.extend(&[bits as u16], 0)?,
-        }
+        one.pad(bits, 1, 1)?;
         Ok(one)
     }
 
@@ -117,7 +100,7 @@ impl Numbers {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        with_held!(&self.held, few => few.len(), values => values.len())
+        with_held!(&self.held, values => values.len())
     }
 
     /// Whether there are none.
@@ -132,12 +115,12 @@ impl Numbers {
 
     /// Bytes of memory, as allocated.
     pub fn num_bytes(&self) -> usize {
-        with_held!(&self.held, few => few.num_bytes(), values => vec_bytes(values))
+        with_held!(&self.held, values => vec_bytes(values))
     }
 
     /// Forgets all, but not the memory.
     pub fn clear(&mut self) {
-        with_held!(&mut self.held, few => few.clear(), values => values.clear());
+        with_held!(&mut self.held, values => values.clear());
     }
 
     /// Appends the number of these bits `count` times, of as many that will come in all.
@@ -146,16 +129,6 @@ impl Numbers {
             true => all.saturating_sub(count),
             false => 0,
         };
-        if let Held::Places(_) = self.held {
-            // Others may not be few.
-            let held = self.whole(0..self.len()).into_iter();
-            let size = match self.width {
-                8 => Size::Bits64,
-                4 => Size::Bits32,
-                _ => Size::Bits16,
-            };
-            self.held = Held::of(held, self.width, size)?;
-        }
         match self.width {
             8 => self.extend(&vec![bits.cast_signed(); count], more),
             4 => self.extend(&vec![bits as i32; count], more),
@@ -169,7 +142,6 @@ impl Numbers {
             Held::Short(values) => Tokens::U16(values),
             Held::Half(values) => Tokens::I32(values),
             Held::Whole(values) => Tokens::I64(values),
-            Held::Places(_) => Tokens::default(),
         }
     }
 
@@ -185,7 +157,6 @@ impl Numbers {
     /// Numbers in `range`, in 64 bits.
     pub(crate) fn whole(&self, range: Range<usize>) -> Vec<i64> {
         match &self.held {
-            Held::Places(few) => few.all(range).collect(),
             Held::Short(held) => held[range]
                 .iter()
                 .map(|&short| self.widening()(short))
@@ -197,20 +168,13 @@ impl Numbers {
 
     /// Makes room for `more` numbers, which take so many bits.
     fn make_room(&mut self, size: Size, more: usize) -> Result<()> {
-        let own = match &self.held {
-            // Numbers that differ little may take more bits than those to come.
-            Held::Places(few) if self.width > 2 => size.max(i64::size_of_all(few.different())),
-            _ => size,
-        };
-        let is_wide = self.held.size().is_some_and(|held| held >= own);
-        if self.is_empty() && self.held.size() != Some(own) {
+        if self.is_empty() && self.held.size() != size {
             self.held = Held::of([].into_iter(), self.width, size)?;
-        } else if !is_wide {
+        } else if self.held.size() < size {
             let all = self.whole(0..self.len()).into_iter();
-            self.held = Held::of(all, self.width, own)?;
+            self.held = Held::of(all, self.width, size)?;
         }
         with_held!(&mut self.held,
-            few => few.make_room(more),
             values => match values.capacity() - values.len() < more {
                 true => reserve(values, more),
                 false => Ok(()),
@@ -226,7 +190,6 @@ impl Numbers {
             Held::Short(held) => held.extend(numbers.map(|number| number.short())),
             Held::Half(held) => held.extend(numbers.map(|number| number.half())),
             Held::Whole(held) => held.extend(numbers.map(|number| number.whole())),
-            Held::Places(_) => return Err(mismatch()),
         }
         Ok(())
     }
@@ -238,10 +201,6 @@ impl Numbers {
         values: Range<usize>,
         table: &Tokens,
     ) -> Result<()> {
-        if let Some(entered) = self.enter(table) {
-            let few = self.places(values.len())?;
-            return few.look_up(page, values, table.len(), &entered);
-        }
         self.make_room(size_of(table), values.len())?;
         let first = self.widening();
         match (table, &mut self.held) {
@@ -264,37 +223,6 @@ impl Numbers {
         }
     }
 
-    /// Places for the entries of a table, if it has few and so have all before.
-    fn enter(&mut self, table: &Tokens) -> Option<places::Entered> {
-        if self.is_empty() && table.len() <= places::MOST {
-            self.held = match std::mem::take(&mut self.held) {
-                few @ Held::Places(_) => few,
-                _ => Held::default(),
-            };
-        }
-        let first = self.widening();
-        let Held::Places(few) = &mut self.held else {
-            return None;
-        };
-        match table {
-            Tokens::U16(table) => few.enter(table.iter().map(|&short| first(short))),
-            Tokens::I32(table) => few.enter(table.iter().map(|&half| half.into())),
-            Tokens::I64(table) => few.enter(table.iter().copied()),
-            Tokens::U32(_) => None,
-        }
-    }
-
-    /// The places that entries were entered in, with room for `more`.
-    fn places(&mut self, more: usize) -> Result<&mut Places> {
-        match &mut self.held {
-            Held::Places(few) => {
-                few.make_room(more)?;
-                Ok(few)
-            }
-            _ => Err(mismatch()),
-        }
-    }
-
     /// Appends some of another column's, which will come to `count` or so.
     pub fn append(&mut self, other: &Self, range: Range<usize>, count: usize) -> Result<()> {
         self.width = other.width;
@@ -302,21 +230,7 @@ impl Numbers {
             true => count.max(range.len()),
             false => range.len(),
         };
-        if let Held::Places(theirs) = &other.held {
-            if self.is_empty() && !matches!(self.held, Held::Places(_)) {
-                self.held = Held::default();
-            }
-            if let Held::Places(few) = &mut self.held
-                && let Some(entered) = few.enter(theirs.different().iter().copied())
-            {
-                few.make_room(more)?;
-                few.append(theirs, range, &entered);
-                return Ok(());
-            }
-        }
-        if let Some(size) = other.held.size() {
-            self.make_room(size, more)?;
-        }
+        self.make_room(other.held.size(), more)?;
         match (&mut self.held, &other.held) {
             (Held::Short(held), Held::Short(from)) => held.extend_from_slice(&from[range]),
             (Held::Half(held), Held::Half(from)) => held.extend_from_slice(&from[range]),
@@ -335,16 +249,12 @@ impl Numbers {
     /// nothing if there are not as many.
     pub fn write(&self, from: usize, target: &mut [u8]) -> Option<()> {
         match (self.width, &self.held) {
-            (8, Held::Places(few)) => few.write(from, as_numbers(target), |number| number),
             (8, Held::Short(held)) => put(held, from, as_numbers(target), whole_of),
             (8, Held::Half(held)) => put(held, from, as_numbers(target), i64::from),
             (8, Held::Whole(held)) => put(held, from, as_numbers(target), |whole| whole),
-            (4, Held::Places(few)) => few.write(from, as_numbers(target), |number| number as i32),
             (4, Held::Short(held)) => put(held, from, as_numbers(target), half_of),
             (4, Held::Half(held)) => put(held, from, as_numbers(target), |half| half),
-            (2, Held::Places(few)) => few.write(from, as_numbers(target), |number| number as u16),
             (2, Held::Short(held)) => put(held, from, as_numbers(target), |short| short),
-            (1, Held::Places(few)) => few.write(from, target, |number| number as u8),
             (1, Held::Short(held)) => put(held, from, target, |short| short as u8),
             _ => None,
         }
