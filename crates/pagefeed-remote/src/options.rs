@@ -156,8 +156,9 @@ fn cannot_open(name: &str, error: &object_store::Error) -> Error {
 fn unknown(setting: &str, bucket: &str) -> Error {
     Error::invalid(format!(
         "storage_options has {setting:?}, which is no setting of bucket {bucket:?}: settings are \
-         \"endpoint_url\", \"region\", \"skip_signature\"; settings of one provider among several \
-         begin with aws_, google_ or azure_"
+         \"endpoint_url\", \"region\", \"access_key_id\", \"secret_access_key\", \"session_token\", \
+         \"skip_signature\", of Google \"service_account\", of Azure \"account_name\", \"account_key\"; \
+         settings of one provider among several begin with aws_, google_ or azure_"
     ))
 }
 

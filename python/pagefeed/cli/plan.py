@@ -63,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compute and report."""
+    line = _line(options)
     data = make_dataset(options)
     tells = ["metadata"] if options.metadata or options.spans else []
     loader = make_loader(options, data, fields=["input_ids", *tells])
@@ -72,17 +73,18 @@ def run(options: argparse.Namespace) -> int:
         lines.append("Pages are read again: give more memory, or a smaller --window.")
     for table in mixture_tables(plan):
         lines += ["", table.title, *table_lines(table.header, table.rows)]
-    costs = _costs(options, data)
+    costs = _costs(options, data, line)
     if costs:
-        lines += _cost_lines(options, costs)
+        lines += _cost_lines(options, costs, line)
     if options.plot:
         plot_mixture(loader, options.plot)
     return tell(options, asdict(plan) | {"shuffles": costs}, lines)
 
 
-def _costs(options: argparse.Namespace, data: AnyDataset) -> list[dict[str, Any]]:
+def _costs(
+    options: argparse.Namespace, data: AnyDataset, line: int
+) -> list[dict[str, Any]]:
     """What an epoch asks of the storage with each shuffle; empty if it is a disk."""
-    line = _line(options)
     if not (options.tokens_per_second or line or _is_remote(data)):
         return []
     auto = make_loader(options, data, shuffle=Shuffle(block="auto")).shuffle.block
@@ -106,9 +108,9 @@ def _costs(options: argparse.Namespace, data: AnyDataset) -> list[dict[str, Any]
 
 
 def _cost_lines(
-    options: argparse.Namespace, costs: list[dict[str, Any]]
+    options: argparse.Namespace, costs: list[dict[str, Any]], line: int
 ) -> Iterator[str]:
-    speed, line = options.tokens_per_second, _line(options)
+    speed = options.tokens_per_second
     header = ["shuffle", "requests", "bytes", "same-page pairs"]
     header += ["requests/Mtok", "MB/Mtok"]
     title = "what an epoch asks of the storage with each shuffle"

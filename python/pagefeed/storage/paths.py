@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -91,13 +92,20 @@ def plain_path(path: object, name: str) -> str:
     """Return a path as text, with ``~`` replaced by the home folder.
 
     Raises:
-        InvalidArgumentError: If it is not a path.
+        InvalidArgumentError: If it is not a path, or a URL that lacks a slash.
     """
     if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
         raise InvalidArgumentError(
             f"{name}={path!r} must be a path: text or an os.PathLike"
         )
-    return os.path.expanduser(os.fspath(path))
+    text = os.path.expanduser(os.fspath(path))
+    if re.match(r"(s3a?|gc?s|az|azure|hf|https?):/?(?!/)", text):
+        scheme = text.partition(":")[0]  # The rest may hold a secret.
+        raise InvalidArgumentError(
+            f"{name}={scheme}:... is no URL: write {scheme}://..., or ./{scheme}: for "
+            "a folder of this name"
+        )
+    return text
 
 
 def local_path(path: object, name: str) -> str:

@@ -66,6 +66,22 @@ def test_calls(monkeypatch: pytest.MonkeyPatch):
     assert not Path("s3:").exists()
 
 
+@pytest.mark.usefixtures("here")
+def test_a_url_that_lacks_a_slash_is_no_folder():
+    dataset = pf.parquet("a.parquet", column="input_ids")
+    for url in ("s3:/bucket/secret", "gs:bucket/secret", "https:/host/secret"):
+        for call in (
+            lambda url=url: pf.parquet(url, column="input_ids"),
+            lambda url=url: pf.convert(dataset, url, to="parquet"),
+            lambda url=url: pf.StreamWriter(url, dtype="u2"),
+            lambda url=url: pf.Tokenizer(url),
+        ):
+            with pytest.raises(pf.errors.InvalidArgumentError, match="is no URL") as at:
+                call()
+            assert "secret" not in str(at.value)
+    assert os.listdir() == ["a.parquet"]
+
+
 def test_a_file_url_is_a_path(here: Path):
     with pf.StreamWriter(f"file://{here}/stream", dtype="u2") as out:
         out.append([1, 2])
