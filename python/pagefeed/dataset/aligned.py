@@ -300,6 +300,12 @@ def parse_aligned(
                 f"aligned={list(names)}: a batch has a {name!r} of its own; rename "
                 "the column"
             )
+    counts = [each.like.count for each in found if each.like.count in FIELDS]
+    for name in counts[:1]:
+        raise InvalidArgumentError(
+            f"count={name!r} would stand for the field of this name: name the count "
+            "otherwise, such as 'teacher_count'"
+        )
     if len({*made, *taken}) < len(made) + len(set(taken)):
         raise InvalidArgumentError(
             f"aligned={list(names)} with their counts gives a batch {made}, beside "

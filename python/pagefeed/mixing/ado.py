@@ -86,6 +86,11 @@ class ADO:
         self._curves: dict[str, _Curve] = {name: _Curve() for name in self._prior}
         self._round()
 
+    @property
+    def names(self) -> list[str]:
+        """The datasets that are given weights."""
+        return [*self._prior]
+
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return new weights; None in the warm-up, and before laws can be fitted."""
         passed, self._last_step = max(0, step - self._last_step), step

@@ -70,6 +70,11 @@ class ExcessLoss:
         self._num_updates = 0
 
     @property
+    def names(self) -> list[str]:
+        """The datasets that are given weights."""
+        return [*self._weights]
+
+    @property
     def mean(self) -> dict[str, float]:
         """Mean of the weights so far, each update counted once."""
         count = self._num_updates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from pagefeed.launch import sums_over
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.policy import Policy
-from pagefeed.mixture import Mixture
+from pagefeed.mixture import Mixture, check_names, check_weights
 
 __all__ = ["Learner"]
 
@@ -145,10 +146,17 @@ class Learner:
                 f"a Learner needs {', '.join(sorted(missing))}: give the Loader "
                 f"fields={(*loader.fields.names, *sorted(missing))!r}"
             )
-        if policy is not None and not isinstance(policy, Policy):
+        is_class = isinstance(policy, type)
+        if policy is not None and (is_class or not isinstance(policy, Policy)):
             raise InvalidArgumentError(
-                f"policy={policy!r:.60} must have update(step, losses), such as "
-                "pagefeed.mixing.ADO(...)"
+                f"policy={policy!r:.60} must be an object with update(step, losses), "
+                "such as pagefeed.mixing.ADO({'web': 0.7, 'code': 0.3})"
+            )
+        check_names(getattr(policy, "names", ()), dict.fromkeys(loader.dataset_names))
+        if group is not None and not callable(group) and not hasattr(group, "size"):
+            raise InvalidArgumentError(
+                f"group={group!r:.60} must be a process group of torch, or a function "
+                "that gathers plain objects"
             )
         self.loader = loader
         self.policy = policy
@@ -187,7 +195,8 @@ class Learner:
                 token; by default as the loader's labels do.
 
         Raises:
-            InvalidArgumentError: If there is not exactly one of logits and losses.
+            InvalidArgumentError: If there is not exactly one of logits and losses, or
+                shapes do not fit.
         """
         shift = self._shift if shifted is None else not check_flag(shifted, "shifted")
         if (logits is None) == (losses is None):
@@ -195,15 +204,15 @@ class Learner:
                 "give either logits or losses: the loss of each token is needed, and "
                 "the mean of a batch does not tell its datasets apart"
             )
+        self._check(dataset_ids, labels, logits, losses)
         rows = len(dataset_ids)
-        if isinstance(labels, np.ndarray) or not hasattr(labels, "detach"):
-            xp: Any = np
-        else:
+        xp: Any = np
+        if hasattr(labels, "detach"):
             xp = require("torch", extra="torch", purpose="losses of datasets")
             dataset_ids = xp.as_tensor(dataset_ids, device=labels.device)
         labels = labels.reshape(rows, -1) if labels.ndim < 2 else labels
         whole = labels.shape
-        tokens = int(np.prod(whole)) // rows
+        tokens = _size(labels) // rows
         repeat = xp.repeat if xp is np else xp.repeat_interleave
         numbers = repeat(dataset_ids, tokens).reshape(whole)[..., shift:]
         targets = labels[..., shift:]
@@ -228,6 +237,40 @@ class Learner:
             added = values.new_zeros(2, len(self._names))
             added.index_add_(1, numbers.long(), values)
         self._added = added if self._added is None else self._added + added
+
+    def _check(self, dataset_ids: Any, labels: Any, logits: Any, losses: Any) -> None:  # noqa: ANN401
+        """Refuse arrays of other shapes; what lies on a device is not looked at."""
+        given = {"dataset_ids": dataset_ids, "labels": labels}
+        given |= {"losses": losses} if logits is None else {"logits": logits}
+        for name, array in given.items():
+            if not hasattr(array, "reshape") or not array.shape:
+                raise InvalidArgumentError(
+                    f"{name}={array!r:.60} must be an array or a tensor"
+                )
+        ids, whole, last = (tuple(array.shape) for array in given.values())
+        size, rows = _size(labels), ids[0]
+        values = _size(losses) if logits is None else _size(logits) // max(1, last[-1])
+        is_joined = len(whole) < 2 or whole[0] == 1
+        if not (
+            (len(ids) == 1 and rows and size % rows == 0)
+            and (is_joined or whole[0] == rows)
+            and values == size
+        ):
+            raise InvalidArgumentError(
+                f"dataset_ids {[*ids]}, labels {[*whole]} and {[*given][-1]} {[*last]} "
+                "do not fit: give the dataset_ids of a batch, a label for each token "
+                "of its rows, and a loss, or the logits, for each label"
+            )
+        if "int" not in str(dataset_ids.dtype):
+            raise InvalidArgumentError(
+                f"dataset_ids are {dataset_ids.dtype}: give those of the batch, int32"
+            )
+        is_here = getattr(getattr(dataset_ids, "device", None), "type", "cpu") == "cpu"
+        if is_here and int(dataset_ids.max()) >= len(self._names):
+            raise InvalidArgumentError(
+                f"dataset_ids go to {int(dataset_ids.max())}, and the loader has "
+                f"{len(self._names)} datasets: give those of its own batch"
+            )
 
     def step(self) -> bool:
         """End a step: add up over all ranks, and update the weights if it is time.
@@ -259,12 +302,7 @@ class Learner:
         weights = None if self.policy is None else self.policy.update(step, losses)
         chosen = np.full(len(self._names), np.nan)
         if weights is not None:
-            unknown = [name for name in weights if name not in self._names]
-            if unknown:
-                raise InvalidArgumentError(
-                    f"the policy gives {unknown[0]!r} a weight; the mixture has "
-                    f"{', '.join(self._names)}"
-                )
+            weights = check_weights(weights, dict.fromkeys(self._names))
             chosen = np.array([weights.get(name, 0.0) for name in self._names], float)
         is_first = self.loader.rank == 0
         # Sums of one rank's numbers and zeros: equal everywhere, to the last bit.
@@ -297,6 +335,10 @@ class Learner:
         totals, counts = _on_host(sums)
         each = zip(self._names, totals, counts, strict=True)
         return {name: float(total / count) for name, total, count in each if count}
+
+
+def _size(array: Any) -> int:  # noqa: ANN401 - array or tensor
+    return math.prod(array.shape)
 
 
 def _plus(sums: Any, added: Any) -> Any:  # noqa: ANN401 - arrays or tensors

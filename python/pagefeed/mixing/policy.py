@@ -19,6 +19,7 @@ Weights = Mapping[str, float]
 class Policy(Protocol):
     """Makes weights of losses.
 
+    One with ``names`` has these checked against the mixture's when it is put to work.
     A policy that remembers something also has ``state_dict()``, which returns plain
     JSON types, and ``load_state_dict(state)``: a checkpoint then contains it.
 
@@ -69,11 +70,17 @@ class FixedSchedule:
                 f"weights={weights!r:.60} must be a dict of weights by step, such as "
                 "{1000: {'web': 0.5, 'code': 0.5}}"
             )
-        self._weights = {
+        checked = {
             check_whole(step, "step", least=0): check_weights(each, each)
-            for step, each in sorted(weights.items())
+            for step, each in weights.items()
         }
+        self._weights = dict(sorted(checked.items()))
         self._last = -1
+
+    @property
+    def names(self) -> set[str]:
+        """The datasets that are given weights."""
+        return {name for weights in self._weights.values() for name in weights}
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return the weights of the last step of the schedule that was reached."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -16,7 +16,7 @@ from pagefeed.dataset import Dataset, check_abilities
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.tokenizers import check_tokenizers
 
-__all__ = ["Mixture", "Stage", "Stop", "check_weights", "mix"]
+__all__ = ["Mixture", "Stage", "Stop", "check_names", "check_weights", "mix"]
 
 Stop: TypeAlias = Literal["first_exhausted", "all_exhausted"]
 STOPS = ("first_exhausted", "all_exhausted")
@@ -200,8 +200,9 @@ def mix(
         rehearse: Take this share of every dataset, such as 1/16, by
             :meth:`pagefeed.dataset.ParquetDataset.take`. A run of a sixteenth of the
             tokens then repeats each dataset as often as the long run would (simulated
-            epochs, arXiv 2606.07597). The caller scales ``max_steps``, ``max_tokens``
-            and the starts of the stages.
+            epochs, arXiv 2606.07597), to one document: subsets hold whole ones, less
+            than one too many. The caller scales ``max_steps``, ``max_tokens`` and the
+            starts of the stages.
 
     Raises:
         InvalidArgumentError: If a weight is negative, not finite, or all are 0; if
@@ -291,7 +292,7 @@ def check_weights(
     }
 
 
-def check_names(names: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def check_names(names: Iterable[str], known: Mapping[str, Any]) -> None:
     """Refuse names of datasets that do not exist.
 
     Raises:

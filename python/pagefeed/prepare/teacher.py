@@ -118,6 +118,8 @@ class TeacherWriter(WholeWriter):
         self._group_bytes = parse_bytes(group_size, name="group_size")
         self._file_bytes = parse_bytes(file_size, name="file_size")
         self._schema = self._make_schema()
+        if not isinstance(folder, str | os.PathLike):
+            raise InvalidArgumentError(f"folder={folder!r:.60} must be a path or a URL")
         self.folder = make_folder(os.fspath(folder))
         """The folder of the files."""
         self._stack = ExitStack()

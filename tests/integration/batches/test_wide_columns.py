@@ -144,7 +144,7 @@ def test_arguments_are_checked(tmp_path: Path):
         loader(named(path, pf.Aligned(dtype="bfloat16")))
     with pytest.raises(InvalidArgumentError, match="int64 numbers, and scale"):
         loader(named(path, pf.Aligned(scale=0.5)))
-    for count in ("input_ids", "wide", "labels_mask", "lengths", "cu_seqlens"):
+    for count in ("input_ids", "wide", "labels_mask", "lengths", "labels", "doc_lens"):
         if count == "labels_mask":
             named(path, pf.Aligned(count=count))
             continue

@@ -273,17 +273,88 @@ def test_the_log_says_what_a_run_comes_to(datasets, caplog):
     assert any(steps[max(0, math.out_at_step - 40) : math.out_at_step + 1])
 
 
+class Fixed:
+    """A policy that gives what it was made of."""
+
+    def __init__(self, weights: Any) -> None:
+        self.weights = weights
+
+    def update(self, step, losses):
+        del step, losses
+        return self.weights
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        *({"web": -1}, {"web": float("nan")}, {"web": "a"}, {"web": None}),
+        *({}, {"wep": 1}, {"web": 0}, [1, 2], 3),
+    ],
+)
+def test_wrong_weights_of_a_policy_are_refused(datasets, weights):
+    loader = make(datasets)
+    learner = pf.mixing.Learner(loader, Fixed(weights), every=1)
+    next(iter(loader))
+    before = loader.state_dict()["mixture"]
+    with pytest.raises(InvalidArgumentError, match=r"weight|dataset"):
+        learner.step()
+    assert loader.state_dict()["mixture"] == before
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pf.mixing.ADO({"wep": 1, "code": 1}),
+        pf.mixing.ExcessLoss({"wep": 1}),
+        pf.mixing.FixedSchedule({5: {"wep": 1}}),
+        pf.mixing.ADO,
+    ],
+)
+def test_a_policy_of_other_datasets_is_refused_at_once(datasets, policy):
+    with pytest.raises(InvalidArgumentError, match=r"wep|object with update"):
+        pf.mixing.Learner(make(datasets), policy)
+
+
+@pytest.mark.parametrize("xp", [np, torch])
+def test_arrays_of_other_shapes_are_refused(datasets, xp):
+    learner = pf.mixing.Learner(make(datasets))
+    ids, labels = xp.zeros(4, dtype=xp.int32), xp.zeros((4, 16), dtype=xp.int64)
+    losses = xp.ones((4, 16))
+    learner.add(ids, labels, losses=losses)
+    wrong: list[tuple[Any, Any, dict[str, Any]]] = [
+        (None, labels, {"losses": losses}),
+        (ids, None, {"losses": losses}),
+        (ids, labels.tolist(), {"losses": losses}),
+        (ids, labels, {"losses": 2.5}),
+        (ids[:2], labels, {"losses": losses}),
+        (ids[:0], labels[:0], {"losses": losses[:0]}),
+        (ids, labels, {"losses": losses[:3]}),
+        (ids, labels, {"logits": xp.ones((3, 16, 5))}),
+        (ids + 7, labels, {"losses": losses}),
+        (ids * 1.0, labels, {"losses": losses}),
+        (ids, labels, {"losses": losses, "shifted": "no"}),
+    ]
+    for each, those, more in wrong:
+        with pytest.raises(InvalidArgumentError):
+            learner.add(each, those, **more)
+
+
 def test_wrong_arguments_are_refused(datasets):
     loader = make(datasets)
     one = pf.Loader(datasets["web"], sequences=pf.Windows(16), batch_size=2)
     three: Any = 3
+    text: Any = "a"
     wrong = {
         "the Loader of a mixture": lambda: pf.mixing.Learner(one),
         "needs dataset_ids": lambda: pf.mixing.Learner(
             make(datasets, fields=("input_ids", "labels"))
         ),
-        "must have update": lambda: pf.mixing.Learner(loader, policy=three),
+        "an object with update": lambda: pf.mixing.Learner(loader, policy=three),
         "every": lambda: pf.mixing.Learner(loader, every=0),
+        "group='x'": lambda: pf.mixing.Learner(loader, group="x"),
+        "must be a whole number": lambda: pf.mixing.FixedSchedule(
+            {three: {"web": 1}, text: {"web": 1}}
+        ),
         "either logits or losses": lambda: pf.mixing.Learner(loader).add(
             np.zeros(1), np.zeros((1, 4))
         ),
