@@ -5,9 +5,9 @@
     .venv/bin/python tests/simulate_runs.py --planned --first 0 --count 10000
 
 Ranks iterate, break off, seek, skip, save, are killed and go on from a state at other
-sizes; weights change. A seed is some runs of one kind. With ``--planned`` nothing is
-decoded, and a seed is one run: what its ranks would be given, see
-:mod:`models.planned`.
+sizes; weights change, files are added, documents are erased. A seed is some runs of one
+kind. With ``--planned`` nothing is decoded, and a seed is one run: what its ranks would
+be given, see :mod:`models.planned`.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
+from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
 from models.planned import PlannedRun
@@ -27,7 +28,7 @@ from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMa
 
 KINDS = [
     *([EpochMachine] * 4),
-    *(MixtureMachine, InfilledMachine),
+    *(MixtureMachine, InfilledMachine, GrowingMachine, GrowingMachine),
     *(BalancedMachine, BudgetMachine, CoarseMachine),
     *(LearningMachine, PackedLearningMachine),
 ]

@@ -20,6 +20,7 @@ from pyiceberg.manifest import (
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
+    ManifestFile,
     ManifestWriterV2,
     write_manifest_list,
 )
@@ -141,10 +142,14 @@ def catalog_in(folder: Path) -> tuple[SqlCatalog, dict[str, str]]:
     return catalog, properties
 
 
-def write_iceberg(folder: Path, tables: Sequence[pa.Table]) -> str:
+def write_iceberg(folder: Path, tables: Sequence[pa.Table], version: int = 2) -> str:
     """An Iceberg table of a snapshot each; the path of its metadata."""
     catalog, _ = catalog_in(folder)
-    table = catalog.create_table("corpus.web", schema=tables[0].schema)
+    table = catalog.create_table(
+        "corpus.web",
+        schema=tables[0].schema,
+        properties={"format-version": str(version)},
+    )
     for each in tables:
         table.append(each)
     catalog.close()
@@ -203,13 +208,12 @@ def delete_from_iceberg(
     ``kind`` is ``"positions"``, a file for each; ``"vectors"``, all in one Puffin file;
     or ``"equality"``.
     """
-    old = json.loads(Path(metadata).read_text())
-    folder, name = Path(metadata).parent, uuid.uuid4().hex
     table, io = StaticTable.from_metadata(metadata), PyArrowFileIO()
-    version: Any = 3 if kind == "vectors" else max(2, old["format-version"])
+    folder, name = Path(metadata).parent, uuid.uuid4().hex
+    version: Any = 3 if kind == "vectors" else max(2, table.format_version)
     found = _vectors if kind == "vectors" else _positions
     files = found(folder / name, deleted, version, damage, kind)
-    snapshot_id, sequence = uuid.uuid4().int >> 66, old["last-sequence-number"] + 1
+    snapshot_id = uuid.uuid4().int >> 66
     writer = DeletesWriter(
         table.spec(),
         table.schema(),
@@ -227,9 +231,29 @@ def delete_from_iceberg(
                 data_file=file,
             )
             writer.add_entry(entry)
+    return _commit(metadata, version, snapshot_id, [writer.to_manifest_file()])
+
+
+def name_twice(metadata: str) -> str:
+    """Commit a snapshot that has all manifests twice; the path of the new metadata."""
+    table = StaticTable.from_metadata(metadata)
     current = table.current_snapshot()
     assert current is not None
-    manifests = [*current.manifests(io), writer.to_manifest_file()]
+    manifests = current.manifests(PyArrowFileIO())
+    return _commit(metadata, 2, uuid.uuid4().int >> 66, manifests)
+
+
+def _commit(
+    metadata: str, version: int, snapshot_id: int, added: Sequence[ManifestFile]
+) -> str:
+    """A snapshot with further manifests."""
+    old = json.loads(Path(metadata).read_text())
+    folder, name = Path(metadata).parent, uuid.uuid4().hex
+    table, io = StaticTable.from_metadata(metadata), PyArrowFileIO()
+    current = table.current_snapshot()
+    assert current is not None
+    manifests = [*current.manifests(io), *added]
+    sequence = old.get("last-sequence-number", 0) + 1
     manifest_list = f"{folder}/{name}-list.avro"
     with write_manifest_list(
         format_version=2,
@@ -250,8 +274,10 @@ def delete_from_iceberg(
         "summary": {"operation": "delete"},
         "schema-id": old["current-schema-id"],
     }
+    old["format-version"] = version
+    old.setdefault("table-uuid", str(uuid.uuid4()))
     if version == 3:
-        old["format-version"], old["next-row-id"] = 3, 0
+        old["next-row-id"] = 0
         snapshot |= {"first-row-id": 0, "added-rows": 0}
     old["snapshots"].append(snapshot)
     old |= {"current-snapshot-id": snapshot_id, "last-sequence-number": sequence}

@@ -134,8 +134,10 @@ class RunMachine(RuleBasedStateMachine):
         """Rows of all ranks, in the order of positions; some padding at the end."""
         found = [token for row in zip(*rows, strict=True) for token in row]
         if len(expected) < self.model.step_size:
-            found = sorted(token for token in found if token != PADDING)
-            expected = sorted(expected)
+            found, expected = (
+                sorted(token for token in tokens if token != PADDING)
+                for tokens in (found, expected)
+            )
         assert found == expected
 
     @precondition(lambda self: self.running is not None and not self.model.is_finished)
@@ -240,7 +242,10 @@ class RunMachine(RuleBasedStateMachine):
 
     def load_all(self, state: str) -> None:
         for loader in self.loaders:
-            loader.load_state_dict(json.loads(state))
+            self.load_one(loader, json.loads(state))
+
+    def load_one(self, loader: pf.Loader, state: Any) -> None:
+        loader.load_state_dict(state)
 
     @rule()
     def travel_by_pickle(self) -> None:
@@ -259,7 +264,7 @@ class RunMachine(RuleBasedStateMachine):
         self.restore(self.snapshot(), kept.batch_size, kept.world_size)
         iterators = []
         for worker, loader in enumerate(workers):
-            loader.load_state_dict(state)
+            self.load_one(loader, state)
             shared = session_of(loader).iterate(worker=worker, num_workers=num_workers)
             iterators.append(shared)
         rounds = data.draw(st.integers(0, 2), label="rounds")
@@ -275,7 +280,11 @@ class RunMachine(RuleBasedStateMachine):
                 rows = self.tell(next(iterator))
                 expected = [self.token(p) for p in self.model.take()]
                 own = expected[:: self.model.world_size]
-                assert [token for token in rows if token != PADDING] == own
+                rows, own = (
+                    [token for token in tokens if token != PADDING]
+                    for tokens in (rows, own)
+                )
+                assert rows == own
         self.model = kept
 
     # What holds always.

@@ -124,9 +124,11 @@ class RunModel:
 
     @property
     def step(self) -> int:
-        """The number of the next step; at the end, one past the last."""
-        ahead = self.steps()
-        return ahead[0].number if ahead else self.end_number
+        """The number of the next step; at the end, one past the last that is left."""
+        if ahead := self.steps():
+            return ahead[0].number
+        is_end = not self.epoch_size or self.place == self.end
+        return self.end_number if is_end else self.number(self.place)
 
     @property
     def end_number(self) -> int:
@@ -148,6 +150,11 @@ class RunModel:
     def stand(self) -> int:
         """Where the loader stands: before an iteration, maybe before skipped steps."""
         return self.position if self.is_before else self.place
+
+    @property
+    def _step_here(self) -> int:
+        """The number of the step where the loader stands."""
+        return self.number(self.position) if self.is_before else self.step
 
     @property
     def is_before(self) -> bool:
@@ -219,7 +226,9 @@ class RunModel:
         if ahead:
             self._move(ahead[0].positions[0])
         elif steps:
-            self._move(steps[-1].positions[-1] + 1)
+            end = steps[-1].positions[-1] + 1
+            kept = self.kept(end) if self.epoch_size else []
+            self._move(kept[0] if kept else self.end or end)
         self.taken = False
 
     def skip(self, numbers: set[int]) -> bool:
@@ -230,8 +239,11 @@ class RunModel:
         skipped = self.skipped | gone
         if sum(p - 1 not in skipped for p in skipped) > MOST_RANGES:
             return False
+        anchor = self.stand, self._step_here
         self.skipped = skipped
         self._move(self.position)
+        if not self.has_one_size:  # What is passed over still counts.
+            self.anchor = anchor
         return True
 
     def _move(self, position: int) -> None:
@@ -254,8 +266,7 @@ class RunModel:
 
     def resized(self, batch_size: int, world_size: int) -> "RunModel":
         """A run that loads the state of this one, with other sizes."""
-        place = self.stand
-        step = self.number(place) if self.is_before else self.step
+        place, step = self.stand, self._step_here
         loaded = replace(
             self,
             batch_size=batch_size,

@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
+from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
@@ -15,6 +16,7 @@ TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
 TestInfilled = pytest.mark.timeout(120 * TIMES)(InfilledMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
+TestGrowing = pytest.mark.timeout(120 * TIMES)(GrowingMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
 TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
 TestLearning = pytest.mark.timeout(120 * TIMES)(LearningMachine.TestCase)
@@ -37,7 +39,7 @@ TestBalanced.settings = settings(
     max_examples=30 * TIMES,
     stateful_step_count=25,
 )
-TestBudgets.settings = TestBalanced.settings
+TestBudgets.settings = TestGrowing.settings = TestBalanced.settings
 TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,

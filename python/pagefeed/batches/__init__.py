@@ -22,8 +22,9 @@ from pagefeed.batches.formats import (
 from pagefeed.batches.iteration import steps_ahead
 from pagefeed.batches.loader_session import LoaderSession, MoveListener
 from pagefeed.batches.plan import plan_batches
-from pagefeed.batches.session import Session, make_feed, make_run
+from pagefeed.batches.session import Session
 from pagefeed.batches.settings import LoaderSettings, sized
+from pagefeed.batches.sources import make_feed, make_run
 from pagefeed.batches.uncounted import open_session
 
 __all__ = [

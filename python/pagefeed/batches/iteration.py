@@ -91,20 +91,19 @@ class Iteration:
     def __init__(
         self, cursor: Cursor, feed: Feed, memory: int, plan_bytes: int
     ) -> None:
-        self._plan = feed.plan
-        self._engine = feed.engine()
-        self._plan_bytes = plan_bytes
-        batch_size = cursor.route.batch_size
-        self._steps_ahead = steps_ahead(cursor.horizon(memory), batch_size)
-        self._pieces_at_once = 1 + _planned_each(cursor) // STEP_SEQUENCES
+        self._memory, self._plan_bytes = memory, plan_bytes
         self._process = os.getpid()
         self._is_open = True
-        self.follow(cursor, is_new=True)
+        self.follow(cursor, feed, is_new=True)
 
-    def follow(self, cursor: Cursor, *, is_new: bool) -> None:
+    def follow(self, cursor: Cursor, feed: Feed, *, is_new: bool) -> None:
         """Go on at a cursor; forget what was planned and not taken."""
         self._is_whole = False
+        self._plan, self._engine = feed.plan, feed.engine()
         self.cursor, route = cursor, cursor.route
+        ahead = cursor.horizon(self._memory)
+        self._steps_ahead = steps_ahead(ahead, route.batch_size)
+        self._pieces_at_once = 1 + _planned_each(cursor) // STEP_SEQUENCES
         self.is_new = is_new
         """Whether no step was taken since it began or was sent elsewhere."""
         self._num_steps = route.num_taken_here

@@ -5,49 +5,43 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from operator import is_not
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Facts, Int64Array
-from pagefeed.batches.documents import DecodingFeed, DocumentFeed
 from pagefeed.batches.explanation import explain
-from pagefeed.batches.feeds import Feed, TokenFeed
+from pagefeed.batches.feeds import Feed
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.batches.iteration import Iteration, StepIterator
 from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches.sources import Grown, make_feed, make_run, rest_of_epoch
 from pagefeed.batches.watch import Watch
-from pagefeed.dataset import before_growth, what_changed
+from pagefeed.dataset import what_changed
 from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.launch import check_share
 from pagefeed.mixture import Mixture
 from pagefeed.run import (
     Cursor,
-    DatasetRun,
-    GrownRun,
     LoaderState,
     MixtureCursor,
-    MixtureRun,
     Run,
     last_position,
     totals,
     totals_as_text,
 )
-from pagefeed.sequences import Documents
 
-__all__ = ["Session", "make_feed", "make_run"]
+__all__ = ["Session"]
 
 _logger = logging.getLogger("pagefeed")
 
 LEARNING = "learning"
 """Name of what a learner adds to a state."""
 
-Grown: TypeAlias = Literal["next-epoch", "now"]
-"""When data are delivered that were added."""
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
@@ -75,7 +69,7 @@ class Session(LoaderSession):
         self._finished: LoaderState | None = None
         """The end of the last iteration, until another begins."""
         self._grown: tuple[int, Run, Feed] | None = None
-        """The last epoch of the data of before, and what runs from the next one on."""
+        """The epoch of the data of before, and what runs all others."""
         self._known: tuple[tuple[object, ...], Cursor] | None = None
         """What :meth:`known` returned last, and from where."""
         self._num_made = self._num_padding_rows = 0
@@ -224,49 +218,30 @@ class Session(LoaderSession):
         self.tell()
 
     def _load(self, state: LoaderState, grown: Grown | None) -> None:
-        """Continue an epoch of the data of before, perhaps with those that were added.
+        """Continue at a state, perhaps in the rest of an epoch of the data of before.
 
-        If nothing was delivered of the epoch, all data are delivered at once.
+        If nothing was delivered or skipped of the epoch, it begins with all data.
         """
-        if self._grown is not None:
-            self.restart(self.run.beginning(self._grown[0] + 1))
-        run = self.run
+        run = self._run if self._grown is None else self._grown[1]
+        rest, begin, feed = run, state, None
         same = grown is None or not what_changed(state.dataset, run.initial.dataset)
         if same and not state.grown:
-            self.restart(run.accept(state))
-            return
-        dataset = self.settings.dataset
-        if isinstance(dataset, Mixture) or run.epochs != 1:
-            raise InvalidArgumentError(
-                "an epoch in which data were added ends on its own: give one dataset "
-                "and epochs=1, and loop over the loader once an epoch"
+            begin = run.accept(state)
+        else:
+            rest, begin = rest_of_epoch(
+                self.settings, run, state, None if same else grown
             )
-        if not same and state.skipped:
-            raise InvalidArgumentError(
-                f"grown={grown!r} and skipped steps exclude each other: these are "
-                "counted through all epochs of the data of before"
-            )
-        before = dataset if same else before_growth(dataset, state.dataset)
-        settings = replace(self.settings, dataset=before)
-        old = make_run(settings, begun=state)
-        begin = old.going_on(old.accept(state))
-        if begin.step == 0:
-            self.restart(run.beginning(begin.epoch))
-            return
-        if grown == "now" and not same:
-            growths = (*begin.grown, (state.dataset, begin.position))
-            whole = run.initial
-            begin = replace(
-                begin, grown=growths, dataset=whole.dataset, erased=whole.erased
-            )
-            settings = self.settings
-            old = make_run(settings, begun=begin)
-            begin = old.accept(begin)
-        feed = make_feed(settings, old)
-        self.restart(self._begin_state)
-        self._grown = begin.epoch, self._run, self._feed
-        self._run, self._feed = old, feed
-        self.restart(begin)
+            if begin.goes_on(state.first_epoch):
+                feed = make_feed(replace(self.settings, dataset=rest.datasets[0]), rest)
+        with self.lock:
+            self._stop()
+            self._take_all()
+            if feed is not None:
+                self._grown = begin.first_epoch, self._run, self._feed
+                self._run, self._feed = rest, feed
+            elif rest is not run:
+                begin = run.beginning(begin.epoch)
+            self.restart(begin)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th, see :meth:`Loader.set_epoch`."""
@@ -366,13 +341,16 @@ class Session(LoaderSession):
         """Continue this iteration at ``state``, the running iterator too."""
         running = self._iteration
         if running is not None and running.is_here:
+            if self._grown is not None and not state.goes_on(state.first_epoch):
+                self._take_all()
+                state = self.run.beginning(state.epoch)
             self._begin_state = state
             cursor = self.run.at(
                 state,
                 worker=running.cursor.worker,
                 num_workers=running.cursor.num_workers,
             )
-            running.follow(cursor, is_new=is_new or running.is_new)
+            running.follow(cursor, self._feed, is_new=is_new or running.is_new)
         else:
             self.restart(state)
         self.tell()
@@ -380,15 +358,28 @@ class Session(LoaderSession):
     def restart(self, begin: LoaderState) -> None:
         """End the running iteration; the next begins at ``begin``."""
         with self.lock:
-            if self._iteration is not None:
-                self._iteration.stop()
-                self._num_padding_rows += self._iteration.num_padding_rows
-            if self._grown is not None and begin.epoch > self._grown[0]:
-                self._feed.close()
-                _, self._run, self._feed = self._grown
-                self._grown, begin = None, self._run.beginning(begin.epoch)
+            self._stop()
+            if self._grown is not None:
+                begin = self.run.going_on(begin)
+                if not begin.goes_on(self._grown[0]):
+                    self._take_all()
+                    begin = self.run.beginning(begin.epoch)
             self._begin_state = begin  # First: who sees no iteration needs the new one.
             self._iteration, self._finished, self.loaded = None, None, None
+
+    def _stop(self) -> None:
+        """Stop the running iteration, whoever takes batches of it."""
+        if self._iteration is not None:
+            self._iteration.stop()
+            self._num_padding_rows += self._iteration.num_padding_rows
+            self._iteration.num_padding_rows = 0
+
+    def _take_all(self) -> None:
+        """Leave the epoch of the data of before: what begins is of all."""
+        if self._grown is not None:
+            self._feed.close()
+            _, self._run, self._feed = self._grown
+            self._grown = None
 
     def _begin(self, worker: int, num_workers: int) -> Iteration:
         begin = self._unfinished
@@ -438,36 +429,3 @@ class Session(LoaderSession):
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
-
-
-def make_run(settings: LoaderSettings, *, begun: LoaderState | None = None) -> Run:
-    """Return what is delivered on this rank.
-
-    Args:
-        settings: Of the loader.
-        begun: A state of the epoch that goes on, if data may have been added in it.
-
-    Raises:
-        InvalidArgumentError: If it holds no sequence.
-    """
-    names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
-    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
-    options["memory"] = settings.order_bytes
-    if isinstance(settings.dataset, Mixture):
-        return MixtureRun(mixture=settings.dataset, **options)
-    if begun is not None and begun.grown:
-        return GrownRun(dataset=settings.dataset, begun=begun, **options)
-    return DatasetRun(dataset=settings.dataset, **options)
-
-
-def make_feed(settings: LoaderSettings, run: Run) -> Feed:
-    """Return what makes batches of the sequences of a run.
-
-    Raises:
-        InvalidArgumentError: If its batches cannot hold what is asked for.
-    """
-    if not isinstance(settings.sequences, Documents):
-        return TokenFeed(settings, run)
-    if settings.decode is not None:
-        return DecodingFeed(settings, run, settings.decode)
-    return DocumentFeed(settings, run)

@@ -90,6 +90,12 @@ class GrownRun(DatasetRun):
             grown=self.begun.grown,
         )
 
+    def beginning(self, epoch: int) -> LoaderState:
+        """Return the state in which an iteration begins with this epoch."""
+        if epoch != self.begun.first_epoch:
+            return self.whole.beginning(epoch)
+        return super().beginning(epoch)
+
     def erased_after(self, state: LoaderState) -> Records:
         """Return what is erased now, of all data together."""
         return self.whole.erased_after(state)

@@ -69,6 +69,14 @@ class LoaderState:
     mixture: Schedule | None = None
     """Datasets and weights of a mixture, by position."""
 
+    def goes_on(self, epoch: int) -> bool:
+        """Whether this is a place in an iteration that began with an epoch.
+
+        At its begin it is one only if steps are skipped, or data were added in it.
+        """
+        is_begun = self.step > 0 or bool(self.skipped or self.grown)
+        return is_begun and self.first_epoch == epoch
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         values = asdict(replace(self, mixture=None))
@@ -175,8 +183,9 @@ class LoaderState:
             raise StateMismatchError(
                 "the state belongs to another run:\n" + "\n".join(differing) + "\n"
                 "give the loader the same dataset (paths may change, contents and the "
-                "order of files may not), sequences, shuffle, balance and seed; world "
-                "size, batch size, memory and threads may change"
+                "order of files may not; if files were added, load with grown=), "
+                "sequences, shuffle, balance and seed; world size, batch size, memory "
+                "and threads may change"
             )
 
 

@@ -3,7 +3,6 @@
 import itertools
 import os
 import pickle
-import random
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -131,6 +130,54 @@ def test_set_epoch_leaves_the_data_of_before(tmp_path):
     assert batches(now) == batches(fresh)
 
 
+def test_an_epoch_that_is_over_or_begins_again_is_of_all_data(tmp_path):
+    add_file(tmp_path, "a.parquet", 0)
+    begun = folder_loader(tmp_path)
+    taken(begun, 3)
+    state, old = begun.state_dict(), len(begun)
+    add_file(tmp_path, "b.parquet", 100, rows=90)
+    fresh = folder_loader(tmp_path)
+    now = folder_loader(tmp_path)
+    now.load_state_dict(state, grown="next-epoch")
+    assert (len(now), now.num_steps_left) == (old, old - 3)
+    now.seek(old)
+    assert (now.epoch, now.step, len(now)) == (1, 0, len(fresh))
+    now.load_state_dict(state, grown="next-epoch")
+    taken(now, 1)
+    assert batches(now) == batches(fresh)
+    now.load_state_dict(state, grown="next-epoch")
+    running = iter(now)
+    next(running)
+    now.seek(0)
+    assert [batch["input_ids"].tolist() for batch in running] == batches(
+        folder_loader(tmp_path)
+    )
+    now.load_state_dict(state, grown="next-epoch")
+    with pytest.raises(StateMismatchError, match="seed"):
+        now.load_state_dict(state | {"seed": 6})
+    assert (now.step, now.state_dict()) == (3, state)
+
+
+def test_skipped_steps_and_growth(tmp_path):
+    add_file(tmp_path, "a.parquet", 0)
+    expected = batches(folder_loader(tmp_path))
+    begun = folder_loader(tmp_path)
+    taken(begun, 1)
+    begun.skip([2])
+    state = begun.state_dict()
+    add_file(tmp_path, "b.parquet", 100)
+    now = folder_loader(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="skipped: load with"):
+        now.load_state_dict(state, grown="now")
+    now.load_state_dict(state, grown="next-epoch")
+    assert taken(now, 3) == [expected[1], *expected[3:5]]
+    later = folder_loader(tmp_path)
+    later.load_state_dict(now.state_dict(), grown="now")
+    rows = [row for batch in batches(later) for row in batch]
+    left = [row for row in rows if max(row) < 100]
+    assert left[:3] == [row for batch in expected[5:] for row in batch][:3]
+
+
 def test_what_did_not_grow_is_refused(tmp_path):
     for number, old in enumerate(["a.parquet", "b.parquet"]):
         add_file(tmp_path, old, 100 * number)
@@ -150,101 +197,6 @@ def test_what_did_not_grow_is_refused(tmp_path):
         changed.load_state_dict(state, grown="later")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="epochs=1"):
         folder_loader(tmp_path, epochs=2).load_state_dict(state, grown="next-epoch")
-
-
-class Model:
-    """What epochs deliver, in plain Python: sequences that are left of one."""
-
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.folder, self.rng = folder, rng
-        self.files: dict[str, list[int]] = {}
-        """Tokens of the files, by name; a token tells its document."""
-        self.waiting: list[str] = []
-        """Files that were added and are not in the epoch."""
-        self.calls: list[dict[str, list[int]]] = []
-        self.erased: set[int] = set()
-        self.left: list[list[int]] = []
-        self.epoch = self.delivered = self.num_mixed = 0
-        self.append()
-        self.begin_epoch(0)
-
-    def append(self) -> None:
-        name = f"{'mcxaqz'[len(self.files)]}.parquet"
-        first, rows = 1 + 100 * len(self.files), self.rng.randrange(20, 70)
-        add_file(self.folder, name, first, rows=rows)
-        documents = [[n] * (1 + n % 7) for n in range(first, first + rows)]
-        self.files[name] = [token for each in documents for token in each]
-        self.waiting.append(name)
-
-    def erase(self) -> None:
-        name = self.rng.choice(sorted(self.files))
-        known = sorted({*self.files[name]})
-        gone = self.rng.sample(known, self.rng.randrange(1, 6))
-        self.calls.append({str(self.folder / name): [n - known[0] for n in gone]})
-        self.erased |= {*gone}
-
-    def sequences_of(self, names: Iterable[str]) -> list[list[int]]:
-        line = [token for name in sorted(names) for token in self.files[name]]
-        return [line[n : n + 16] for n in range(0, len(line) - 15, 16)]
-
-    def begin_epoch(self, epoch: int) -> None:
-        self.epoch, self.delivered = epoch, 0
-        self.left, self.waiting = self.sequences_of(self.files), []
-
-    def load(self, epoch: int, when: str) -> None:
-        """A loader stands in an epoch; what was added is mixed in now, or later."""
-        if epoch != self.epoch:
-            assert len(self.left) < 3  # On several ranks some may be left.
-            self.begin_epoch(epoch)
-        elif self.waiting and not self.delivered:
-            self.begin_epoch(epoch)
-        elif self.waiting and when == "now":
-            self.left += self.sequences_of(self.waiting)
-            self.waiting, self.num_mixed = [], self.num_mixed + 1
-
-    def take(self, row: list[int]) -> None:
-        """One of the sequences that are left, without tokens that were erased."""
-        self.left.remove(next(seq for seq in self.left if self.without(seq) == row))
-        self.delivered += 1
-
-    def without(self, sequence: list[int]) -> list[int]:
-        return [0 if token in self.erased else token for token in sequence]
-
-
-GROWN: Any = ["next-epoch", "now"]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_any_sequence_of_appends_erasures_and_resumes(tmp_path, seed):
-    rng = random.Random(seed)
-    model = Model(tmp_path, rng)
-    shuffle = rng.choice(["page", "row", None])
-    state: dict[str, object] = {}
-    for _ in range(16):
-        while len(model.files) < 6 and rng.random() < 0.3:
-            model.append()
-        if rng.random() < 0.4:
-            model.erase()
-        dataset = pf.parquet(tmp_path, column="tokens")
-        for rows in model.calls:
-            dataset = dataset.erase(rows=rows)
-        size, when = rng.choice([1, 2, 3]), rng.choice(GROWN)
-        wanted = {"batch_size": 1, "world_size": size, "shuffle": shuffle}
-        ranks = [loader_of(dataset, rank=rank, **wanted) for rank in range(size)]
-        for loader in ranks:
-            loader.load_state_dict(state, grown=when)
-        model.load(ranks[0].epoch, when)
-        left = ranks[0].num_steps_left
-        assert left
-        for row in rows_of_all(ranks, min(left, rng.randrange(1, 20))):
-            model.take(row)
-        state = ranks[0].state_dict()
-        assert all(loader.state_dict() == state for loader in ranks)
-        assert len(str(state)) < 1500
-        for loader in ranks:
-            loader.close()
-    assert model.epoch
-    assert model.erased
 
 
 def rows_of_all(ranks: list[pf.Loader], steps: int | None = None) -> list[list[int]]:

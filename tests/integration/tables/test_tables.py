@@ -1,6 +1,7 @@
 """Tables are read as their own libraries read them: never a deleted row."""
 
 import datetime
+import json
 import os
 import random
 from collections import Counter
@@ -23,6 +24,7 @@ from made.tables import (
     delete_from_delta,
     delete_from_iceberg,
     framed,
+    name_twice,
     rows_table,
     write_delta,
     write_iceberg,
@@ -232,6 +234,51 @@ def test_what_tables_must_not_name_is_refused(tmp_path):
     delete_from_delta(tmp_path / "delta", {path.name: [3]}, damage=True)
     with pytest.raises(ChecksumError, match="CRC32"):
         of_delta(tmp_path / "delta")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("kind", ["positions", "vectors"])
+def test_tables_of_older_formats(tmp_path, version, kind):
+    """Their manifests stay as they were; what deletes rows is of a later format."""
+    tables = [rows_table(0, 100), rows_table(100, 160)]
+    metadata = write_iceberg(tmp_path, tables, version)
+    assert json.loads(Path(metadata).read_text())["format-version"] == version
+    assert sorted_rows(of_iceberg(metadata)) == by_pyiceberg(metadata)
+    [first, second] = data_files(metadata)
+    gone = [(first, [0, 59]), (second, [*range(59)]), (f"{first}.gone", [3])]
+    changed = delete_from_iceberg(metadata, gone, kind)
+    found = sorted_rows(of_iceberg(changed))
+    assert len(found) == 99
+    assert found == by_pyiceberg(changed)
+
+
+def test_files_that_are_named_twice_are_refused(tmp_path):
+    metadata = write_iceberg(tmp_path / "ice", [rows_table(0, 100)])
+    with pytest.raises(CorruptFileError, match=r"iceberg:\d+ names .*parquet twice"):
+        of_iceberg(name_twice(metadata))
+    write_delta(tmp_path / "delta", [rows_table(0, 100)])
+    [path] = (tmp_path / "delta").glob("*.parquet")
+    delete_from_delta(tmp_path / "delta", {path.name: [3]}, "i")
+    commit = max((tmp_path / "delta" / "_delta_log").glob("*.json"))
+    lines = commit.read_text().splitlines()
+    commit.write_text("\n".join(line for line in lines if "remove" not in line))
+    with pytest.raises(CorruptFileError, match=r"delta:1 names .*parquet twice"):
+        of_delta(tmp_path / "delta")
+
+
+@pytest.mark.parametrize("kind", ["u", "i"])
+def test_a_wrong_cardinality_of_delta(tmp_path, kind):
+    """It is not what deltalake tells: the rows are those of the vector, as it reads."""
+    write_delta(tmp_path, [rows_table(0, 100)])
+    [path] = tmp_path.glob("*.parquet")
+    delete_from_delta(tmp_path, {path.name: [3, 4, 70]}, kind)
+    commit = max((tmp_path / "_delta_log").glob("*.json"))
+    changed = commit.read_text().replace('"cardinality": 3', '"cardinality": 5')
+    assert changed != commit.read_text()
+    commit.write_text(changed)
+    found = sorted_rows(of_delta(tmp_path))
+    assert [row[0] for row in found] == [n for n in range(100) if n not in (3, 4, 70)]
+    assert found == by_deltalake(tmp_path)
 
 
 def test_unknown_reader_features_are_refused(tmp_path):

@@ -1,0 +1,97 @@
+"""What a loader delivers, and what makes batches of it, by its settings."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeAlias
+
+from pagefeed.batches.documents import DecodingFeed, DocumentFeed
+from pagefeed.batches.feeds import Feed, TokenFeed
+from pagefeed.batches.settings import LoaderSettings
+from pagefeed.dataset import before_growth
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import Mixture
+from pagefeed.run import DatasetRun, GrownRun, LoaderState, MixtureRun, Run
+from pagefeed.sequences import Documents
+
+__all__ = ["Grown", "make_feed", "make_run", "rest_of_epoch"]
+
+Grown: TypeAlias = Literal["next-epoch", "now"]
+"""When data are delivered that were added."""
+
+
+def make_run(settings: LoaderSettings, *, begun: LoaderState | None = None) -> Run:
+    """Return what is delivered on this rank.
+
+    Args:
+        settings: Of the loader.
+        begun: A state of the epoch that goes on, if data may have been added in it.
+
+    Raises:
+        InvalidArgumentError: If it holds no sequence.
+    """
+    names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
+    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    options["memory"] = settings.order_bytes
+    if isinstance(settings.dataset, Mixture):
+        return MixtureRun(mixture=settings.dataset, **options)
+    if begun is not None and begun.grown:
+        return GrownRun(dataset=settings.dataset, begun=begun, **options)
+    return DatasetRun(dataset=settings.dataset, **options)
+
+
+def make_feed(settings: LoaderSettings, run: Run) -> Feed:
+    """Return what makes batches of the sequences of a run.
+
+    Raises:
+        InvalidArgumentError: If its batches cannot hold what is asked for.
+    """
+    if not isinstance(settings.sequences, Documents):
+        return TokenFeed(settings, run)
+    if settings.decode is not None:
+        return DecodingFeed(settings, run, settings.decode)
+    return DocumentFeed(settings, run)
+
+
+def rest_of_epoch(
+    settings: LoaderSettings, whole: Run, state: LoaderState, grown: Grown | None
+) -> tuple[Run, LoaderState]:
+    """Return the run of an epoch in which data were added, and where it goes on.
+
+    Args:
+        settings: Of the loader.
+        whole: The run of all data.
+        state: A state of the epoch.
+        grown: When what was added since is delivered; None if nothing was.
+
+    Raises:
+        InvalidArgumentError: If there is no one dataset, epochs are joined, or data
+            are to be mixed into steps some of which are skipped.
+    """
+    dataset = settings.dataset
+    if isinstance(dataset, Mixture) or whole.epochs != 1:
+        raise InvalidArgumentError(
+            "an epoch in which data were added ends on its own: give one dataset "
+            "and epochs=1, and loop over the loader once an epoch"
+        )
+    before = dataset if grown is None else before_growth(dataset, state.dataset)
+    rest = make_run(replace(settings, dataset=before), begun=state)
+    begin = rest.going_on(rest.accept(state))
+    if grown != "now" or not begin.goes_on(state.first_epoch):
+        return rest, begin
+    position = rest.at(begin).start
+    if any(end > position for _, end in begin.skipped):
+        raise InvalidArgumentError(
+            "grown='now' mixes data into the steps ahead, and some of these are "
+            "skipped: load with grown='next-epoch', or a state from before the skip"
+        )
+    begin = replace(
+        begin,
+        grown=(*begin.grown, (state.dataset, begin.position)),
+        dataset=whole.initial.dataset,
+        erased=whole.initial.erased,
+        skipped=(),
+        sizes=None if begin.skipped else begin.sizes,
+    )
+    rest = make_run(settings, begun=begin)
+    return rest, rest.accept(begin)
