@@ -93,6 +93,8 @@ class TableColumns:
     """Columns with one value in all rows of a file: its partition."""
     names: ColumnNames
     """What columns are called in the files."""
+    reads: Mapping[str, tuple[int, int]]
+    """Files that were read to know this, and their bytes, by what they are."""
 
     def with_files(self, numbers: Sequence[int]) -> TableColumns:
         """Return the same of some of the files."""

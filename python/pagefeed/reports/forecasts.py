@@ -7,13 +7,14 @@ some hundred thousand sequences from the middle of the epoch, however long that 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.dataset import Dataset
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
 from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
@@ -114,6 +115,9 @@ class Forecast:
     """Stored bytes of these reads, estimated from some pages, without dictionaries."""
     columns: dict[str, ColumnReads]
     """What aligned columns add, and columns of metadata if that field is asked for."""
+    tables: dict[str, ColumnReads]
+    """Manifests and deletes of Iceberg tables: files that each process reads before the
+    first batch, and their bytes. What deltalake reads of a log it does not tell."""
     same_page_pairs: float
     """Mean pairs of sequences of one page in a batch of one rank."""
     same_page_pairs_random: float
@@ -191,11 +195,22 @@ def forecast(loader: Loader) -> Forecast:
         reads=round(read.loads) + round(read.parts),
         bytes_read=round(read.bytes),
         columns=read.columns,
+        tables=_table_reads(run.datasets),
         **pairs,
         step_costs=None if loader.balance is None else step_costs(loader),
         datasets=datasets,
         stages=stages,
     )
+
+
+def _table_reads(datasets: Iterable[Dataset]) -> dict[str, ColumnReads]:
+    """Return what is read of tables before any of their rows."""
+    found = defaultdict[str, Counter[str]](Counter)
+    for dataset in datasets:
+        table = getattr(dataset.index.recipe, "table", None)
+        for name, (reads, size) in (table.reads if table else {}).items():
+            found[name].update(reads=reads, bytes=size)
+    return {name: ColumnReads(**counts) for name, counts in found.items()}
 
 
 def _datasets(track: MixtureCursor, end: int) -> dict[str, DatasetForecast]:

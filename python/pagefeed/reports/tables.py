@@ -96,7 +96,7 @@ def facts_of_plan(plan: Forecast) -> Facts:
         "reads of parts of pages": f"{plan.part_reads:,}",
         "reads": f"{plan.reads:,}, {format_bytes(plan.bytes_read)}, {bytes_each}",
     }
-    for name, one in plan.columns.items():
+    for name, one in (plan.columns | plan.tables).items():
         facts[f"reads of {name}"] = f"{one.reads:,}, {format_bytes(one.bytes)}"
     random = f"{plan.same_page_pairs_random:.3f}", f"{plan.same_file_pairs_random:.3f}"
     facts["pairs of a batch from one page"] = f"{page_pairs:.3f} (random {random[0]})"

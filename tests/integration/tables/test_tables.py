@@ -6,6 +6,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from pagefeed.errors import (
     StateMismatchError,
     UnsupportedError,
 )
-from pagefeed.reports import facts_of_inspection
+from pagefeed.reports import facts_of_inspection, facts_of_plan
 
 PATTERNS = 40
 """Random deletes that are tried here; `PATTERNS=2000` of the environment for more."""
@@ -467,6 +468,29 @@ def test_files_that_a_compaction_removed_are_refused(tmp_path):
         "keep the files of a snapshot" in note for note in caught.value.__notes__
     )
     assert len(of_delta(tmp_path)) == 200
+
+
+@pytest.mark.parametrize("kind", ["positions", "vectors"])
+def test_a_plan_tells_what_a_table_costs(tmp_path, kind):
+    metadata = write_iceberg(tmp_path, [rows_table(0, 100), rows_table(100, 160)])
+    files = data_files(metadata)
+    deleted = [(files[0], [0, 7]), (files[1], [59])]
+    metadata = delete_from_iceberg(metadata, deleted, kind)
+    sequences = pf.Windows(16)
+    loader = pf.Loader(of_iceberg(metadata), sequences=sequences, batch_size=2)
+    plan = pf.forecast(loader)
+    table = StaticTable.from_metadata(metadata)
+    manifests = table.inspect.manifests()["length"].to_pylist()
+    told = plan.tables["manifests"]
+    assert (told.reads, told.bytes) == (3, sum(manifests))
+    assert plan.tables["deletes"].reads == 2
+    if kind == "positions":
+        sizes = [path.stat().st_size for path in tmp_path.rglob("*-deletes.parquet")]
+    else:  # The vectors alone are read, not the footer of their file.
+        sizes = [len(framed(bitmap_of(rows))) for _, rows in deleted]
+    assert plan.tables["deletes"].bytes == sum(sizes)
+    assert dict(facts_of_plan(plan))["reads of manifests"].startswith("3, ")
+    assert asdict(plan)["tables"]["deletes"] == {"reads": 2, "bytes": sum(sizes)}
 
 
 def test_inspect_tells_the_snapshot(tmp_path):

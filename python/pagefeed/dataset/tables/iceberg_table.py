@@ -117,7 +117,7 @@ def iceberg(
     ]
     schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
     names = field_names(schema, metadata.schemas, storage, paths)
-    found = Snapshot(name, files, names)
+    found = Snapshot(name, files, names, live.reads)
     return found.dataset(storage_options, storage_cache, **wanted)
 
 

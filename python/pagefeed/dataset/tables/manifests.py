@@ -42,6 +42,18 @@ class LiveFiles(NamedTuple):
     """Lists of deleted rows, in Parquet."""
     vectors: list[LiveFile]
     """Deletion vectors, in Puffin files."""
+    manifests: list[int]
+    """Bytes of each manifest that names them."""
+
+    @property
+    def reads(self) -> dict[str, tuple[int, int]]:
+        """What is read before any row: numbers of files and bytes, by what they are."""
+        deletes = [file.size for file in self.positions]
+        deletes += [size for *_, size in (file.vector or (0,) for file in self.vectors)]
+        return {
+            name: (len(sizes), sum(sizes))
+            for name, sizes in (("manifests", self.manifests), ("deletes", deletes))
+        }
 
 
 def live_files(opened: Any, chosen: Any) -> LiveFiles:  # noqa: ANN401
@@ -60,10 +72,12 @@ def live_files(opened: Any, chosen: Any) -> LiveFiles:  # noqa: ANN401
         for spec in opened.metadata.partition_specs
     }
     manifests = chosen.manifests(opened.io)
-    found = LiveFiles([], [], [])
+    found = LiveFiles([], [], [], [])
     for some in in_order(partial(_live, opened.io, specs), manifests):
-        for all_of_kind, of_kind in zip(found, some, strict=True):
-            all_of_kind.extend(of_kind)
+        found.data.extend(some.data)
+        found.positions.extend(some.positions)
+        found.vectors.extend(some.vectors)
+        found.manifests.extend(some.manifests)
     found.data.sort(key=lambda each: (each.sequence, each.path))
     return found
 
@@ -96,7 +110,10 @@ def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles: 
         fields.index(name)
         for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
     ]
-    names, found = specs[manifest.partition_spec_id], LiveFiles([], [], [])
+    names, found = (
+        specs[manifest.partition_spec_id],
+        LiveFiles([], [], [], [manifest.manifest_length]),
+    )
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[ENTRY_VERSION],

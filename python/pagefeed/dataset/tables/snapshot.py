@@ -6,6 +6,7 @@ import datetime
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple, Unpack
 from urllib.parse import unquote, urlsplit
 
@@ -42,6 +43,7 @@ class Snapshot:
         name: Kind of the table and number of the snapshot: ``delta:12``.
         files: Its files, in the order of the dataset.
         names: What files call columns.
+        reads: What was read to know it, see :class:`TableColumns`.
 
     Raises:
         CorruptFileError: If it names a file twice.
@@ -53,10 +55,11 @@ class Snapshot:
         name: str,
         files: Sequence[DataFile],
         names: ColumnNames,
+        reads: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
         self.name = name
         self.files = files
-        self._names = names
+        self._names, self._reads = names, reads
         paths = set()
         for file in files:
             if file.path in paths:
@@ -75,7 +78,7 @@ class Snapshot:
             name: column_of_values(_alike([file[1].get(name) for file in self.files]))
             for name in partitions
         }
-        return TableColumns(self.name, of_files, self._names)
+        return TableColumns(self.name, of_files, self._names, self._reads)
 
     def dataset(
         self,
