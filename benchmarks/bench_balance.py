@@ -51,7 +51,7 @@ def corpus_lengths(folder: Path) -> np.ndarray:
     """Tokens of all texts of a folder, by its tokenizer."""
     texts = pf.parquet(folder, column="text")
     spans = texts.tokenize(pf.Tokenizer(str(folder / "tokenizer.json"))).spans
-    return np.concatenate([*lengths_of_rows(spans, 0, len(spans))])
+    return lengths_of_rows(spans, 0, len(spans))
 
 
 def figures(costs: np.ndarray) -> tuple[float, float]:

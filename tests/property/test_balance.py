@@ -1,5 +1,7 @@
 """Balanced orders: permutations within lanes and stretches, as a plain model has it."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -127,6 +129,8 @@ def test_quantiles_of_powers_of_two_steps_are_those_of_sobol():
     [
         {},
         {"tokens": -1},
+        {"tokens": True},
+        {"tokens": 10**400},
         {"attention": float("nan")},
         {"tokens": 1, "stretch": 1},
         {"tokens": 1, "bucket": 0},
@@ -135,6 +139,11 @@ def test_quantiles_of_powers_of_two_steps_are_those_of_sobol():
 def test_a_balance_that_means_nothing_is_refused(settings):
     with pytest.raises(InvalidArgumentError):
         pf.Balance(**settings)
+
+
+def test_costs_of_numpy_are_numbers():
+    costs: list[Any] = [np.float32(2), np.int64(1)]
+    assert pf.Balance(*costs) == pf.Balance(2, 1)
 
 
 @pytest.mark.parametrize("value", ["flops", 3, True, ["tokens"]])

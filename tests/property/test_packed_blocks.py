@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.listed import ListedSpans
+from pagefeed._base import joined_ranges
 from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.bundles import Bundles, bundle_keys
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
@@ -34,9 +35,9 @@ class PackedSpans(ListedSpans):
         borders = pairwise(self.file_first_span.tolist())
         return np.array([s for b, e in borders for s in range(b, e, self._run)])
 
-    def row_offsets(self, page: int) -> Any:
-        first, stop = self._rows[page : page + 2]
-        return np.cumsum([0, *self.lengths[first:stop]])
+    def row_lengths(self, pages: Any) -> Any:
+        first, stop = self._rows[pages], self._rows[pages + 1]
+        return np.array(self.lengths, dtype=np.int64)[joined_ranges(first, stop)]
 
     def spans_of_rows(self, rows: Any) -> Any:
         return np.searchsorted(self._rows, rows, side="right") - 1

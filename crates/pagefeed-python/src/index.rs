@@ -20,7 +20,7 @@ use pagefeed_core::pages::row_column::mean_row_bytes;
 use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
-use pagefeed_core::pages::token_column::TokenColumn;
+use pagefeed_core::pages::token_column::{TokenColumn, row_lengths};
 use pagefeed_core::storage::{Fetched, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -373,20 +373,20 @@ impl Index {
     /// First page of each row group, as 64-bit integers in native order.
     fn row_group_runs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let runs = detached(py, || Ok(self.index.row_group_runs()))?;
-        Ok(numbers(py, &runs))
+        Ok(numbers(py, runs.into_iter()))
     }
 
     /// First page of each run of pages worth its dictionary, likewise; None if every
     /// page is a run.
     fn dictionary_runs<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let runs = detached(py, || Ok(self.index.dictionary_runs()))?;
-        Ok(runs.map(|runs| numbers(py, &runs)))
+        Ok(runs.map(|runs| numbers(py, runs.into_iter())))
     }
 
     /// Pages of a column of lists in which a list holds a null, likewise.
     fn null_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let pages = detached(py, || Ok(self.index.null_pages()))?;
-        Ok(numbers(py, &pages))
+        Ok(numbers(py, pages.into_iter()))
     }
 
     /// (file, row_group, page, first_row, num_rows, offset, compressed_size).
@@ -403,17 +403,17 @@ impl Index {
         ))
     }
 
-    /// Where the rows of a page of a token column begin in the page's tokens.
-    fn row_offsets(&self, py: Python<'_>, page: u64) -> PyResult<Vec<u32>> {
-        reading(py, self.indexed(false), |indexed| {
-            if let Some(offsets) = indexed.index.flat_row_offsets(page)? {
-                return Ok(offsets);
-            }
-            let column = TokenColumn::new(indexed, &Arc::new(DictionaryCache::new(0)), None)?;
-            let opener = &mut PageOpener::default();
-            let page = column.read(opener, page, Fetched::NOTHING, None)?;
-            Ok(page.row_offsets)
-        })
+    /// Tokens of the rows of some pages, one page after another: int64.
+    fn row_lengths<'py>(
+        &self,
+        py: Python<'py>,
+        pages: PyBuffer<u64>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let pages = pages.to_vec(py)?;
+        let lengths = reading(py, self.indexed(false), |indexed| {
+            row_lengths(&indexed, &pages)
+        })?;
+        Ok(numbers(py, lengths.into_iter().map(u64::from)))
     }
 
     /// Lists around a number, in the rows of a column: 0 where each row is one.

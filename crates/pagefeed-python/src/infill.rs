@@ -68,7 +68,7 @@ impl PyInfilling {
             };
             Ok(borders.windows(2).map(count).collect::<Vec<u64>>())
         })?;
-        Ok(numbers(py, &found))
+        Ok(numbers(py, found.into_iter()))
     }
 
     /// The document's own tokens among those from `start` to `stop` of its row, which

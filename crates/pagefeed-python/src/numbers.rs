@@ -29,7 +29,10 @@ pub fn lookup(
 }
 
 /// Numbers as bytes: there may be millions, too many for Python integers.
-pub fn numbers<'py>(py: Python<'py>, numbers: &[u64]) -> Bound<'py, PyBytes> {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+pub fn numbers(py: Python<'_>, numbers: impl ExactSizeIterator<Item = u64>) -> Bound<'_, PyBytes> {
+    let mut bytes = Vec::with_capacity(8 * numbers.len());
+    for number in numbers {
+        bytes.extend_from_slice(&number.to_ne_bytes());
+    }
     PyBytes::new(py, &bytes)
 }

@@ -83,7 +83,16 @@ class ContextParallel:
 
     @classmethod
     def from_mesh(cls, mesh: Any, layout: Any = "zigzag") -> ContextParallel:  # noqa: ANN401 - torch may be absent
-        """Return that of a one-dimensional device mesh, such as ``mesh["cp"]``."""
+        """Return that of a one-dimensional device mesh, such as ``mesh["cp"]``.
+
+        Raises:
+            InvalidArgumentError: If it is none.
+        """
+        if not hasattr(mesh, "get_local_rank") or mesh.ndim != 1:
+            raise InvalidArgumentError(
+                f"mesh={mesh!r:.60} must be a device mesh of one dimension: "
+                'mesh["cp"] of one of several'
+            )
         return cls(mesh.get_local_rank(), mesh.size(), layout)
 
     @property

@@ -39,6 +39,8 @@ class LoaderSession(ABC):
 
     is_adapted = False
     """Whether a framework was given the loader, or its user was told to."""
+    accumulated = 1
+    """Steps whose gradients a framework adds up before the model changes."""
 
     def __init__(self, settings: LoaderSettings) -> None:
         self.settings = settings

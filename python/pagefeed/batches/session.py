@@ -390,7 +390,7 @@ class Session(LoaderSession):
         begin = self._begin_state
         cursor = self.run.at(begin, worker=worker, num_workers=num_workers)
         if worker == 0:
-            self._watch.begin(cursor.route)
+            self._watch.begin(cursor.route, self.accumulated)
             if self.settings.rank == 0:
                 self._log_totals(cursor)
         memory, plan_bytes = self.settings.memory, self.settings.plan_bytes

@@ -24,6 +24,9 @@ MIN_RELOADS = 256
 RELOAD_SHARE = 0.1
 """Share of all reads from which on there is a warning."""
 
+LEAST_ACCUMULATED = 4
+"""Steps of one sequence a rank that span all lengths together."""
+
 
 class Watch:
     """Warns of what a run will regret.
@@ -54,8 +57,13 @@ class Watch:
             and not isinstance(run.sequences, DocumentBatches)
         )
 
-    def begin(self, route: Route) -> None:
-        """Look at an iteration that begins."""
+    def begin(self, route: Route, accumulated: int) -> None:
+        """Look at an iteration that begins.
+
+        Args:
+            route: The iteration.
+            accumulated: Steps whose gradients a framework adds up.
+        """
         if self._looks_at_end and route.end is None:
             self._looks_at_end = False
             warnings.warn(
@@ -64,14 +72,14 @@ class Watch:
                 "epochs=None if an endless loop is what you want",
                 stacklevel=5,
             )
-        if self._looks_at_balance:
+        if self._looks_at_balance and accumulated < LEAST_ACCUMULATED:
             self._looks_at_balance = False
             warnings.warn(
                 "balance= with one sequence a rank makes all sequences of a step about "
-                "as long, and steps unlike. A loader cannot know whether gradients "
-                "accumulate: where four steps or more are added up, ignore "
-                "pagefeed.errors.BalanceWarning; otherwise give batch_size=4 or more, "
-                "or leave balance out",
+                "as long, and steps unlike. Frameworks tell the loader how many steps' "
+                f"gradients they accumulate, here {accumulated}: accumulate four or "
+                "more, give batch_size=4 or more, or leave balance out. A loop of "
+                "your own that accumulates may ignore pagefeed.errors.BalanceWarning",
                 BalanceWarning,
                 stacklevel=5,
             )

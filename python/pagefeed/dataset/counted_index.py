@@ -53,6 +53,11 @@ class CountedIndex(PageIndex):
         rows = self._first_row
         return cut_at(self._first_token, rows, per_row, starts, stops)
 
+    def row_lengths(self, pages: Int64Array) -> Int64Array:
+        """Return the tokens of the rows of some pages, one page after another."""
+        each = [np.diff(self.row_offsets(page)) for page in pages.tolist()]
+        return np.concatenate([np.empty(0, dtype=np.int64), *each])
+
     @lazy
     def _first_row(self) -> Int64Array:
         """Rows before each page, and of all: int64 [pages + 1]."""

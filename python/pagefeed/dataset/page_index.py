@@ -394,7 +394,22 @@ class PageIndex:
         Raises:
             UnsupportedError: If the column is not a list of integers.
         """
-        return np.asarray(self.core.row_offsets(self._check_page(page)), dtype=np.int64)
+        lengths = self.row_lengths(np.array([self._check_page(page)]))
+        return np.append(0, np.cumsum(lengths))
+
+    def row_lengths(self, pages: Int64Array) -> Int64Array:
+        """Return the tokens of the rows of some pages of a token column.
+
+        Args:
+            pages: Numbers of pages: int64.
+
+        Returns:
+            int64 [rows of all these pages], one page after another.
+
+        Raises:
+            UnsupportedError: If the column is not a list of integers.
+        """
+        return np.frombuffer(self.core.row_lengths(pages.astype(np.uint64)), np.int64)
 
     @property
     def is_infilled(self) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, joined_ranges
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.spans import Spans
 
@@ -72,7 +71,7 @@ def _counted(spans: Spans) -> LengthCounts:
 
     def count(first: int) -> tuple[Int64Array, Int64Array]:
         stop = min(first + SPANS_AT_ONCE, len(spans))
-        lengths = np.concatenate([*lengths_of_rows(spans, first, stop)])
+        lengths = lengths_of_rows(spans, first, stop)
         return np.unique(lengths, return_counts=True)
 
     found = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
@@ -87,15 +86,13 @@ def _counted(spans: Spans) -> LengthCounts:
     return found
 
 
-def lengths_of_rows(spans: Spans, first: int, stop: int) -> Iterator[Int64Array]:
-    """Yield the lengths of the rows of each of some spans; reads a page once."""
-    each = np.arange(first, stop)
-    borders = spans.first_rows(np.arange(first, stop + 1))
-    pages, rows = spans.places(each)
-    last, offsets = -1, np.zeros(1, dtype=np.int64)
-    for page, row, count in zip(
-        pages.tolist(), rows.tolist(), np.diff(borders).tolist(), strict=True
-    ):
-        if page != last:
-            last, offsets = page, spans.index.row_offsets(page)
-        yield np.diff(offsets[row : row + count + 1])
+def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:
+    """Return the lengths of the rows of some spans; reads a page once: int64 [rows]."""
+    num_rows = np.diff(spans.first_rows(np.arange(first, stop + 1)))
+    page, row = spans.places(np.arange(first, stop))
+    pages, place = np.unique(page, return_inverse=True)
+    index = spans.index
+    lengths = index.row_lengths(pages)
+    rows = index.first_rows(pages + 1) - index.first_rows(pages)
+    begin = (np.cumsum(rows) - rows)[place] + row
+    return lengths[joined_ranges(begin, begin + num_rows)]

@@ -136,6 +136,7 @@ class PreparedLoader(_Mixin, Skippable):
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch; sets ``end_of_dataloader`` before the last."""
         self.begin()
+        self.accumulate(self._accelerator.gradient_accumulation_steps)
         loader = self.loader
         try:
             for batch in Skippable.__iter__(self):

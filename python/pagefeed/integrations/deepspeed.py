@@ -141,6 +141,7 @@ def attach(
         )
     if ulysses_adapter:
         check_fields(loader, ["labels", "position_ids"], "the adapter for Ulysses")
+    batches.accumulate(engine.gradient_accumulation_steps())
     data = EngineData(engine, batches)
     data.learner = make_learner(loader, policy, every)
     batches.begin_run()

@@ -165,6 +165,10 @@ class Delivery:
         self.loader.check_ranks(self._gather)
         self._is_logged = False
 
+    def accumulate(self, steps: int) -> None:
+        """Learn how many steps' gradients the framework adds up, for a warning."""
+        self._session.accumulated = steps
+
     def place(self, epoch: int, step: int) -> None:
         """Go to a step as a checkpoint without a position counts it, with a warning."""
         warnings.warn(

@@ -121,6 +121,7 @@ class LoaderDataModule(_DataModule):
         self._run = run = Delivery(
             loader, WHO, ranks=ranks, kind="run", endless=True, start=self._start
         )
+        run.accumulate(trainer.accumulate_grad_batches)
         check_ends(loader, trainer.max_steps, WHO, "max_steps")
         self._learner = make_learner(loader, self._policy, self._every)
         if self._loaded:

@@ -8,6 +8,7 @@ where an iterator begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,11 @@ from pagefeed.launch import from_megatron
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixing import Policy
 
-require("megatron.core", extra="megatron", purpose="pagefeed.integrations.megatron")
+_calculator: Any = require(
+    "megatron.core.num_microbatches_calculator",
+    extra="megatron",
+    purpose="pagefeed.integrations.megatron",
+)
 
 __all__ = ["FIELDS", "MicroBatches", "dataset_provider", "packed_sequences"]
 
@@ -92,6 +97,8 @@ class MicroBatches(Iterator[Any]):
             )
         if consumed or not batches.is_resumed:
             loader.seek(consumed // step)
+        with suppress(AttributeError):  # Of a loop that has not set Megatron up.
+            batches.accumulate(_calculator.get_num_microbatches())
         batches.begin_run(f"consumed_samples={consumed}" if consumed else None)
         self.loader = loader
         self.learner = make_learner(loader, policy, every)

@@ -89,6 +89,7 @@ class LoaderCallback(TrainerCallback):
         del control
         loader, accumulated = self.loader, args.gradient_accumulation_steps
         check_ends(loader, args.max_steps, WHO, "max_steps")
+        self._steps.accumulate(-(-accumulated // self._steps.times))
         self._steps.num_behind = 0
         self._run["sizes"] = {
             "batch_size": loader.batch_size,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import TypeAlias
 
 import numpy as np
@@ -70,11 +71,16 @@ class Balance:
     def __post_init__(self) -> None:
         for name in KINDS:
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            try:
+                cost = float(value) if is_number else math.nan
+            except OverflowError:
+                cost = math.inf
+            if not 0 <= cost < math.inf:
                 raise InvalidArgumentError(
                     f"{name}={value!r:.60} must be a cost: a number, at least 0"
                 )
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, cost)
         if self.tokens == self.attention == 0:
             raise InvalidArgumentError(
                 "Balance() balances nothing: give a cost of tokens, of attention, or "

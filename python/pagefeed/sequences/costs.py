@@ -124,8 +124,7 @@ def _of_windows(index: WindowIndex, first: int, last: int) -> Float64Array:
     if not len(starts):
         return np.empty(0)
     span, end = index.lines.spans_of(np.array([starts[0], stops[-1] - 1])).tolist()
-    lengths = np.concatenate([*lengths_of_rows(index.spans, span, end + 1)])
-    lengths += index.layout.per_row
+    lengths = lengths_of_rows(index.spans, span, end + 1) + index.layout.per_row
     borders = np.append(0, np.cumsum(lengths)) + index.lines.first(span)
     squares = np.append(0, np.cumsum(np.square(lengths.astype(np.float64))))
     begin = np.searchsorted(borders, starts, side="left")

@@ -20,7 +20,7 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset import BlockKind, Spans, refuse_unknown_rows
+from pagefeed.dataset import BlockKind, Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
@@ -108,9 +108,10 @@ class Packed:
         check_cut(self)
         multiple_of = check_positive(self.multiple_of, "multiple_of")
         object.__setattr__(self, "multiple_of", multiple_of)
-        if self.length % multiple_of:
+        if left := self.length % multiple_of:
             raise InvalidArgumentError(
-                f"length={self.length} must be a multiple of multiple_of={multiple_of}"
+                f"length={self.length} must be a multiple of multiple_of="
+                f"{multiple_of}: give length={self.length - left + multiple_of}"
             )
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
@@ -366,15 +367,8 @@ class PackedIndex:
 
         Reads its pages.
         """
-        bundle = self.bundles(bundle_keys(np.array([block])))
-        rows = [
-            np.diff(self.spans.index.row_offsets(page)[row : row + count + 1])
-            for page, row, count in zip(
-                *(part.tolist() for part in bundle[3:6]), strict=True
-            )
-        ]
-        found: Int64Array = np.concatenate(rows) + self.layout.per_row
-        return found
+        first, stop = self.first_span[block : block + 2].tolist()
+        return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
 
     def packing(self, block: int) -> PackedRows:
         """Return the rows of a block, packed; reads its pages."""

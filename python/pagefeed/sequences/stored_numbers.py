@@ -14,7 +14,7 @@ from pagefeed.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 __all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
 
 VERSION = 1
-SPANS_AT_ONCE = 64
+SPANS_AT_ONCE = 256
 _logger = logging.getLogger("pagefeed")
 Float64Array = npt.NDArray[np.float64]
 
@@ -70,5 +70,4 @@ def document_lengths(spans: Spans) -> CheckedArray:
 def _of_rows(spans: Spans, piece: int) -> Float64Array:
     """Tokens of the rows of some spans."""
     stop = min((piece + 1) * SPANS_AT_ONCE, len(spans))
-    found = [*lengths_of_rows(spans, piece * SPANS_AT_ONCE, stop)]
-    return np.concatenate(found).astype(np.float64)
+    return lengths_of_rows(spans, piece * SPANS_AT_ONCE, stop).astype(np.float32)

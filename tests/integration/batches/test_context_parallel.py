@@ -1,6 +1,7 @@
 """Ranks of a context-parallel group get the parts that training frameworks define."""
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -171,3 +172,6 @@ def test_what_cannot_be_cut_is_refused(data):
             pf.ContextParallel(*settings)
     with pytest.raises(InvalidArgumentError, match="ContextParallel"):
         batches(data, (0, 2))
+    for mesh in (None, "cp", SimpleNamespace(get_local_rank=None, ndim=2)):
+        with pytest.raises(InvalidArgumentError, match="one dimension"):
+            pf.ContextParallel.from_mesh(mesh)

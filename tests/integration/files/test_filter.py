@@ -173,7 +173,7 @@ def test_other_processes_map_what_was_found(files, tmp_path, run_python):
 import json
 import pagefeed as pf
 from pagefeed.dataset import PageIndex
-PageIndex.row_offsets = None
+PageIndex.row_lengths = None
 import pagefeed.dataset.select.criteria
 pagefeed.dataset.select.criteria.scan = None
 dataset = pf.parquet({[str(file) for file in files]!r}, column="input_ids",

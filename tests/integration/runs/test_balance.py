@@ -13,6 +13,7 @@ import pytest
 import pagefeed as pf
 from pagefeed.cli import main
 from pagefeed.errors import BalanceWarning, InvalidArgumentError, StateMismatchError
+from pagefeed.integrations.delivery import Delivery
 from pagefeed.reports import step_costs as step_costs_of
 from pagefeed.reports.step_costs import slowest_ranks
 
@@ -123,6 +124,19 @@ def test_one_sequence_a_rank_and_step_is_warned_of_once(datasets):
     with pytest.warns(BalanceWarning, match="accumulate"):
         next(iter(loader))
     next(iter(loader))
+
+
+@pytest.mark.parametrize(("steps", "is_warned"), [(1, True), (3, True), (4, False)])
+def test_a_framework_tells_how_many_steps_it_accumulates(datasets, steps, is_warned):
+    (loader, *_) = loaders(datasets["long"], balance="attention", batch_size=1)
+    delivery = Delivery(loader, "it", format=None, gather=lambda one: [one] * RANKS)
+    delivery.accumulate(steps)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always", BalanceWarning)
+        next(iter(delivery))
+    assert [f"here {steps}" in str(each.message) for each in given] == [
+        True
+    ] * is_warned
 
 
 @pytest.mark.parametrize(

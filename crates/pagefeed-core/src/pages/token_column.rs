@@ -262,3 +262,27 @@ impl PartSource for TokenColumn {
         )
     }
 }
+
+/// Tokens of the rows of some pages, one page after another.
+pub fn row_lengths(indexed: &Indexed, pages: &[u64]) -> Result<Vec<u32>> {
+    let (mut lengths, mut column, mut recycle) = (Vec::new(), None, None);
+    let opener = &mut PageOpener::default();
+    let mut add =
+        |offsets: &[u32]| lengths.extend(offsets.windows(2).map(|pair| pair[1] - pair[0]));
+    for &page in pages {
+        if let Some(offsets) = indexed.index.flat_row_offsets(page)? {
+            add(&offsets);
+            continue;
+        }
+        if column.is_none() {
+            let dictionaries = Arc::new(DictionaryCache::new(0));
+            column = Some(TokenColumn::new(indexed.clone(), &dictionaries, None)?);
+        }
+        if let Some(column) = &column {
+            let page = column.read(opener, page, Fetched::NOTHING, recycle.take())?;
+            add(&page.row_offsets);
+            recycle = Some(page);
+        }
+    }
+    Ok(lengths)
+}

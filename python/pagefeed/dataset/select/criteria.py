@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, UInt64Array
+from pagefeed._base import Int64Array, UInt64Array, joined_ranges
 from pagefeed.dataset.select.pieces import Piece
 from pagefeed.dataset.select.query import Query, field_of
 from pagefeed.dataset.select.scanning import open_piece, scan, schema_of
@@ -126,10 +126,8 @@ class Lengths(Criterion):
         first_row, num_rows = piece.span_rows()
         num_values = np.zeros(piece.num_rows, dtype=np.int64)
         pages = np.unique(index.pages_of_rows(piece.begin + first_row[num_rows > 0]))
-        starts = index.first_rows(pages) - piece.begin
-        for page, start in zip(pages.tolist(), starts.tolist(), strict=True):
-            lengths = np.diff(index.row_offsets(page))
-            num_values[start : start + len(lengths)] = lengths
+        begin, stop = index.first_rows(np.stack([pages, pages + 1])) - piece.begin
+        num_values[joined_ranges(begin, stop)] = index.row_lengths(pages)
         part = np.searchsorted(self._edges, num_values, side="right")
         return Labels(part.astype(np.uint16), num_values)
 
