@@ -42,7 +42,7 @@ def test_what_is_refused_is_found():
     assert BANNED.search(first)
     assert len(words_of(first)) == 5
     assert len(words_of(second)) == 33
-    assert not first_paragraph("# Title\n\n```python\n```\n\nText.\n")
+    assert not first_paragraph("# Title\n\n```python\na = 1\n\nb = 2\n```\n\nText.\n")
 
 
 def test_pictures_are_what_the_script_draws():

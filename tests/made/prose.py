@@ -9,7 +9,7 @@ ITEM = re.compile(r"^ *(?:[-*]|\d+\.) +", flags=re.MULTILINE)
 INLINE = re.compile(r"`[^`]*`")
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 # Ends where the next sentence begins; a colon or semicolon goes on.
-END = re.compile(r"(?<=[.?!])(?:[*)\"']*)\s+(?=[A-Z`*\"(\[])")
+END = re.compile(r"(?<=[.?!])(?:[*)\"']*)\s+(?=[A-Z`*\"(\[]|pagefeed )")
 WORD = re.compile(r"[^\W\d_](?:[\w'-]*\w)?|`|\d[\w.,]*")
 
 
@@ -42,4 +42,6 @@ def words_of(sentence: str) -> list[str]:
 def first_paragraph(page: str) -> str:
     """What stands right below the title: empty where that is code or a table."""
     body = page.partition("\n")[2].lstrip()
-    return next(paragraphs_of(body.split("\n\n")[0]), "")
+    return (
+        "" if body.startswith("```") else next(paragraphs_of(body.split("\n\n")[0]), "")
+    )
