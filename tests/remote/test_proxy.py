@@ -60,8 +60,10 @@ def test_memory_bounds_what_is_under_way(s3):
 
 
 PROGRAM = """
-import sys
+import signal, sys
 import pagefeed as pf
+# Jobs of a shell in the background ignore it, and so do their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 data = pf.parquet(sys.argv[1], column="input_ids", storage_options={"deadline": 100})
 print("found", flush=True)
 if sys.argv[2] == "index":

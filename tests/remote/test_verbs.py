@@ -1,11 +1,13 @@
 """Verbs on a bucket, and what they tell of it."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from made.tokenizers_made import tokenizer_json
-from pagefeed.cli import main
+from pagefeed.cli import VERBS, main
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import bench_storage
 from pagefeed.storage import located
@@ -26,6 +28,70 @@ def told(capsys, *words):
 
 
 RUN = ["--column", "input_ids", "--length", "32", "--batch-size", "4"]
+TEXT = ["--column", "text", "--tokenize", "{tokenizer}", "--eos", "0", *RUN[2:]]
+COMMANDS = {
+    "count": "{data} --column text --tokenizer {tokenizer}",
+    "tokenize": "{data} --tokenizer {tokenizer} --output {made}/tokens",
+    "inspect": "{data} RUN",
+    "head": "{data} --column input_ids --tokenizer {tokenizer}",
+    "convert": "{data} --column input_ids --to parquet --output {made}/converted",
+    "tokenizer train": "{data} --column text --vocab-size 300 --output {made}/t.json",
+    "tokenizer extend": "{tokenizer} {data} --column text --new-tokens 2 "
+    "--output {made}/e.json --beside more={data}",
+    "index": "{data} --column input_ids --output {made}/_pagefeed",
+    "plan": "--mix a={data}:1 b={data}:2 --max-steps 4 RUN",
+    "bench": "{data} --sizes 1KiB --depths 1 --seconds 0.01",
+    "smoke": "{data} TEXT --steps 2 --tokenizer {tokenizer}",
+    "doctor": "{data} RUN --seconds 0.01",
+    "checklist": "{data} RUN --ranks 0:1 --facts {here}/facts",
+    "report": "{data} RUN --output {made}/report.html",
+    "trace": "{data} TEXT --step 1 --tokenizer {tokenizer}",
+    "verify": "{data} RUN",
+}
+"""A command of each verb that takes settings of remote storage."""
+
+
+@pytest.fixture
+def places(s3, root, tmp_path):
+    """What commands name, on this machine and in a bucket."""
+    for folder in (root / "made", tmp_path):
+        folder.mkdir(exist_ok=True)
+        (folder / "tokenizer.json").write_text(tokenizer_json("gpt2"))
+    near = {"data": str(s3.folder), "made": str(tmp_path), "here": str(tmp_path)}
+    near["tokenizer"] = f"{tmp_path}/tokenizer.json"
+    away = {"data": s3.base, "made": "s3://made", "here": str(tmp_path)}
+    yield near, away | {"tokenizer": "s3://made/tokenizer.json"}
+    shutil.rmtree(root / "made")
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_settings_are_for_any_path_that_is_a_url(verb, far, places, capsys):
+    near, away = places
+    command = COMMANDS[verb].replace("RUN", " ".join(RUN))
+    words = command.replace("TEXT", " ".join(TEXT)).split()
+    local = [word.format(**near) for word in words]
+    assert main([*verb.split(), *local, *far[1:]]) == 1
+    error = capsys.readouterr().err
+    assert "--storage-option endpoint_url, region, access_key_id" in error
+    assert "no path of the command is a URL" in error
+    for number, word in enumerate(words):
+        if word.format(**away) != local[number]:
+            near["made"] = f"{near['here']}/{number}"
+            one = [each.format(**near) for each in words]
+            one[number] = word.format(**away)
+            Path(near["made"]).mkdir()
+            assert main([*verb.split(), *one, *far[1:]]) == 0, capsys.readouterr().err
+    capsys.readouterr()
+
+
+def test_all_verbs_that_take_settings_were_tried(capsys):
+    taking = set()
+    for verb in [*VERBS, "tokenizer train", "tokenizer extend"]:
+        with pytest.raises(SystemExit):
+            main([*verb.split(), "--help"])
+        if "--storage-option" in capsys.readouterr().out:
+            taking.add(verb)
+    assert taking == {*COMMANDS}
 
 
 def test_verbs_of_a_run(far, capsys):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
-from pagefeed.cli.common import in_flags
+from pagefeed.cli.common import check_storage_options, in_flags
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     options = make_parser().parse_args(arguments)
     try:
+        check_storage_options(options)
         status = int(options.run(options))
         sys.stdout.flush()  # Here, where a reader that has gone can be told.
     except PagefeedError as error:

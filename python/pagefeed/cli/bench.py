@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
     found = bench_storage(
-        located(options.paths, storage_options(options)),
+        located(options.paths, storage_options(options, *options.paths)),
         sizes=options.sizes,
         depths=options.depths,
         seconds=options.seconds,

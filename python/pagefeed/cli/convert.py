@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
         dtype=options.dtype,
         eos=options.eos,
         shard_size=options.shard_size,
-        storage_options=storage_options(options),
+        storage_options=storage_options(options, options.output),
     )
     lines = (
         f"{done.num_documents:,} documents of {done.num_tokens:,} tokens "

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         options.cache_dir,
         page_index=options.page_index,
         refresh=options.refresh,
-        storage_options=storage_options(options),
+        storage_options=storage_options(options, *options.paths),
     )
     return tell_facts(options, _report(index, time.perf_counter() - started))
 
@@ -81,7 +81,7 @@ def _write(options: argparse.Namespace) -> int:
         column=options.column,
         page_index=options.page_index,
         engine=options.engine,
-        storage_options=storage_options(options),
+        storage_options=storage_options(options, *options.paths, options.output),
     )
     seconds = round(time.perf_counter() - started, 4)
     return tell_facts(options, asdict(done) | {"seconds": seconds})
@@ -93,7 +93,7 @@ def _check(options: argparse.Namespace) -> int:
         options.output,
         column=options.column,
         page_index=options.page_index,
-        storage_options=storage_options(options),
+        storage_options=storage_options(options, *options.paths, options.output),
     )
     names = ("added", "removed", "changed")
     counts = {f"num_{name}": len(getattr(found, name)) for name in names}

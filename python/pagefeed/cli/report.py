@@ -46,7 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the page; 1 if something cannot be read."""
     metrics = None if options.metrics is None else _lines(options.metrics)
-    with output_file(options.output, storage_options(options), "--output") as out:
+    there = storage_options(options, options.output)
+    with output_file(options.output, there, "--output") as out:
         with warnings.catch_warnings(action="ignore"):
             loader, damage = make_sound_loader(options)
             page = make_page(loader, metrics=metrics, damage=damage)

@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         "require_labels": not options.no_require_labels,
         "keep": {name: kind or None for name, _, kind in kinds},
         "chat_template": _text(options.chat_template),
-        "storage_options": storage_options(options),
+        "storage_options": storage_options(options, *options.inputs, options.output),
     }
     done = tokenize(**given)
     seconds = time.perf_counter() - started

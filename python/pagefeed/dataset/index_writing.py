@@ -34,7 +34,9 @@ from pagefeed.storage import (
     Paths,
     StorageOptions,
     located,
+    options_of,
     output_folder,
+    plain_paths,
 )
 
 __all__ = ["IndexDifferences", "WrittenIndex", "check_index", "write_index"]
@@ -142,8 +144,9 @@ def write_index(
     check_choice(engine, get_args(IndexEngine), "engine")
     if num_threads is not None:
         check_positive(num_threads, "num_threads")
+    given = plain_paths(paths)
     for _ in range(_ATTEMPTS):
-        files = located(paths, storage_options)
+        files = located(given, options_of(given, storage_options, output))
         recipe = IndexRecipe.of(files, column, None, page_index, verify_checksums)
         threads = num_threads or default_threads(files.storage)
         with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
@@ -402,7 +405,8 @@ def check_index(
         >>> check_index("corpus/web", place, column="input_ids").ok  # doctest: +SKIP
         True
     """
-    files = located(paths, storage_options)
+    given = plain_paths(paths)
+    files = located(given, options_of(given, storage_options, output))
     folder = output_folder(output, storage_options, "output")
     shared = SharedIndex(folder, None, files.storage)
     core = shared.open(column, page_index)

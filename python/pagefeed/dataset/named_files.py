@@ -26,7 +26,9 @@ from pagefeed.storage import (
     local_path,
     located,
     located_among,
+    options_of,
     output_folder,
+    plain_paths,
 )
 from pagefeed.tokenizer import Tokenizer
 
@@ -142,7 +144,9 @@ def _shared(
     cache = cache_folder(cache_dir)
     shared = SharedIndex(folder, cache, folder.storage, pinned)
     core = shared.open(check_column(column, "column"), check_page_index(page_index))
-    files = located_among(paths, core.files, options)
+    given = plain_paths(paths)
+    options = options_of([*given, *core.files[:1]], options, place)
+    files = located_among(given, core.files, options)
     return replace(shared, storage=files.storage), files
 
 

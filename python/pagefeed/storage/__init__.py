@@ -23,6 +23,7 @@ from pagefeed.storage.remote import (
     located,
     located_among,
     located_exactly,
+    options_of,
 )
 from pagefeed.storage.storage import Storage
 from pagefeed.storage.urls import is_url
@@ -58,6 +59,7 @@ __all__ = [
     "locked",
     "make_folder",
     "names_in",
+    "options_of",
     "output_file",
     "output_folder",
     "plain_paths",

@@ -19,10 +19,12 @@ from pagefeed.storage.options import StorageOptions, core_settings, texts_of
 from pagefeed.storage.paths import (
     PARQUET,
     SHARED_INDEX,
+    PathLike,
     Paths,
     check_files_given,
     is_hidden,
     nothing_listed,
+    plain_path,
     plain_paths,
     tell_of_index,
 )
@@ -36,6 +38,7 @@ __all__ = [
     "located",
     "located_among",
     "located_exactly",
+    "options_of",
 ]
 
 _SECRET = re.compile(r"key|secret|token|password|authorization|credential|sas|account")
@@ -223,6 +226,21 @@ def located(
     is_remote = any(map(is_url, given))
     storage = _storage(options, is_remote=is_remote)
     return Located(storage, tuple(storage.list_files(given, suffixes)))
+
+
+def options_of(
+    paths: Paths, options: StorageOptions | None, other: PathLike
+) -> StorageOptions | None:
+    """Return the options that are of some paths: none if another one alone is a URL.
+
+    Example:
+        >>> options_of("corpus/", {"region": "here"}, "s3://bucket/out")
+        >>> options_of("corpus/", {"region": "here"}, "out")
+        {'region': 'here'}
+    """
+    if is_url(plain_path(other, "output")) and not any(map(is_url, plain_paths(paths))):
+        return None
+    return options
 
 
 def located_exactly(

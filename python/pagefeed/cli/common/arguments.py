@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import TOKEN_FORMATS
-from pagefeed.storage import StorageOptions
+from pagefeed.storage import StorageOptions, is_url
 
 __all__ = [
     "BESIDE",
@@ -21,6 +21,7 @@ __all__ = [
     "TOKENIZER_FILE",
     "Argument",
     "arg",
+    "check_storage_options",
     "configure_run",
     "declare",
     "in_flags",
@@ -73,6 +74,12 @@ def declare(
 
 SHUFFLES = ["page", "row_group", "auto", "row", "buffer", "none"]
 PAIR = "NAME=VALUE"
+PLACES = (
+    *("paths", "inputs", "mix", "dataset", "beside", "tokenize", "tokenizer"),
+    "output",
+)
+"""Arguments that may be URLs."""
+URL = r"([^=/]+=)?(?!file:)[a-z0-9]+://"
 
 STORAGE = {
     "--storage-option": arg(
@@ -222,10 +229,27 @@ def pairs_of(words: Iterable[str], form: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
-def storage_options(options: argparse.Namespace) -> StorageOptions | None:
-    """Return the settings of remote storage that were given, None if none were."""
+def storage_options(options: argparse.Namespace, *paths: str) -> StorageOptions | None:
+    """Return the settings of remote storage that were given, if a path is a URL."""
     given = dict(pairs_of(options.storage_option, f"--storage-option {PAIR}"))
-    return cast("StorageOptions", given) if given else None
+    return cast("StorageOptions", given) if given and any(map(is_url, paths)) else None
+
+
+def check_storage_options(options: argparse.Namespace) -> None:
+    """Check that settings of remote storage have a URL to be for.
+
+    Raises:
+        InvalidArgumentError: If no path of the command is a URL.
+    """
+    pairs = pairs_of(getattr(options, "storage_option", []), f"--storage-option {PAIR}")
+    given = (getattr(options, name, None) or [] for name in PLACES)
+    words = [[one] if isinstance(one, str) else one for one in given]
+    # Some are NAME=URL.
+    if pairs and not any(re.match(URL, word) for some in words for word in some):
+        raise InvalidArgumentError(
+            f"--storage-option {', '.join(dict(pairs))} is for remote storage, and no "
+            "path of the command is a URL such as s3://bucket/folder/: leave it out"
+        )
 
 
 def in_flags(message: str, options: argparse.Namespace) -> str:

@@ -31,7 +31,7 @@ from pagefeed.reports import (
     sound_part,
 )
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
-from pagefeed.storage import Paths, Storage, StorageOptions, is_url
+from pagefeed.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
@@ -69,13 +69,13 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
     source = options.source or _format_of(options.paths) or "parquet"
     make = TOKEN_FORMATS[source].reader
     given = {name: getattr(options, flag, None) for name, flag in _FLAGS.items()}
-    given["storage_options"] = storage_options(options)
+    given["storage_options"] = storage_options(options, *options.paths)
     given = {name: value for name, value in given.items() if value not in (None, [])}
     for name in sorted(given.keys() - _parameters(source)):
         able = [other for other in TOKEN_FORMATS if name in _parameters(other)]
         raise InvalidArgumentError(
             f"--{_FLAGS[name].replace('_', '-')} is for {', '.join(able)}, and "
-            f"{options.paths[0]} is {source}: leave it out"
+            f"{options.paths[0].partition('?')[0]} is {source}: leave it out"
         )
     if source == "parquet":
         given.setdefault("column", "input_ids")
@@ -89,7 +89,7 @@ def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
         paths,
         column=options.column,
         cache_dir=options.cache_dir,
-        storage_options=storage_options(options),
+        storage_options=storage_options(options, *plain_paths(paths)),
     )
 
 
@@ -174,13 +174,8 @@ def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
         options.tokenize,
         pattern=options.pattern,
         special_tokens=options.special_tokens,
-        storage_options=options_for(options.tokenize, options),
+        storage_options=storage_options(options, options.tokenize),
     )
-
-
-def options_for(path: str, options: argparse.Namespace) -> StorageOptions | None:
-    """Return the settings of remote storage for a URL; None for a path."""
-    return storage_options(options) if is_url(path) else None
 
 
 def make_sequences(options: argparse.Namespace) -> SequenceSetting:
@@ -337,7 +332,7 @@ def make_text_tokenizer(
 ) -> TextTokenizer | None:
     """Return the tokenizer of ``--tokenizer`` that shows tokens as text, if given."""
     path = options.tokenizer
-    return load_tokenizer(path, data, options_for(path, options)) if path else None
+    return load_tokenizer(path, data, storage_options(options, path)) if path else None
 
 
 def range_of(words: str, form: str) -> range:

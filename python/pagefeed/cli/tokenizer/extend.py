@@ -21,9 +21,9 @@ from pagefeed.cli.common import (
     declare,
     make_tokenizer,
     open_parquet,
-    options_for,
     pairs_of,
     same_named,
+    storage_options,
     tell,
 )
 from pagefeed.cli.tokenizer.texts import (
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     tokenizer = make_tokenizer(options)
     beside = pairs_of(options.beside, "--beside NAME=PATH")
     given = same_named(options, extend_tokenizer)
-    given["storage_options"] = options_for(options.output, options)
+    given["storage_options"] = storage_options(options, options.output)
     given["beside"] = {name: open_parquet(options, path) for name, path in beside}
     given["beside"] = given["beside"] or None
     done = extend_tokenizer(tokenizer, make_texts(options), **given)
@@ -105,7 +105,7 @@ def _extended(
 ) -> ExtendedEmbeddings | None:
     if options.checkpoint is None:
         return None
-    there = options_for(options.output, options)
+    there = storage_options(options, options.output)
     extended = Tokenizer(options.output, storage_options=there)
     return extend_embeddings(
         options.checkpoint,

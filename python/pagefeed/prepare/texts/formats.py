@@ -31,8 +31,8 @@ from pagefeed.storage import (
     Paths,
     Storage,
     StorageOptions,
-    is_url,
     located,
+    options_of,
     plain_paths,
 )
 
@@ -86,8 +86,8 @@ def find_inputs(
     known = _READERS.values() if name is None else [_READERS[name]]
     suffixes = tuple(dict.fromkeys(end for one in known for end in one.suffixes))
     given = plain_paths(paths)
-    if output is not None and is_url(output.path) and not any(map(is_url, given)):
-        options = None
+    if output is not None:
+        options = options_of(given, options, output.path)
     found = located(given, options, suffixes)
     files = without_leftovers(found.storage, list(found.files))
     _check_splits(found.storage, files)
