@@ -112,6 +112,10 @@ simulate:  ## The engine in simulated worlds, for as long as it runs (ARGS="--se
 simulate-runs: $(HAVE_DEV) $(HAVE_CORE)  ## Whole runs beside a plain model, for as long as it runs (ARGS="--seed 7")
 	PYTHONPATH=tests $(BIN)/python tests/simulate_runs.py $(or $(ARGS),--first $$(date +%s)000)
 
+.PHONY: simulate-caches
+simulate-caches: $(HAVE_DEV) $(HAVE_CORE)  ## Caches whose users are killed at any write (ARGS="--seed 7")
+	$(BIN)/python tests/simulate_caches.py $(or $(ARGS),--first $$(date +%s)000)
+
 .PHONY: faults
 faults: $(HAVE_DEV)  ## Plant faults into the core, and see whether the simulation finds them
 	$(BIN)/python tests/plant.py $(ARGS)

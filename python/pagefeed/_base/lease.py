@@ -44,23 +44,22 @@ def made_once(path: Path, find: Callable[[], T | None], make: Callable[[], T]) -
     found = find()
     if found is not None:
         return found
-    with _lease(path) as has_waited:
-        found = find() if has_waited else None
+    with _lease(path):
+        found = find()  # Another process may have made it since, waited for or not.
         return make() if found is None else found
 
 
 @contextmanager
-def _lease(path: Path) -> Iterator[bool]:
-    """Hold a lock while it is alive; yield whether another process had it."""
+def _lease(path: Path) -> Iterator[None]:
+    """Hold a lock, and keep it alive."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, has_waited = _taken(path)
+        number = _taken(path)
     except OSError as problem:  # A folder that cannot be written has no locks.
         _logger.debug("%s: no lock is held: %s", path, problem)
-        yield False
-        return
+        number = None
     if number is None:
-        yield True
+        yield
         return
     stop = threading.Event()
     beat = threading.Thread(
@@ -68,7 +67,7 @@ def _lease(path: Path) -> Iterator[bool]:
     )
     beat.start()
     try:
-        yield has_waited
+        yield
     finally:
         stop.set()
         beat.join()
@@ -77,14 +76,14 @@ def _lease(path: Path) -> Iterator[bool]:
         os.close(number)
 
 
-def _taken(path: Path) -> tuple[int | None, bool]:
+def _taken(path: Path) -> int | None:
     """Take a lock, or wait until nobody has it; None if its holder is stopped."""
     has_waited = False
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         if is_taken(path, number):
             os.utime(number)
-            return number, has_waited
+            return number
         silent = time.time() - os.fstat(number).st_mtime
         os.close(number)
         if not has_waited:
@@ -96,7 +95,7 @@ def _taken(path: Path) -> tuple[int | None, bool]:
                 "goes on in its place",
                 *(path, silent),
             )
-            return None, True
+            return None
         time.sleep(_PAUSE)
 
 
