@@ -60,7 +60,7 @@ def pagefeed_run(
     made: data.Data,
     *,
     tokens: int,
-    shuffle: Any = "page",  # noqa: ANN401
+    shuffle: Any = "page",
     dtype: Literal["int64", "int32", "uint16"] = "int64",
     memory: str = "1GiB",
 ) -> Run:
@@ -98,7 +98,7 @@ class FlatRows:
     def __len__(self) -> int:
         return len(self.shuffled)
 
-    def __getitem__(self, place: int) -> Any:  # noqa: ANN401 - torch.Tensor
+    def __getitem__(self, place: int) -> Any:
         import torch
 
         start = int(self.shuffled[place]) * LENGTH
@@ -195,7 +195,7 @@ def ceiling_run(made: data.Data, *, tokens: int) -> Run:
     return Run(batches())
 
 
-def chunk_parts(path: Path, index: Any) -> Iterator[bytes]:  # noqa: ANN401
+def chunk_parts(path: Path, index: Any) -> Iterator[bytes]:
     """The dictionary page with some data pages at a time, as one short chunk each.
 
     Their tokens stay in the processor's cache or near it, as a batch does.

@@ -35,7 +35,7 @@ ROUNDS = 5
 class NoEngine:
     """Takes plans and does nothing."""
 
-    def submit(self, *plan: Any) -> None:  # noqa: ANN401
+    def submit(self, *plan: Any) -> None:
         """Forget a plan."""
 
     @property
@@ -60,7 +60,7 @@ class NoFeed(Feed):
     def __init__(self, index: AnyIndex) -> None:
         self._index = index
 
-    def engine(self) -> Any:  # noqa: ANN401
+    def engine(self) -> Any:
         """Return what does nothing."""
         return NoEngine()
 
@@ -68,7 +68,7 @@ class NoFeed(Feed):
         """Plan batches."""
         return plan_batches(self._index, sequences, BATCH_SIZE)
 
-    def batch(self, delivered: Any) -> dict[str, Any]:  # noqa: ANN401
+    def batch(self, delivered: Any) -> dict[str, Any]:
         """Make nothing."""
         return {"nothing": delivered}
 

@@ -67,7 +67,7 @@ def dataset(options: StorageOptions) -> pf.dataset.ParquetDataset:
     return data
 
 
-def pagefeed_run(options: StorageOptions, shuffle: Any, memory: str) -> Run:  # noqa: ANN401
+def pagefeed_run(options: StorageOptions, shuffle: Any, memory: str) -> Run:
     """The loader, one epoch."""
     import pagefeed as pf
 

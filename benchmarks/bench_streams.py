@@ -106,7 +106,7 @@ def by_sample(path: Path, num_workers: int) -> Iterable[torch.Tensor]:
 
 def fed(
     dataset: pf.dataset.FlatDataset,
-    shuffle: Any,  # noqa: ANN401
+    shuffle: Any,
     num_threads: int,
 ) -> Iterable[Any]:
     """Yield the batches of a loader."""

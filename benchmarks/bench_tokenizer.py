@@ -156,7 +156,7 @@ def plain(library: tokenizers.Tokenizer, texts: list[str], units: int) -> int:
     return units
 
 
-def bare_fastokens(library: tokenizers.Tokenizer) -> Any:  # noqa: ANN401
+def bare_fastokens(library: tokenizers.Tokenizer) -> Any:
     """Return the other library, if it is installed."""
     try:
         native = importlib.import_module("fastokens._native")
@@ -165,7 +165,7 @@ def bare_fastokens(library: tokenizers.Tokenizer) -> Any:  # noqa: ANN401
     return native.Tokenizer.from_json_str(library.to_str())
 
 
-def bare_encoded(bare: Any, texts: list[str], units: int) -> int:  # noqa: ANN401
+def bare_encoded(bare: Any, texts: list[str], units: int) -> int:
     """Encode with that."""
     for text in texts:
         bare.encode(text)

@@ -48,7 +48,7 @@ class Timed(Iterator[Any]):
 
     spent = 0.0  # Of the loader that is measured: there is one at a time.
 
-    def __next__(self) -> Any:  # noqa: ANN401 - a batch
+    def __next__(self) -> Any:
         begin = time.thread_time()
         try:
             return next(self._batches)
@@ -70,7 +70,7 @@ class Ready(IterableDataset[Any]):
     def __init__(self, loader: pf.Loader) -> None:
         self._loader = loader
 
-    def __iter__(self) -> Any:  # noqa: ANN401 - an iterator
+    def __iter__(self) -> Any:
         """Yield the first batch for ever."""
         batches = iter(self._loader)
         ready = next(batches)

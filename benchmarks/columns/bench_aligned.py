@@ -63,7 +63,7 @@ def main() -> None:
         for data in datasets:
             len(data), data.aligned_sources  # Built before.
 
-        def open_loader(way: int, shuffle: Any) -> pf.Loader:  # noqa: ANN401
+        def open_loader(way: int, shuffle: Any) -> pf.Loader:
             return pf.Loader(
                 datasets[way],
                 sequences=pf.Windows(LENGTH),

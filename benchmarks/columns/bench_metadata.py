@@ -45,7 +45,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), given.tokens)
 
-        def open_loader(way: int, shuffle: Any) -> pf.Loader:  # noqa: ANN401
+        def open_loader(way: int, shuffle: Any) -> pf.Loader:
             names = ways[way]
             return pf.Loader(
                 pf.parquet(folder, column="input_ids", metadata=names),

@@ -24,7 +24,7 @@ LENGTH, BATCH_SIZE = 1024, 16
 ROW, VOCABULARY = 512, 128_000
 
 
-def write(folder: str, num_tokens: int, k: int, compression: Any) -> None:  # noqa: ANN401 - a name
+def write(folder: str, num_tokens: int, k: int, compression: Any) -> None:
     """Write rows of tokens with ``k`` ids and log-probabilities each."""
     rng = np.random.default_rng(0)
     with pf.TeacherWriter(folder, k=k, compression=compression) as out:
@@ -52,7 +52,7 @@ def write_plain(path: str, num_tokens: int, compression: str) -> None:
     )
 
 
-def epoch(data: Any, cut: Any, shuffle: Any, threads: int) -> tuple[float, float]:  # noqa: ANN401 - of pagefeed
+def epoch(data: Any, cut: Any, shuffle: Any, threads: int) -> tuple[float, float]:
     """Return bytes delivered a second of processor time, and of wall time."""
     loader = pf.Loader(
         data,

@@ -50,7 +50,7 @@ def _loader(
     corpus: Corpus,
     batch_size: int,
     world_size: int = 1,
-    **more: Any,  # noqa: ANN401 - settings of the loader
+    **more: Any,
 ) -> pf.Loader:
     return pf.Loader(
         data,

@@ -58,7 +58,7 @@ def _loader(
     data: pf.dataset.ParquetDataset,
     corpus: Corpus,
     size: Size,
-    **more: Any,  # noqa: ANN401 - settings of the loader
+    **more: Any,
 ) -> pf.Loader:
     fields = pf.Fields(names=("input_ids", "labels"), shifted=True)
     return pf.Loader(

@@ -41,7 +41,7 @@ class Loader(Protocol):
     def state(self) -> object:
         """Return the position behind the last batch, as something that pickles."""
 
-    def load(self, state: Any) -> None:  # noqa: ANN401 - each its own
+    def load(self, state: Any) -> None:
         """Go to a position, before batches are asked for."""
 
 
@@ -63,7 +63,7 @@ class Adapter:
 class Stateful:
     """A loader with ``state_dict``, whose batches are tensors or lie under one name."""
 
-    def __init__(self, loader: Any, column: str | None = None) -> None:  # noqa: ANN401
+    def __init__(self, loader: Any, column: str | None = None) -> None:
         self.loader = loader
         self.column = column
 
@@ -76,7 +76,7 @@ class Stateful:
         """Return the loader's own state."""
         return self.loader.state_dict()
 
-    def load(self, state: Any) -> None:  # noqa: ANN401 - each its own
+    def load(self, state: Any) -> None:
         """Load the loader's own state."""
         self.loader.load_state_dict(state)
 
@@ -98,7 +98,7 @@ class Replayed:
         """Return how many were taken."""
         return self._taken
 
-    def load(self, state: Any) -> None:  # noqa: ANN401 - a number
+    def load(self, state: Any) -> None:
         """Drop as many."""
         for _ in range(state):
             next(self._batches)

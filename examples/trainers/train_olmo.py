@@ -25,7 +25,7 @@ from pagefeed.integrations.olmo import PagefeedDataLoader
 LENGTH, BATCH_SIZE = 128, 4
 
 
-def train(tokens: str, run: str, stop: int) -> Any:  # noqa: ANN401
+def train(tokens: str, run: str, stop: int) -> Any:
     """Train up to a step; the trainer finds its own last checkpoint."""
     loader = pf.Loader(
         pf.parquet(tokens, column="input_ids"),

@@ -43,7 +43,7 @@ def work(config: dict[str, Any]) -> None:
         ray.train.report(numbers, checkpoint=checkpoint)
 
 
-def train(tokens: str, run: str, stop: int, resume: Any = None) -> Any:  # noqa: ANN401
+def train(tokens: str, run: str, stop: int, resume: Any = None) -> Any:
     """Train up to a step on two workers, and return the result."""
     trainer = TorchTrainer(
         work,

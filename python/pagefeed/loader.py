@@ -426,7 +426,7 @@ class Loader(LoaderFacts):
         """
         return self._session.stats()
 
-    def metrics(self, group: Any = None) -> dict[str, float]:  # noqa: ANN401 - torch's
+    def metrics(self, group: Any = None) -> dict[str, float]:
         """Return the numbers of this rank's run, for any tracker.
 
         While worker processes of a ``DataLoader`` iterate, this process does not know
@@ -445,7 +445,7 @@ class Loader(LoaderFacts):
             return dict.fromkeys(numbers, math.nan)
         return numbers
 
-    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:  # noqa: ANN401 - torch's
+    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:
         """Prove by one exchange that every rank gets the right batches.
 
         All processes must call it. Processes that need the same batches get the same,

@@ -195,7 +195,7 @@ class LoaderDataset(IterableDataset[Batch]):
         if not self._is_worker:
             self.loader, self._is_worker = share(self.loader, num_workers), True
 
-    def _end(self, stop: Any) -> tuple[Callable[..., _End], tuple[Any, ...]]:  # noqa: ANN401 - torch's
+    def _end(self, stop: Any) -> tuple[Callable[..., _End], tuple[Any, ...]]:
         """Pickle, in a worker, that it has no more steps, and where all go on."""
         worker: Any = get_worker_info()
         # The same in all workers of an iteration, and in those of no other.
@@ -255,7 +255,7 @@ class _End(_IterableDatasetStopIteration):
 
     _told: list[Any]
 
-    def __init__(self, *told: Any) -> None:  # noqa: ANN401 - what `ended` takes
+    def __init__(self, *told: Any) -> None:
         object.__setattr__(self, "_told", list(told))
 
     @property

@@ -50,7 +50,7 @@ class _Grain:
     def state(self) -> object:
         return self._iterator.get_state()
 
-    def load(self, state: Any) -> None:  # noqa: ANN401 - bytes or a dict
+    def load(self, state: Any) -> None:
         self._iterator.set_state(state)
 
 

@@ -21,7 +21,7 @@ class _Samples:
     def __len__(self) -> int:
         return len(self.samples)
 
-    def __getitem__(self, at: int) -> Any:  # noqa: ANN401 - a tensor
+    def __getitem__(self, at: int) -> Any:
         import torch
 
         return torch.from_numpy(self.samples[self.order[at]].astype(np.int64))
@@ -51,7 +51,7 @@ class _Memmap:
     def state(self) -> object:
         return self._consumed
 
-    def load(self, state: Any) -> None:  # noqa: ANN401 - a number
+    def load(self, state: Any) -> None:
         self._consumed = state
 
 

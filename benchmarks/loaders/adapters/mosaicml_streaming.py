@@ -24,7 +24,7 @@ def _open(task: Task) -> Stateful:
     from streaming import StreamingDataLoader, StreamingDataset
 
     class Tokens(StreamingDataset):  # type: ignore[misc]  # has no types
-        def __getitem__(self, at: int) -> Any:  # noqa: ANN401 - a NumPy array
+        def __getitem__(self, at: int) -> Any:
             return super().__getitem__(at)["tokens"].astype(np.int64)
 
     data = Tokens(

@@ -15,7 +15,7 @@ def _open(task: Task) -> Stateful:
 
     flat = np.memmap(task.flat, dtype=np.uint16, mode="r").reshape(-1, task.length)
 
-    def gathered(numbers: list[int]) -> Any:  # noqa: ANN401 - a tensor
+    def gathered(numbers: list[int]) -> Any:
         return torch.from_numpy(flat[numbers].astype(np.int64))
 
     generator = torch.Generator().manual_seed(task.seed)

@@ -23,7 +23,7 @@ def _convert(task: Task) -> None:
                 writer.write({"__key__": f"{number}-{at:08d}", "bin": row.tobytes()})
 
 
-def _decoded(sample: dict[str, bytes]) -> Any:  # noqa: ANN401 - a NumPy array
+def _decoded(sample: dict[str, bytes]) -> Any:
     return np.frombuffer(sample["bin"], dtype=np.uint16).astype(np.int64)
 
 

@@ -31,7 +31,7 @@ COLUMN = "input_ids"
 class _ByIndex(FormatReader):  # type: ignore[misc]  # has no types
     """What both readers share: DLIO calls `read_index` alone."""
 
-    def open(self, filename: str) -> Any:  # noqa: ANN401 - whatever it opens
+    def open(self, filename: str) -> Any:
         return super().open(filename)
 
     def close(self, filename: str) -> None:
@@ -40,7 +40,7 @@ class _ByIndex(FormatReader):  # type: ignore[misc]  # has no types
     def next(self) -> Iterator[Any]:
         yield from super().next()
 
-    def read_index(self, global_sample_idx: int, step: int) -> Any:  # noqa: ANN401
+    def read_index(self, global_sample_idx: int, step: int) -> Any:
         return super().read_index(global_sample_idx, step)
 
     def finalize(self) -> None:
@@ -56,11 +56,11 @@ class _ByIndex(FormatReader):  # type: ignore[misc]  # has no types
 class PagefeedReader(_ByIndex):
     """Samples by number: of a file, only the page that holds one is read."""
 
-    def __init__(self, dataset_type: Any, thread_index: int, epoch: int) -> None:  # noqa: ANN401, ARG002
+    def __init__(self, dataset_type: Any, thread_index: int, epoch: int) -> None:  # noqa: ARG002
         super().__init__(dataset_type, thread_index)
         self._view = _view(self._file_list, self._args.record_length)
 
-    def read_index(self, global_sample_idx: int, step: int) -> Any:  # noqa: ANN401
+    def read_index(self, global_sample_idx: int, step: int) -> Any:
         self.step, self.image_idx = step, global_sample_idx
         tokens = self._view[global_sample_idx][COLUMN]
         assert tokens.nbytes == self._args.record_length
@@ -79,7 +79,7 @@ def _view(files: list[str], record_length: int) -> pf.SequenceView:
 class PyarrowReader(_ByIndex):
     """Samples by number: the row group that holds one is read."""
 
-    def __init__(self, dataset_type: Any, thread_index: int, epoch: int) -> None:  # noqa: ANN401, ARG002
+    def __init__(self, dataset_type: Any, thread_index: int, epoch: int) -> None:  # noqa: ARG002
         super().__init__(dataset_type, thread_index)
         self._sample: Any = None
 
@@ -97,11 +97,11 @@ class PyarrowReader(_ByIndex):
         tokens = rows[sample_index - begins[group]].values
         self._sample = tokens.to_numpy(zero_copy_only=False)
 
-    def preprocess(self, a: Any = None) -> Any:  # noqa: ANN401
+    def preprocess(self, a: Any = None) -> Any:
         super().preprocess(a)
         return self._sample
 
-    def read_index(self, global_sample_idx: int, step: int) -> Any:  # noqa: ANN401
+    def read_index(self, global_sample_idx: int, step: int) -> Any:
         super().read_index(global_sample_idx, step)
         assert self._sample.nbytes == self._args.record_length
         return self._sample
@@ -110,7 +110,7 @@ class PyarrowReader(_ByIndex):
 class PagefeedLoader(BaseDataLoader):  # type: ignore[misc]  # has no types
     """Batches by pagefeed's own loader."""
 
-    def __init__(self, format_type: Any, dataset_type: Any, epoch: int) -> None:  # noqa: ANN401
+    def __init__(self, format_type: Any, dataset_type: Any, epoch: int) -> None:
         super().__init__(format_type, dataset_type, epoch, DataLoaderType.PYTORCH)
 
     def read(self) -> None:

@@ -76,7 +76,7 @@ def check_token(value: object, name: str) -> int | None:
     return number
 
 
-def check_callable(value: object, name: str) -> Any:  # noqa: ANN401 - as it is
+def check_callable(value: object, name: str) -> Any:
     """Return something to call, or None.
 
     Raises:
@@ -158,7 +158,7 @@ def check_vocab_size(value: int | None, **token_ids: int | None) -> int | None:
     return size
 
 
-def _whole(value: Any) -> int | None:  # noqa: ANN401 - whatever a user gives
+def _whole(value: Any) -> int | None:
     if isinstance(value, bool | np.bool_):
         return None
     try:

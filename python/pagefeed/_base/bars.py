@@ -61,7 +61,7 @@ class Bars:
             del self._bars[key]
 
 
-def _new_bar(progress: Report, stream: TextIO) -> Any:  # noqa: ANN401 - tqdm's, or like it
+def _new_bar(progress: Report, stream: TextIO) -> Any:
     what = printable(progress.what)
     try:
         tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm

@@ -10,7 +10,7 @@ from pagefeed.errors import MissingDependencyError
 __all__ = ["require"]
 
 
-def require(module: str, *, extra: str, purpose: str) -> Any:  # noqa: ANN401
+def require(module: str, *, extra: str, purpose: str) -> Any:
     """Import a module of an extra.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
 
 from pagefeed._base.bars import Bars
@@ -115,12 +114,7 @@ class Work:
         self._report()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Report for the last time."""
         self._progress = self._progress._replace(finished=True)
         self._report()

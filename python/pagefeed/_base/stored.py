@@ -238,11 +238,11 @@ class ArrayWriter(WholeWriter):
             with self._writing():
                 self._spill()
 
-    def _publish(self) -> None:
+    def commit(self) -> None:
         with self._writing():
             self._rename(self._join())
 
-    def _clear(self) -> None:
+    def abandon(self) -> None:
         shutil.rmtree(self._draft, ignore_errors=True)
 
     @contextmanager

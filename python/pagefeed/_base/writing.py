@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Self
 
 __all__ = ["WholeWriter"]
@@ -14,8 +13,8 @@ class WholeWriter(ABC):
 
     Example:
         >>> class Words(WholeWriter):
-        ...     def _publish(self): print("published")
-        ...     def _clear(self): print("cleared")
+        ...     def commit(self): print("published")
+        ...     def abandon(self): print("cleared")
         >>> with Words():
         ...     pass
         published
@@ -23,26 +22,21 @@ class WholeWriter(ABC):
     """
 
     @abstractmethod
-    def _publish(self) -> None:
+    def commit(self) -> None:
         """Make the output visible."""
 
     @abstractmethod
-    def _clear(self) -> None:
-        """Remove unpublished output; also called after :meth:`_publish`."""
+    def abandon(self) -> None:
+        """Remove what is not published; called after :meth:`commit` too."""
 
     def __enter__(self) -> Self:
         """Start to write."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Publish the output, or remove it after an error."""
         try:
             if kind is None:
-                self._publish()
+                self.commit()
         finally:
-            self._clear()
+            self.abandon()

@@ -82,7 +82,7 @@ class ContextParallel:
         )
 
     @classmethod
-    def from_mesh(cls, mesh: Any, layout: Any = "zigzag") -> ContextParallel:  # noqa: ANN401 - torch may be absent
+    def from_mesh(cls, mesh: Any, layout: Any = "zigzag") -> ContextParallel:
         """Return that of a one-dimensional device mesh, such as ``mesh["cp"]``.
 
         Raises:
@@ -178,7 +178,7 @@ class ContextParallel:
         """
         columns = self.columns(length) if borders is None else self.places(borders)
 
-        def cut(name: str, field: Any) -> Any:  # noqa: ANN401 - anything in a batch
+        def cut(name: str, field: Any) -> Any:
             if name in OF_SEQUENCES or not isinstance(field, np.ndarray):
                 return field
             if field.ndim < 2 or field.shape[1] != length:

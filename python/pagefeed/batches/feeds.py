@@ -38,7 +38,7 @@ class BatchEngine(Protocol):
     def plan_bytes(self) -> int:
         """Bytes of the plans that were submitted, while their batches are not taken."""
 
-    def next_batch(self) -> Any:  # noqa: ANN401 - what the feed makes batches of
+    def next_batch(self) -> Any:
         """Return the next batch; waits for it, serving Ctrl-C."""
 
     def clear(self) -> None:
@@ -69,7 +69,7 @@ class Feed(ABC):
         """
 
     @abstractmethod
-    def batch(self, delivered: Any) -> Batch:  # noqa: ANN401 - by its engine
+    def batch(self, delivered: Any) -> Batch:
         """Make a batch of what the engine delivered."""
 
 

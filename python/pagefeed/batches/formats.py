@@ -129,7 +129,7 @@ def converted(made: Batch, convert: Converter) -> Batch:
     }
 
 
-def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:  # noqa: ANN401 - whatever it returns
+def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:
     """Return what a user's function, if there is one, makes of a batch.
 
     Raises:

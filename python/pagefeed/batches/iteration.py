@@ -139,7 +139,7 @@ class Iteration:
             self._engine.clear()
         self._is_open = False
 
-    def take(self) -> Any:  # noqa: ANN401 - by the feed
+    def take(self) -> Any:
         """Return what the engine delivers next, and plan on; :meth:`count` it then.
 
         Raises:

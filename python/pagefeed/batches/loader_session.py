@@ -20,7 +20,7 @@ __all__ = ["BatchIterator", "LoaderSession", "MoveListener", "warn_of_return"]
 class MoveListener(Protocol):
     """Hears of a loader's moves; other processes may iterate in its place."""
 
-    def moved(self, state: Any) -> None:  # noqa: ANN401 - of the session's kind
+    def moved(self, state: Any) -> None:
         """Learn where the next iteration begins."""
 
     def check_state(self) -> None:
@@ -55,27 +55,27 @@ class LoaderSession(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> Any:  # noqa: ANN401 - of its kind
+    def state(self) -> Any:
         """The position after the last batch handed out."""
 
     @property
-    def saved(self) -> Any:  # noqa: ANN401 - of its kind
+    def saved(self) -> Any:
         """The position that ``state_dict`` returns."""
         return self.state
 
     @property
-    def learning(self) -> Any:  # noqa: ANN401 - plain JSON types
+    def learning(self) -> Any:
         """What a learner of a mixture remembers; None without one."""
         return None
 
     @property
     @abstractmethod
-    def following(self) -> Any:  # noqa: ANN401 - of its kind
+    def following(self) -> Any:
         """Where another ``iter(loader)`` would begin."""
 
     @property
     @abstractmethod
-    def again(self) -> Any:  # noqa: ANN401 - of its kind
+    def again(self) -> Any:
         """Where an iteration that was left early begins again; None: it goes on."""
 
     @property
@@ -98,7 +98,7 @@ class LoaderSession(ABC):
         """
 
     @abstractmethod
-    def next_batch(self, iterator: Any) -> Batch | None:  # noqa: ANN401 - its own
+    def next_batch(self, iterator: Any) -> Batch | None:
         """Return the next batch of an iterator, and count it; None after the last one.
 
         If it raises, nothing has moved.
@@ -117,7 +117,7 @@ class LoaderSession(ABC):
         """
 
     @abstractmethod
-    def resume(self, state: Any) -> None:  # noqa: ANN401 - of its kind
+    def resume(self, state: Any) -> None:
         """Continue at ``state`` without marking it as loaded.
 
         Used when a session is copied.
@@ -158,12 +158,12 @@ class LoaderSession(ABC):
         if self.listener is not None:
             self.listener.moved(self.following)
 
-    def metrics(self, group: Any) -> dict[str, float]:  # noqa: ANN401 - torch's
+    def metrics(self, group: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         found = self._meter.read(self.stats()) | dict(self._progress())
         return found if group is None else over_ranks(gather_from(group)(found))
 
-    def check_ranks(self, group: Any, same: Any) -> None:  # noqa: ANN401 - torch's
+    def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         settings, parts = self.settings, self.settings.context_parallel
         plan = {

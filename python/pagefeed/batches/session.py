@@ -165,7 +165,7 @@ class Session(LoaderSession):
             "step": self.state.step,
         }
 
-    def load_state_dict(self, state: Any, grown: Grown | None = None) -> None:  # noqa: ANN401 - a user's
+    def load_state_dict(self, state: Any, grown: Grown | None = None) -> None:
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
 
         Raises:
@@ -188,17 +188,17 @@ class Session(LoaderSession):
         return state if learning is None else {**state, LEARNING: learning}
 
     @property
-    def learning(self) -> Any:  # noqa: ANN401 - plain JSON types
+    def learning(self) -> Any:
         """What a learner remembers, or one in the state that was loaded, or None."""
         return self._learning if self._learner is None else self._learner.state_dict()
 
     @learning.setter
-    def learning(self, learning: Any) -> None:  # noqa: ANN401 - likewise
+    def learning(self, learning: Any) -> None:
         self._learning = learning
         if self._learner is not None:
             self._learner.load_state_dict(learning, self.state.step)
 
-    def learn(self, memory: Any) -> None:  # noqa: ANN401 - of a layer below
+    def learn(self, memory: Any) -> None:
         """Keep what a learner remembers with the state; it goes on from another's."""
         memory.load_state_dict(self.learning, self.state.step)
         self._learner = memory
@@ -411,7 +411,7 @@ class Session(LoaderSession):
             "\n  ".join(totals_as_text(totals(course, end), step)),
         )
 
-    def _made(self, delivered: Any, dataset_ids: npt.NDArray[np.int32]) -> Batch:  # noqa: ANN401 - by the feed
+    def _made(self, delivered: Any, dataset_ids: npt.NDArray[np.int32]) -> Batch:
         if self._num_made % STEPS_BETWEEN_LOOKS == 0:
             self._watch.look(self._feed.engine().stats())
         self._num_made += 1

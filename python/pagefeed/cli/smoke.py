@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if ok else 1
 
 
-def _model(name: str, vocab_size: int | None) -> Any:  # noqa: ANN401 - a module
+def _model(name: str, vocab_size: int | None) -> Any:
     if vocab_size is None:
         raise InvalidArgumentError(f"--model {name} needs --vocab-size")
     return named_function(name, "--model")(vocab_size)

@@ -5,14 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    Protocol,
-    TypeAlias,
-)
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -110,7 +103,7 @@ class AlignedSource(Protocol):
     """The pages of an aligned column."""
 
     @property
-    def handle(self) -> Any:  # noqa: ANN401 - the core's, of one kind or another
+    def handle(self) -> Any:
         """Handle of the data plane; its ``number_type`` is a NumPy type name."""
 
     @property

@@ -101,7 +101,7 @@ def check_dataset(dataset: object, name: str) -> None:
         )
 
 
-def check_abilities(dataset: Any, name: str) -> None:  # noqa: ANN401
+def check_abilities(dataset: Any, name: str) -> None:
     """Refuse a dataset whose order cannot be planned or resumed.
 
     Raises:

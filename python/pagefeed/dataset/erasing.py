@@ -20,9 +20,9 @@ __all__ = ["erased_rows"]
 
 def erased_rows(
     index: PageIndex,
-    where: Any | None,  # noqa: ANN401 - a predicate
+    where: Any | None,
     rows: Mapping[str, Iterable[int]] | None,
-    snapshot: Any | None,  # noqa: ANN401 - a dataset
+    snapshot: Any | None,
 ) -> Selection:
     """Return the rows of an index that ``DatasetRows.erase`` means.
 
@@ -75,7 +75,7 @@ def _checked(
     return found
 
 
-def _lost(index: PageIndex, snapshot: Any) -> dict[str, Int64Array]:  # noqa: ANN401
+def _lost(index: PageIndex, snapshot: Any) -> dict[str, Int64Array]:
     """Rows of each file that a later snapshot of a table does not have any more.
 
     Raises:
@@ -90,14 +90,12 @@ def _lost(index: PageIndex, snapshot: Any) -> dict[str, Int64Array]:  # noqa: AN
     numbers = {file: later.find_file(file) for file in index.files}
     gone = [file for file, number in numbers.items() if number is None]
     if gone:
-        error = UnsupportedError(
+        raise UnsupportedError(
             f"{len(gone)} files of {table.snapshot} are not in "
             f"{later.recipe.table.snapshot}, such as {gone[0]}: they were written anew "
             "or deleted whole, and the table does not tell which of their rows went; "
             "name the documents by where= or rows="
-        )
-        error.file = gone[0]
-        raise error
+        ).at(file=gone[0])
     borders = [0, *snapshot.spans.row_runs.reshape(-1).tolist(), later.num_rows]
     between = np.array(borders, dtype=np.int64).reshape(-1, 2)
     rows = joined_ranges(between[:, 0], between[:, 1])

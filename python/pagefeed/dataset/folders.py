@@ -71,9 +71,7 @@ class ColumnNames:
             UnsupportedError: If they differ.
         """
         if column in self.torn:
-            error = UnsupportedError(self.torn[column])
-            error.column = column
-            raise error
+            raise UnsupportedError(self.torn[column]).at(column=column)
         return self.in_all.get(column, column)
 
     def in_table(self, file: int) -> Mapping[str, str]:

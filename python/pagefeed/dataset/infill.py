@@ -145,7 +145,7 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
     return first, second
 
 
-def _share(value: Any, name: str) -> float:  # noqa: ANN401 - whatever a user gives
+def _share(value: Any, name: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= 1 or math.isnan(value):
         raise InvalidArgumentError(f"{name}={value!r} must be a share from 0 to 1")

@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, overload
 
-from pagefeed._base import (
-    Facts,
-    check_flag,
-    lazy,
-    require,
-)
+from pagefeed._base import Facts, check_flag, lazy, require
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, TableColumns, folder_columns
@@ -27,11 +22,7 @@ from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression
 from pagefeed.dataset.shared_index import SharedIndex
 from pagefeed.dataset.text import TokenizedIndex, UncountedText, tokenized
-from pagefeed.errors import (
-    ColumnNotFoundError,
-    InvalidArgumentError,
-    MissingFileError,
-)
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, MissingFileError
 from pagefeed.storage import Located, Storage
 from pagefeed.tokenizer import (
     LABELS,
@@ -176,7 +167,7 @@ class ParquetDataset(DatasetRows):
         return {}
 
     @lazy
-    def schema(self) -> Any:  # noqa: ANN401 - pyarrow has no types
+    def schema(self) -> Any:
         """The columns of the first file and of folders: a ``pyarrow.Schema``.
 
         What ``where``, ``tiers`` and ``metadata`` can name; other files may differ.

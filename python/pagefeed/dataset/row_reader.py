@@ -73,7 +73,7 @@ class _Reader:
         self._page = -1
         self._values: Any = None
 
-    def value(self, row: int, file: int) -> Any:  # noqa: ANN401 - as the file has it
+    def value(self, row: int, file: int) -> Any:
         """Return the value of a row, numbered through the files."""
         if isinstance(self._source, FolderColumn):
             return self._source.value_of_file(file)

@@ -48,7 +48,7 @@ LossOf = Callable[[Any, Any], tuple[Any, Any]]
 """Computes loss and logits from model and batch."""
 
 
-def expected_ranks(accelerator: Any) -> Ranks:  # noqa: ANN401 - Accelerate has no types
+def expected_ranks(accelerator: Any) -> Ranks:
     """Return the data-parallel rank of an ``Accelerator``'s process.
 
     Tensor and context parallel peers share a rank. So do sequence parallel peers,
@@ -122,7 +122,7 @@ class PreparedLoader(_Mixin, Skippable):
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
     _drop_last = True  # `rows_gathered` knows the padding of the last steps.
 
-    def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:  # noqa: ANN401
+    def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:
         check_has(accelerator, *ACCELERATOR)
         ranks = expected_ranks(accelerator)
         Skippable.__init__(self, loader, WHO, ranks=ranks, **settings)
@@ -145,7 +145,7 @@ class PreparedLoader(_Mixin, Skippable):
         finally:
             self.end()
 
-    def _on_device(self, batch: Any) -> Any:  # noqa: ANN401 - a user's transform made it
+    def _on_device(self, batch: Any) -> Any:
         device, pinned = self._accelerator.device, self.loader.pin_memory
         if type(batch) is not dict:
             move = accelerate.utils.send_to_device
@@ -182,11 +182,11 @@ class PreparedLoader(_Mixin, Skippable):
 class _Gather:
     """``gather_for_metrics`` with each row of a prepared loader once, no padding."""
 
-    def __init__(self, accelerator: Any) -> None:  # noqa: ANN401
+    def __init__(self, accelerator: Any) -> None:
         self._accelerator = accelerator
         self._gather = accelerator.gather_for_metrics
 
-    def __call__(self, input_data: Any, use_gather_object: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002
+    def __call__(self, input_data: Any, use_gather_object: bool = False) -> Any:  # noqa: FBT001, FBT002
         """Gather over all processes."""
         found = self._gather(input_data, use_gather_object)
         state = self._accelerator.gradient_state
@@ -200,7 +200,7 @@ class _Gather:
             is_of_rows = len(found) == len(kept)
             return list(compress(found, kept)) if is_of_rows else found
 
-        def rows(tensor: Any) -> Any:  # noqa: ANN401
+        def rows(tensor: Any) -> Any:
             is_of_rows = tensor.ndim and len(tensor) == len(kept)
             return tensor[kept] if is_of_rows else tensor
 
@@ -208,7 +208,7 @@ class _Gather:
 
 
 def prepare(
-    accelerator: Any,  # noqa: ANN401 - Accelerate has no types
+    accelerator: Any,
     loader: Loader,
     *,
     start: Start = "epoch",
@@ -248,8 +248,8 @@ def prepare(
 
 
 def evaluate(
-    accelerator: Any,  # noqa: ANN401 - Accelerate has no types
-    model: Any,  # noqa: ANN401 - a module
+    accelerator: Any,
+    model: Any,
     evaluation: Loader | Mapping[str, Loader],
     *,
     loss: LossOf | None = None,
@@ -298,6 +298,6 @@ def evaluate(
     return found
 
 
-def _loss_of(model: Any, batch: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def _loss_of(model: Any, batch: Any) -> tuple[Any, Any]:
     outputs = model(**in_rows(batch))
     return outputs["loss"], outputs.get("logits")

@@ -56,7 +56,7 @@ AHEAD = {
     ("ray.train.torch.train_loop_utils", "_WrappedDataLoader"): (
         "Ray's prepare_data_loader fetches a batch ahead, which no resume would see",
         "iterate over the Loader itself, and move its batches to the device",
-    ),
+    )
 }
 """Classes that read ahead of the training, likewise."""
 
@@ -74,7 +74,7 @@ def check_loader(loader: object, who: str) -> None:
         )
 
 
-def check_maker(make: Any, name: str) -> MakeLoader:  # noqa: ANN401 - a user's
+def check_maker(make: Any, name: str) -> MakeLoader:
     """Return ``make``; raise unless it is a function that can make a loader.
 
     Raises:

@@ -42,7 +42,7 @@ class EngineData:
     learner: Learner | None = None
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
 
-    def __init__(self, engine: Any, batches: ResumableDelivery) -> None:  # noqa: ANN401
+    def __init__(self, engine: Any, batches: ResumableDelivery) -> None:
         self._engine = engine
         self._batches = batches
 
@@ -59,8 +59,8 @@ class EngineData:
         folder: str,
         tag: str | None = None,
         client_state: Mapping[str, Any] | None = None,
-        **options: Any,  # noqa: ANN401 - DeepSpeed's
-    ) -> Any:  # noqa: ANN401 - likewise
+        **options: Any,
+    ) -> Any:
         """Save the engine's checkpoint with the position in its client state.
 
         Args:
@@ -73,10 +73,7 @@ class EngineData:
         return self._engine.save_checkpoint(folder, tag, client_state=state, **options)
 
     def load_checkpoint(
-        self,
-        folder: str,
-        tag: str | None = None,
-        **options: Any,  # noqa: ANN401 - DeepSpeed's
+        self, folder: str, tag: str | None = None, **options: Any
     ) -> tuple[Any, dict[str, Any]]:
         """Load the engine's checkpoint, and continue at its position.
 
@@ -93,7 +90,7 @@ class EngineData:
 
 
 def attach(
-    engine: Any,  # noqa: ANN401 - DeepSpeed has no types
+    engine: Any,
     loader: Loader,
     *,
     endless: bool = False,

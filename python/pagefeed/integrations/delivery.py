@@ -26,14 +26,7 @@ from pagefeed.integrations.checks import (
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader, loader_session_of, session_of
 
-__all__ = [
-    "KEY",
-    "Convert",
-    "Delivery",
-    "Leaf",
-    "ResumableDelivery",
-    "Start",
-]
+__all__ = ["KEY", "Convert", "Delivery", "Leaf", "ResumableDelivery", "Start"]
 
 KEY = "pagefeed"
 """Name of the state in checkpoints."""
@@ -128,7 +121,7 @@ class Delivery:
         kind: Kind = "loop",
         endless: bool = False,
         start: Start = "epoch",
-        gather: Any = None,  # noqa: ANN401 - of any framework
+        gather: Any = None,
     ) -> None:
         check_format(loader, format, who)
         if ranks is not None:
@@ -260,7 +253,7 @@ class _Batches(Iterator[Any]):
         self._delivery = delivery
         self._batches: Iterator[Batch] | None = None
 
-    def __next__(self) -> Any:  # noqa: ANN401 - whatever the framework wants
+    def __next__(self) -> Any:
         delivery = self._delivery
         if self._batches is None:
             self._batches = delivery.iterate()

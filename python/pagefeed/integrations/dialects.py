@@ -166,7 +166,7 @@ def packed_parameters(batch: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _weights(mask: Any, labels: Any | None) -> Any:  # noqa: ANN401 - tensors
+def _weights(mask: Any, labels: Any | None) -> Any:
     """Return a mask as float32, 0 where no label is."""
     import torch
 

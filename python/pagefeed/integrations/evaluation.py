@@ -74,7 +74,7 @@ class TokenMeans:
         self._names: list[str] = list(source.names) if mixture else []
         self._sums = np.zeros((1 + len(self._names), 2))
 
-    def add(self, labels: Any, loss: Any, logits: Any = None) -> int:  # noqa: ANN401 - tensors
+    def add(self, labels: Any, loss: Any, logits: Any = None) -> int:
         """Add the batch that was taken last.
 
         Args:
@@ -97,7 +97,7 @@ class TokenMeans:
             self._add_datasets(labels, logits, first)
         return num_labels
 
-    def _add_datasets(self, labels: Any, logits: Any, first: int) -> None:  # noqa: ANN401
+    def _add_datasets(self, labels: Any, logits: Any, first: int) -> None:
         if logits is None:
             raise InvalidArgumentError(
                 "the losses of a mixture's datasets need the model's logits, and it "

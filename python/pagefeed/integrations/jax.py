@@ -27,7 +27,7 @@ OF_BORDERS = ("cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens")
 __all__ = ["gather", "global_batches", "grain_dataset", "local_rows"]
 
 
-def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - plain objects
+def gather(facts: Any) -> list[Any]:
     """Gather plain objects over JAX's processes: ``loader.check_ranks(gather)``."""
     if jax.process_count() == 1:
         return [facts]
@@ -46,11 +46,7 @@ def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - plain objects
 
 
 def global_batches(
-    loader: Loader,
-    sharding: Any,  # noqa: ANN401 - of JAX
-    *,
-    endless: bool = False,
-    start: Start = "epoch",
+    loader: Loader, sharding: Any, *, endless: bool = False, start: Start = "epoch"
 ) -> Delivery:
     """Return batches of global arrays, sharded over the processes.
 
@@ -102,7 +98,7 @@ def global_batches(
     return batches
 
 
-def local_rows(array: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - of JAX
+def local_rows(array: Any) -> npt.NDArray[Any]:
     """Return the rows of a global array that this process fed, each once, in order.
 
     They are what :meth:`pagefeed.mixing.Learner.add` takes of a global batch and of
@@ -115,7 +111,7 @@ def local_rows(array: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - of JAX
     return np.concatenate([np.asarray(shards[start]) for start in sorted(shards)])
 
 
-def grain_dataset(loader: Loader, *, start: Start = "epoch") -> Any:  # noqa: ANN401 - a grain.IterDataset
+def grain_dataset(loader: Loader, *, start: Start = "epoch") -> Any:
     """Return a ``grain.IterDataset`` of a loader's batches, without Grain's sharding.
 
     Its iterator's ``get_state`` and ``set_state`` save and restore the position, so
@@ -136,7 +132,7 @@ def grain_dataset(loader: Loader, *, start: Start = "epoch") -> Any:  # noqa: AN
             super().__init__()
             self._batches: Iterator[Any] = iter(batches)
 
-        def __next__(self) -> Any:  # noqa: ANN401
+        def __next__(self) -> Any:
             return next(self._batches)
 
         def get_state(self) -> dict[str, Any]:

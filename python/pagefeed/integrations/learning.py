@@ -23,10 +23,7 @@ EVERY = 100
 
 
 def make_learner(
-    loader: Loader,
-    policy: Policy | None,
-    every: int = EVERY,
-    group: Any = None,  # noqa: ANN401 - of any framework
+    loader: Loader, policy: Policy | None, every: int = EVERY, group: Any = None
 ) -> Learner | None:
     """Return a learner for a loader with the field ``dataset_ids``, else None.
 
@@ -45,7 +42,7 @@ def make_learner(
     return None
 
 
-def logits_of(outputs: Any) -> Any:  # noqa: ANN401 - a model's
+def logits_of(outputs: Any) -> Any:
     """Return the logits among a model's outputs.
 
     Raises:
@@ -80,12 +77,12 @@ class WatchedLoss:
         self.ahead: deque[Any] = deque()
         """``dataset_ids`` of the batches that were handed out and have no loss yet."""
 
-    def __call__(self, logits: Any, labels: Any, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
+    def __call__(self, logits: Any, labels: Any, *args: Any, **settings: Any) -> Any:
         """Add the losses of the next batch, and return its loss."""
         if not self.ahead:  # An evaluation's.
             return self._loss(logits, labels, *args, **settings)
         self._learner.add(self.ahead.popleft(), labels, logits=logits)
         return self._loss(logits, labels, *args, **settings)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._loss, name)

@@ -151,12 +151,7 @@ class LoaderDataModule(_DataModule):
             loader.check_ranks()
         return found
 
-    def log_training(
-        self,
-        module: Any,  # noqa: ANN401 - a LightningModule
-        batch: Mapping[str, Any],
-        logits: Any,  # noqa: ANN401 - a tensor
-    ) -> None:
+    def log_training(self, module: Any, batch: Mapping[str, Any], logits: Any) -> None:
         """Log ``loss/DATASET`` in ``training_step``, and let the policy work.
 
         Call it on all ranks with every batch. Means are over the tokens of all ranks
@@ -185,11 +180,11 @@ class LoaderDataModule(_DataModule):
 
     def log_losses(
         self,
-        module: Any,  # noqa: ANN401 - a LightningModule
+        module: Any,
         batch: Mapping[str, Any],
-        loss: Any,  # noqa: ANN401 - a tensor
+        loss: Any,
         *,
-        logits: Any = None,  # noqa: ANN401 - likewise
+        logits: Any = None,
         dataloader_idx: int = 0,
     ) -> None:
         """Log a batch's loss in ``validation_step``, as part of a mean over tokens.
@@ -228,7 +223,7 @@ class LoaderDataModule(_DataModule):
         self._loaded = dict(state)
 
 
-def _checked(loader: object, name: str) -> Any:  # noqa: ANN401 - as it is
+def _checked(loader: object, name: str) -> Any:
     if not isinstance(loader, Loader):
         check_maker(loader, name)
     return loader
@@ -242,7 +237,7 @@ def _made(loader: Loader | MakeLoader, ranks: Ranks) -> Loader:
     return loader if isinstance(loader, Loader) else loader(*ranks)
 
 
-def _expected_ranks(runner: Any) -> Ranks:  # noqa: ANN401 - a Trainer or Fabric
+def _expected_ranks(runner: Any) -> Ranks:
     mesh = getattr(runner.strategy, "device_mesh", None)
     if mesh is not None:
         return from_mesh(mesh, "data_parallel")
@@ -250,10 +245,7 @@ def _expected_ranks(runner: Any) -> Ranks:  # noqa: ANN401 - a Trainer or Fabric
 
 
 def setup_loader(
-    fabric: Any,  # noqa: ANN401 - a lightning.Fabric
-    loader: Loader,
-    *,
-    start: Start = "epoch",
+    fabric: Any, loader: Loader, *, start: Start = "epoch"
 ) -> ResumableDelivery:
     """Return batches of an epoch on Fabric's device, for a loop of one's own.
 

@@ -150,8 +150,7 @@ def dataset_provider(
     check_callable(consumed_samples, "consumed_samples")
 
     def provide(
-        train_val_test_num_samples: Any,  # noqa: ANN401 - Megatron's
-        vp_stage: int | None = None,
+        train_val_test_num_samples: Any, vp_stage: int | None = None
     ) -> tuple[Any, Any, Any]:
         del train_val_test_num_samples, vp_stage  # Each stage has its own iterator.
         ranks = from_megatron()
@@ -167,7 +166,7 @@ def dataset_provider(
     return provide
 
 
-def packed_sequences(batch: Mapping[str, Any]) -> Any:  # noqa: ANN401 - Megatron's
+def packed_sequences(batch: Mapping[str, Any]) -> Any:
     """Return the ``PackedSeqParams`` of a micro-batch, for attention inside documents.
 
     The loader's fields have ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``

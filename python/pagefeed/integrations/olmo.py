@@ -87,7 +87,7 @@ class PagefeedDataLoader(_Base):
         total = self.total_batches
         self.batches_processed = total - min(total, total if left is None else left)
 
-    def reshuffle(self, epoch: int | None = None, **kwargs: Any) -> None:  # noqa: ANN401
+    def reshuffle(self, epoch: int | None = None, **kwargs: Any) -> None:
         """Begin the trainer's epoch ``epoch``; the first one begins a run.
 
         The epochs of a run follow each other by themselves, whatever the loader's

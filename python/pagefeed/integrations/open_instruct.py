@@ -174,7 +174,7 @@ class CompressedLogits:
         return _unpacked(ids, self._bits, self.k), values
 
 
-def _function(term: object) -> Any:  # noqa: ANN401 - of an array
+def _function(term: object) -> Any:
     """Return the function that a term of a polynomial is."""
     if term in {"sqrt", "exp"}:
         return np.sqrt if term == "sqrt" else np.exp
@@ -187,7 +187,7 @@ def _side_by_side(values: Array) -> Array:
     return values[..., None] if values.ndim == 2 else values
 
 
-def _like(tensor: Any, values: Array) -> Any:  # noqa: ANN401 - of torch
+def _like(tensor: Any, values: Array) -> Any:
     """Return a tensor like another, of other numbers."""
     import torch
 

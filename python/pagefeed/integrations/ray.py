@@ -34,7 +34,7 @@ ROWS_PER_BLOCK = 256
 """Sequences read at a time."""
 
 
-def _train() -> Any:  # noqa: ANN401 - a module
+def _train() -> Any:
     return require("ray.train", extra="ray", purpose="pagefeed.integrations.ray")
 
 
@@ -61,7 +61,7 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
             file.write(text)
 
 
-def restore(loader: Loader, checkpoint: Any = None) -> bool:  # noqa: ANN401 - Ray's
+def restore(loader: Loader, checkpoint: Any = None) -> bool:
     """Continue at the position of a checkpoint, at any world size.
 
     Args:
@@ -107,10 +107,7 @@ class PagefeedDatasource(_Datasource):
     """
 
     def __init__(
-        self,
-        dataset: Dataset,
-        sequences: SequenceSetting,
-        **options: Any,  # noqa: ANN401 - checked by the view
+        self, dataset: Dataset, sequences: SequenceSetting, **options: Any
     ) -> None:
         super().__init__()
         self._view = SequenceView(dataset, sequences, num_threads=1, **options)
@@ -123,7 +120,7 @@ class PagefeedDatasource(_Datasource):
         self,
         parallelism: int,
         per_task_row_limit: int | None = None,
-        data_context: Any = None,  # noqa: ANN401 - Ray's
+        data_context: Any = None,
     ) -> list[Any]:
         """Return tasks that read neighbouring sequences each."""
         del data_context

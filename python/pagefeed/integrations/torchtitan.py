@@ -75,12 +75,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         """Steps of the loader between two updates of the policy."""
 
     def __init__(
-        self,
-        config: Config,
-        *,
-        dp_rank: int,
-        dp_world_size: int,
-        **others: Any,  # noqa: ANN401 - the release's
+        self, config: Config, *, dp_rank: int, dp_world_size: int, **others: Any
     ) -> None:
         loader = check_maker(config.make, "make")(dp_rank, dp_world_size)
         ranks = Ranks(dp_rank, dp_world_size)
@@ -118,12 +113,12 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         self._pair = partial(shifted_pair, rows=in_rows)
         batches.convert = self._converted
 
-    def _converted(self, batch: Batch) -> Any:  # noqa: ANN401 - a pair
+    def _converted(self, batch: Batch) -> Any:
         if self._watched is not None:
             self._watched.ahead.append(batch["dataset_ids"])
         return self._pair(batch)
 
-    def learn(self, trainer: Any) -> None:  # noqa: ANN401 - torchtitan's
+    def learn(self, trainer: Any) -> None:
         """Log ``loss/DATASET``, and let the policy change the weights.
 
         Call it between the building of the trainer and ``trainer.train()``. It stands
@@ -148,13 +143,13 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         )
         step, log = trainer.optimizers.step, trainer.metrics_processor.log
 
-        def stepped(*args: Any, **settings: Any) -> Any:  # noqa: ANN401
+        def stepped(*args: Any, **settings: Any) -> Any:
             done = step(*args, **settings)
             watched.ahead.clear()  # Of stages of a pipeline without a loss.
             learner.step()
             return done
 
-        def logged(*args: Any, **settings: Any) -> Any:  # noqa: ANN401
+        def logged(*args: Any, **settings: Any) -> Any:
             extra = settings.pop("extra_metrics", None) or {}
             metrics = {**extra, **learner.means()}
             return log(*args, extra_metrics=metrics, **settings)

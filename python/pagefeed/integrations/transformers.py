@@ -22,11 +22,7 @@ except ImportError as error:
         "'pagefeed[transformers]'"
     ) from error
 
-from pagefeed.integrations.accelerate import (
-    PreparedLoader,
-    Skippable,
-    expected_ranks,
-)
+from pagefeed.integrations.accelerate import PreparedLoader, Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_ends,
     check_fields,
@@ -84,7 +80,7 @@ class LoaderCallback(TrainerCallback):
         """The loader that feeds the Trainer."""
         return self._steps.loader
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin a run, or continue where the checkpoint was saved."""
         del control
         loader, accumulated = self.loader, args.gradient_accumulation_steps
@@ -119,7 +115,7 @@ class LoaderCallback(TrainerCallback):
                 self._run["sizes"] = {}
         self._steps.begin_run(f"the Trainer's, of step {state.global_step}")
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Put the position where a checkpoint takes it from."""
         del args, control
         if self.learner is not None:
@@ -129,11 +125,11 @@ class LoaderCallback(TrainerCallback):
 
     def on_log(
         self,
-        args: Any,  # noqa: ANN401
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
+        args: Any,
+        state: Any,
+        control: Any,
         logs: dict[str, Any] | None = None,
-        **_: Any,  # noqa: ANN401
+        **_: Any,
     ) -> None:
         """Add the run's numbers to what is logged during training, and its history."""
         del args, control
@@ -152,11 +148,7 @@ class _Evaluations:
     """Evaluates loaders for the Trainer, and leaves other datasets to its own loop."""
 
     def __init__(
-        self,
-        trainer: Any,  # noqa: ANN401
-        train: Loader,
-        convert: Convert,
-        fields: Iterable[str],
+        self, trainer: Any, train: Loader, convert: Convert, fields: Iterable[str]
     ) -> None:
         self._trainer, self._train = trainer, train
         self._convert, self._fields = convert, fields
@@ -166,7 +158,7 @@ class _Evaluations:
         trainer.get_eval_dataloader = self.dataloader
         trainer.evaluation_loop = self.loop
 
-    def dataloader(self, eval_dataset: Any = None) -> Any:  # noqa: ANN401
+    def dataloader(self, eval_dataset: Any = None) -> Any:
         """Return the batches of a loader; of another dataset the Trainer's own."""
         wanted, sets = eval_dataset, self._trainer.eval_dataset
         if wanted is None or isinstance(wanted, str):
@@ -184,7 +176,7 @@ class _Evaluations:
             self._prepared[id(wanted)] = prepared
         return self._prepared[id(wanted)]
 
-    def loop(self, dataloader: Any, *args: Any, **settings: Any) -> Any:  # noqa: ANN401
+    def loop(self, dataloader: Any, *args: Any, **settings: Any) -> Any:
         """Evaluate, with means over tokens in place of means over batches."""
         if not isinstance(dataloader, PreparedLoader):
             return self._loop(dataloader, *args, **settings)
@@ -202,13 +194,13 @@ class _Evaluations:
 
 
 def _measured(
-    compute_loss: Any,  # noqa: ANN401 - the Trainer's
+    compute_loss: Any,
     means: TokenMeans,
-    model: Any,  # noqa: ANN401
-    inputs: Any,  # noqa: ANN401
+    model: Any,
+    inputs: Any,
     return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
-    num_items_in_batch: Any = None,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    num_items_in_batch: Any = None,
+) -> Any:
     """Compute the mean loss of this rank's batch, and add it to ``means``."""
     del num_items_in_batch
     labels = inputs.get("labels")
@@ -219,20 +211,20 @@ def _measured(
     return (loss, outputs) if return_outputs else loss
 
 
-def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:  # noqa: ANN401
+def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:
     """Have a learner see the logits of each batch of the training."""
     convert, before = steps.convert, trainer.compute_loss
 
-    def with_ids(batch: Batch) -> Any:  # noqa: ANN401
+    def with_ids(batch: Batch) -> Any:
         converted = batch if convert is None else convert(batch)
         return {**converted, "dataset_ids": batch["dataset_ids"]}
 
     def compute(
-        model: Any,  # noqa: ANN401
-        inputs: Any,  # noqa: ANN401
+        model: Any,
+        inputs: Any,
         return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
-        **settings: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        **settings: Any,
+    ) -> Any:
         inputs = dict(inputs)
         dataset_ids = inputs.pop("dataset_ids", None)
         if dataset_ids is None:
@@ -246,7 +238,7 @@ def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:  # noqa
 
 
 def attach(
-    trainer: Any,  # noqa: ANN401 - what it is of comes with the framework
+    trainer: Any,
     loader: Loader,
     *,
     evaluation: Loader | Mapping[str, Loader] | None = None,
@@ -346,7 +338,7 @@ def attach(
 
 
 def _objective(
-    trainer: Any,  # noqa: ANN401
+    trainer: Any,
     loader: Loader,
     flatten: bool | None,  # noqa: FBT001 - as it was given
 ) -> tuple[Convert, int]:
@@ -378,7 +370,7 @@ def _objective(
     return (flattened if flatten else in_rows), 1
 
 
-def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:  # noqa: ANN401
+def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:
     """Return the same for a trainer that generates several answers to each prompt.
 
     It takes the prompts of several of its batches at once, with each prompt repeated
@@ -403,7 +395,7 @@ def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:  # noqa: A
     prompts = "per_device_train_batch_size x steps_per_generation / num_generations"
     check_rows(loader, rows // each, prompts)
 
-    def convert(batch: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def convert(batch: Mapping[str, Any]) -> Any:
         records = [row for row in in_records(batch) for _ in range(each)]
         return trainer.data_collator(records)
 
@@ -414,10 +406,10 @@ def _is_packed(loader: Loader) -> bool:
     return "position_ids" in loader.fields.names
 
 
-def _is_sft(trainer: Any) -> bool:  # noqa: ANN401
+def _is_sft(trainer: Any) -> bool:
     return any(kind.__name__ == "SFTTrainer" for kind in type(trainer).__mro__)
 
 
-def _has_flash_attention(model: Any) -> bool:  # noqa: ANN401
+def _has_flash_attention(model: Any) -> bool:
     name = getattr(getattr(model, "config", None), "_attn_implementation", None)
     return "flash" in str(name)

@@ -40,7 +40,7 @@ class RankSettings(NamedTuple):
     """Which part of each sequence it gets, of how many."""
 
 
-def gather_from(group: Any = None) -> Gather:  # noqa: ANN401 - torch may be absent
+def gather_from(group: Any = None) -> Gather:
     """Return what gathers plain objects over a group.
 
     Args:
@@ -53,7 +53,7 @@ def gather_from(group: Any = None) -> Gather:  # noqa: ANN401 - torch may be abs
     if not (distributed.is_available() and distributed.is_initialized()):
         return lambda facts: [facts]
 
-    def gather(facts: Any) -> list[Any]:  # noqa: ANN401 - anything
+    def gather(facts: Any) -> list[Any]:
         found = [None] * distributed.get_world_size(group)
         distributed.all_gather_object(found, facts, group=group)
         return found
@@ -61,7 +61,7 @@ def gather_from(group: Any = None) -> Gather:  # noqa: ANN401 - torch may be abs
     return gather
 
 
-def members(same: Any, group: Any = None) -> list[int]:  # noqa: ANN401 - torch's
+def members(same: Any, group: Any = None) -> list[int]:
     """Return the numbers, in ``group``, of the members of another group.
 
     Args:

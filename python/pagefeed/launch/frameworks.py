@@ -39,7 +39,7 @@ class Ranks(NamedTuple):
     """Number of data-parallel ranks."""
 
 
-def from_mesh(mesh: Any, dims: str | Iterable[str] | None = None) -> Ranks:  # noqa: ANN401 - torch may be absent
+def from_mesh(mesh: Any, dims: str | Iterable[str] | None = None) -> Ranks:
     """Return the rank of this process in the data-parallel dimensions of a mesh.
 
     Args:
@@ -92,7 +92,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(map(repr, names)) or "without names"
 
 
-def from_group(group: Any = None) -> Ranks:  # noqa: ANN401 - torch may be absent
+def from_group(group: Any = None) -> Ranks:
     """Return the rank of this process in a ``torch.distributed`` process group.
 
     Args:
@@ -143,7 +143,7 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
     return Ranks(rank, world_size)
 
 
-def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:  # noqa: ANN401 - jax may be absent
+def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
     """Return the rank of this process among those that feed a sharded global batch.
 
     It is a property of the sharding: processes whose devices hold the same rows need
@@ -175,7 +175,7 @@ def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:  # noqa: ANN4
     return Ranks(ranks.index(held[jax.process_index()]), len(ranks))
 
 
-def _index_map(sharding: Any, shape: tuple[int, ...]) -> dict[Any, Any]:  # noqa: ANN401
+def _index_map(sharding: Any, shape: tuple[int, ...]) -> dict[Any, Any]:
     """Slices of each device; axes that the specification has beyond these are left."""
     ndim = max(len(shape), len(getattr(sharding, "spec", ())))
     sizes = getattr(getattr(sharding, "mesh", None), "size", 1)

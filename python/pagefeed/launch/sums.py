@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["sums_over"]
 
 
-def sums_over(values: Any, group: Any = None) -> Any:  # noqa: ANN401 - arrays or tensors
+def sums_over(values: Any, group: Any = None) -> Any:
     """Return the sums of float64 numbers over the ranks of a group.
 
     Args:

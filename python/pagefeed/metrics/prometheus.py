@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from types import TracebackType
 from typing import Any, Self
 
 from pagefeed._base import check_callable, check_whole
@@ -65,7 +64,7 @@ class Endpoint:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base's
+            def log_message(self, *_: Any) -> None:
                 """Say nothing on standard error."""
 
         self._server = ThreadingHTTPServer((host, port), Handler)
@@ -90,12 +89,7 @@ class Endpoint:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop listening."""
         self.close()
 

@@ -12,7 +12,7 @@ TOKENS_AT_ONCE = 1 << 10
 """Tokens whose logits are converted to float32 together."""
 
 
-def token_losses(logits: Any, labels: Any, *, ignore_index: int = IGNORED) -> Any:  # noqa: ANN401 - tensors
+def token_losses(logits: Any, labels: Any, *, ignore_index: int = IGNORED) -> Any:
     """Return the cross entropy of every label; without gradients.
 
     Some logits at a time are converted to float32, so that it takes little memory

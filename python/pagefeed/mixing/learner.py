@@ -133,7 +133,7 @@ class Learner:
         policy: Policy | None = None,
         *,
         every: int = 100,
-        group: Any = None,  # noqa: ANN401 - torch's
+        group: Any = None,
     ) -> None:
         if not isinstance(loader, Loader) or not isinstance(loader.dataset, Mixture):
             raise InvalidArgumentError(
@@ -172,11 +172,11 @@ class Learner:
 
     def add(
         self,
-        dataset_ids: Any,  # noqa: ANN401 - an array or a tensor
-        labels: Any,  # noqa: ANN401 - likewise
+        dataset_ids: Any,
+        labels: Any,
         *,
-        logits: Any = None,  # noqa: ANN401 - likewise
-        losses: Any = None,  # noqa: ANN401 - likewise
+        logits: Any = None,
+        losses: Any = None,
         shifted: bool | None = None,
     ) -> None:
         """Add the losses of a batch of this rank; nothing is communicated.
@@ -238,7 +238,7 @@ class Learner:
             added.index_add_(1, numbers.long(), values)
         self._added = added if self._added is None else self._added + added
 
-    def _check(self, dataset_ids: Any, labels: Any, logits: Any, losses: Any) -> None:  # noqa: ANN401
+    def _check(self, dataset_ids: Any, labels: Any, logits: Any, losses: Any) -> None:
         """Refuse arrays of other shapes; what lies on a device is not looked at."""
         given = {"dataset_ids": dataset_ids, "labels": labels}
         given |= {"losses": losses} if logits is None else {"logits": logits}
@@ -331,24 +331,24 @@ class Learner:
         self._logged = self._logged * 0
         return {f"loss/{name}": loss for name, loss in found.items()}
 
-    def _means(self, sums: Any) -> dict[str, float]:  # noqa: ANN401 - array or tensor
+    def _means(self, sums: Any) -> dict[str, float]:
         totals, counts = _on_host(sums)
         each = zip(self._names, totals, counts, strict=True)
         return {name: float(total / count) for name, total, count in each if count}
 
 
-def _size(array: Any) -> int:  # noqa: ANN401 - array or tensor
+def _size(array: Any) -> int:
     return math.prod(array.shape)
 
 
-def _plus(sums: Any, added: Any) -> Any:  # noqa: ANN401 - arrays or tensors
+def _plus(sums: Any, added: Any) -> Any:
     """Add up; nothing waits for a device."""
     if isinstance(sums, np.ndarray) and not isinstance(added, np.ndarray):
         sums = added.new_tensor(sums)
     return sums + added
 
 
-def _on_host(values: Any) -> npt.NDArray[np.float64]:  # noqa: ANN401 - array or tensor
+def _on_host(values: Any) -> npt.NDArray[np.float64]:
     if isinstance(values, np.ndarray):
         return values
     found: npt.NDArray[np.float64] = values.cpu().numpy()

@@ -306,7 +306,7 @@ def check_names(names: Iterable[str], known: Mapping[str, Any]) -> None:
         )
 
 
-def _is_number(value: Any, above: float = -math.inf) -> bool:  # noqa: ANN401
+def _is_number(value: Any, above: float = -math.inf) -> bool:
     """Whether it is a number of Python or NumPy, and more than a bound."""
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     return is_number and float(value) > above
@@ -347,7 +347,7 @@ def _checked_temperature(temperature: float | None) -> float:
     return float(temperature)
 
 
-def _taken(dataset: Any, share: float) -> Any:  # noqa: ANN401 - of its own type
+def _taken(dataset: Any, share: float) -> Any:
     if len(dataset) == 0:  # An empty tier stays empty.
         return dataset
     return dataset.take(share=share)

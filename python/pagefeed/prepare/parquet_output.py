@@ -13,7 +13,7 @@ __all__ = ["ParquetFile", "ParquetOutput"]
 _GROUP_BYTES = 64 << 20
 
 
-def _pyarrow(name: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no types
+def _pyarrow(name: str = "pyarrow") -> Any:
     return require(name, extra="pyarrow", purpose="Parquet files")
 
 
@@ -59,7 +59,7 @@ class ParquetFile(WholeWriter):
     def __init__(
         self,
         file: FileWriter,
-        schema: Any,  # noqa: ANN401
+        schema: Any,
         *,
         compression: str = "zstd",
         page_bytes: int = 256 << 10,
@@ -82,15 +82,13 @@ class ParquetFile(WholeWriter):
         self.writer.close()
         self.file.commit()
 
-    def _publish(self) -> None:
-        self.commit()
-
-    def _clear(self) -> None:
+    def abandon(self) -> None:
+        """Remove the file, unless it was committed."""
         self._is_abandoned = True
         self.writer.close()
         self.file.abandon()
 
-    def write(self, data: Any) -> int:  # noqa: ANN401 - anything with bytes
+    def write(self, data: Any) -> int:
         """Append bytes, unless the file was abandoned."""
         view = memoryview(data).cast("B")
         if not self._is_abandoned:

@@ -38,7 +38,7 @@ def rows_of(dataset: Dataset) -> Iterator[TokenRows]:
     return in_order(read, range(len(spans)))
 
 
-def _page(index: PageIndex, page: int, arrow: Any) -> TokenRows:  # noqa: ANN401
+def _page(index: PageIndex, page: int, arrow: Any) -> TokenRows:
     array = arrow.array(index.read_page(page))
     if not arrow.types.is_large_list(array.type):
         array = array.cast(arrow.large_list(array.type.value_type))

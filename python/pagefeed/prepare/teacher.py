@@ -250,12 +250,10 @@ class TeacherWriter(WholeWriter):
             self._flush()
         self._end_file()
 
-    def _publish(self) -> None:
-        self.commit()
-
-    def _clear(self) -> None:
+    def abandon(self) -> None:
+        """Remove the file that is being written; those that are complete stay."""
         if self._file is not None:
-            self._file.__exit__(InterruptedError, None, None)
+            self._file.abandon()
             self._file = None
         self._waiting = []
         self._stack.close()
@@ -272,10 +270,10 @@ class TeacherWriter(WholeWriter):
         both = own["teacher_ids"] + own["teacher_logprobs"]
         return own["input_ids"] + self.k * both
 
-    def _make_schema(self) -> Any:  # noqa: ANN401 - of pyarrow
+    def _make_schema(self) -> Any:
         arrow = _arrow()
 
-        def listed(kind: Any) -> Any:  # noqa: ANN401 - likewise
+        def listed(kind: Any) -> Any:
             return arrow.list_(arrow.field("element", kind, nullable=False))
 
         fields = []
@@ -317,11 +315,11 @@ class TeacherWriter(WholeWriter):
         return count, rows
 
 
-def _shown(schema: Any) -> str:  # noqa: ANN401 - of pyarrow
+def _shown(schema: Any) -> str:
     return ", ".join(f"{field.name}: {field.type}" for field in schema)
 
 
-def _arrow(name: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no types
+def _arrow(name: str = "pyarrow") -> Any:
     return require(name, extra="pyarrow", purpose="TeacherWriter")
 
 
@@ -336,7 +334,7 @@ def _rows(values: Numbers) -> list[Any]:
     return list(values)
 
 
-def _array(values: Any) -> npt.NDArray[Any]:  # noqa: ANN401 - torch may be absent
+def _array(values: Any) -> npt.NDArray[Any]:
     """Return an array of what is one, or a tensor."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()

@@ -69,7 +69,7 @@ def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
     session, inner = session_of(loader), loader.transform
     transform_seconds, busy, stop = 0.0, list[int](), threading.Event()
 
-    def timed(batch: Batch) -> Any:  # noqa: ANN401 - what the transform returns
+    def timed(batch: Batch) -> Any:
         nonlocal transform_seconds
         begin = time.perf_counter()
         try:

@@ -152,7 +152,7 @@ def _name(one: Facts) -> str:
 
 
 def _check(name: str, wrong: Sequence[str], good: str) -> Check:
-    return Check(name=name, ok=not wrong, found="; ".join(wrong) or good)
+    return Check(name, "; ".join(wrong) or good, ok=not wrong)
 
 
 def _same(facts: Sequence[Facts], name: str, key: str) -> Check:
@@ -211,11 +211,11 @@ def _clock(facts: Sequence[Facts]) -> Check:
     """Compare clocks with that of the machine on which the facts were written."""
     if any("written" not in one for one in facts):
         found = "not compared: read the facts from the files that the nodes wrote"
-        return Check(name="clock", ok=None, found=found)
+        return Check("clock", found, ok=None)
     offsets = [float(one["clock"]) - float(one["written"]) for one in facts]
     apart = max(offsets) - min(offsets)
     found = f"{apart:.1f} s apart, by the times of the files"
-    return Check(name="clock", ok=apart <= CLOCK_SECONDS, found=found)
+    return Check("clock", found, ok=apart <= CLOCK_SECONDS)
 
 
 def _caches(facts: Sequence[Facts]) -> Check:
@@ -223,7 +223,7 @@ def _caches(facts: Sequence[Facts]) -> Check:
     folders = sorted({cache["folder"] for _, cache in caches if cache is not None})
     if not folders:
         found = "none: every process builds its own index; give cache_dir"
-        return Check(name="cache", ok=None, found=found)
+        return Check("cache", found, ok=None)
     wrong = [f"{name}: none" for name, cache in caches if cache is None]
     wrong += [
         f"{name}: {cache.get('error', 'cannot be written')}"

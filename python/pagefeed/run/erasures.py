@@ -49,7 +49,7 @@ def records_after(
     return tuple(sorted(now.items()))
 
 
-def checked_records(given: Any) -> Records:  # noqa: ANN401 - of a state
+def checked_records(given: Any) -> Records:
     """Return the records that a state has.
 
     Raises:

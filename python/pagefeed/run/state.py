@@ -243,7 +243,7 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
     return values | {"sizes": sizes, "skipped": tuple(skipped)}
 
 
-def _checked_growths(given: Any) -> Growths:  # noqa: ANN401 - of a state
+def _checked_growths(given: Any) -> Growths:
     if not isinstance(given, list | tuple):
         raise InvalidArgumentError(f"grown={given!r:.60} must be a list")
     found = [(str(record), check_whole(at, "grown", least=0)) for record, at in given]

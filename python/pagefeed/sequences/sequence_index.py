@@ -174,7 +174,7 @@ def with_erased(index: SequenceIndex) -> SequenceIndex:
     return whole
 
 
-def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass
+def check_cut(settings: Any) -> None:
     """Check the settings that all ways to cut tokens have, and set them as plain ints.
 
     Raises:
@@ -192,7 +192,7 @@ def check_cut(settings: Any) -> None:  # noqa: ANN401 - a frozen dataclass
     check_choice(settings.join, JOINS, "join")
 
 
-def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass
+def identity_of(settings: Any) -> str:
     """Return what tells how a dataclass of settings cuts or orders from others.
 
     Of settings only those that are not at their default: a new one, at its default,
@@ -207,7 +207,7 @@ def identity_of(settings: Any) -> str:  # noqa: ANN401 - a dataclass
     return f"{type(settings).__name__}({shown})"
 
 
-def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:  # noqa: ANN401
+def short_repr(settings: Any, *, always: tuple[str, ...]) -> str:
     """Return the repr of a dataclass without the fields left at their default."""
     shown = [
         f"{each.name}={getattr(settings, each.name)!r}"

@@ -110,6 +110,5 @@ class Hub:
 
 
 def _unexpected(url: str, found: str) -> FileAccessError:
-    error = FileAccessError(f"{url}: the hub's answer is not as expected: {found}")
-    error.file = url
-    return error
+    text = f"{url}: the hub's answer is not as expected: {found}"
+    return FileAccessError(text).at(file=url)

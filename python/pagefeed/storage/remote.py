@@ -8,11 +8,7 @@ from typing import Any, NamedTuple
 
 from pagefeed import _core
 from pagefeed._base import require
-from pagefeed.errors import (
-    InvalidArgumentError,
-    MissingFileError,
-    UnsupportedError,
-)
+from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.storage.arrow_files import RangeFile
 from pagefeed.storage.hub import Hub, is_of_hub
 from pagefeed.storage.options import StorageOptions, core_settings, texts_of
@@ -134,7 +130,7 @@ class RemoteStorage(Storage):
             return self.remote.read(file, begin, end)
         return super().read(file, begin, end)
 
-    def open_arrow(self, file: str) -> Any:  # noqa: ANN401
+    def open_arrow(self, file: str) -> Any:
         """Open a file as a ``pyarrow.NativeFile``."""
         arrow = require("pyarrow", extra="pyarrow", purpose="reading columns")
         return arrow.PythonFile(RangeFile(self, file), mode="r")

@@ -120,7 +120,7 @@ class Storage:
         """Return counts of requests, retries, bytes and the like; local files: none."""
         return {}
 
-    def open_arrow(self, file: str) -> Any:  # noqa: ANN401
+    def open_arrow(self, file: str) -> Any:
         """Open a file as a ``pyarrow.NativeFile``.
 
         Raises:

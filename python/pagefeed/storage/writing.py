@@ -79,12 +79,6 @@ class FileWriter(WholeWriter):
         with suppress(FileNotFoundError):
             os.unlink(self.draft)
 
-    def _publish(self) -> None:
-        self.commit()
-
-    def _clear(self) -> None:
-        self.abandon()
-
 
 class SummedWriter(FileWriter):
     """A file writer that keeps a checksum of its bytes."""

@@ -113,7 +113,7 @@ def _parts(template: str) -> list[tuple[str, list[str] | None]]:
     return [(text, name.split(".") if name else None) for text, name, _, _ in parts]
 
 
-def _text_at(value: Any, path: list[str]) -> str:  # noqa: ANN401
+def _text_at(value: Any, path: list[str]) -> str:
     if isinstance(value, bytes):
         value = value.decode()
     if value is None:

@@ -60,7 +60,7 @@ class Rows(ABC):
         del today
         return self
 
-    def __call__(self, rows: Any) -> tuple[bytes, bytes, bytes]:  # noqa: ANN401
+    def __call__(self, rows: Any) -> tuple[bytes, bytes, bytes]:
         """Encode an Arrow array of structs, on the thread that loads the page.
 
         Templates and functions hold the GIL; encoding releases it.

@@ -75,7 +75,7 @@ class _Steps(threading.local):
         if self.left < 0:
             raise OverflowError(f"it takes more than {MOST_STEPS:,} steps")
 
-    def count(self, items: Any) -> Any:  # noqa: ANN401
+    def count(self, items: Any) -> Any:
         """Count a step for each item of a loop."""
         if hasattr(items, "__len__"):
             self.take(len(items))
@@ -87,7 +87,7 @@ class _Steps(threading.local):
         return taken
 
 
-def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:  # noqa: ANN401
+def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:
     jinja, sandbox, extension = (
         require(name, extra="chat", purpose="chat templates")
         for name in ("jinja2", "jinja2.sandbox", "jinja2.ext")
@@ -96,7 +96,7 @@ def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:  #
     def refuse(message: str) -> None:
         raise jinja.TemplateError(message)
 
-    def as_json(value: object, **options: Any) -> str:  # noqa: ANN401
+    def as_json(value: object, **options: Any) -> str:
         return json.dumps(value, **{"ensure_ascii": False, **options})
 
     made = _limited(jinja, sandbox, steps)(
@@ -112,28 +112,28 @@ def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:  #
     return made
 
 
-def _generation(jinja: Any, extension: Any, mark: str) -> Any:  # noqa: ANN401
+def _generation(jinja: Any, extension: Any, mark: str) -> Any:
     class Generation(extension.Extension):  # type: ignore[misc]
         """Writes the mark before and after a generation block."""
 
         tags = frozenset({"generation"})
 
-        def parse(self, parser: Any) -> Any:  # noqa: ANN401
+        def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
             call = self.call_method("_marked")
             return jinja.nodes.CallBlock(call, [], [], body).set_lineno(line)
 
-        def _marked(self, caller: Any) -> str:  # noqa: ANN401
+        def _marked(self, caller: Any) -> str:
             return f"{mark}{caller()}{mark}"
 
     return Generation
 
 
-def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:  # noqa: ANN401
+def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:
     nodes = jinja.nodes
 
-    def filtered(node: Any, name: str, at: Any) -> Any:  # noqa: ANN401
+    def filtered(node: Any, name: str, at: Any) -> Any:
         made = nodes.Filter(node, name, [], [], None, None)
         return made.set_lineno(at.lineno).set_environment(at.environment)
 
@@ -142,7 +142,7 @@ def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:  # noqa: ANN401
 
         intercepted_binops = frozenset(("+", "*", "**"))
 
-        def _parse(self, *given: Any) -> Any:  # noqa: ANN401
+        def _parse(self, *given: Any) -> Any:
             parsed = super()._parse(*given)
             for loop in parsed.find_all(nodes.For):
                 loop.iter = filtered(loop.iter, "_counted", loop)
@@ -152,24 +152,24 @@ def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:  # noqa: ANN401
                 name.filter = filtered(name.filter, "_bounded", name)
             return parsed
 
-        def call(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401
+        def call(self, *given: Any, **named: Any) -> Any:
             steps.take(1)
             return _bounded(super().call(*given, **named))
 
-        def call_binop(self, context: Any, operator: str, *both: Any) -> Any:  # noqa: ANN401
+        def call_binop(self, context: Any, operator: str, *both: Any) -> Any:
             _check_operands(operator, *both)
             return super().call_binop(context, operator, *both)
 
     return Limited
 
 
-def _bounded(value: Any) -> Any:  # noqa: ANN401
+def _bounded(value: Any) -> Any:
     if isinstance(value, str | list):
         _check_size(len(value))
     return value
 
 
-def _check_operands(operator: str, left: Any, right: Any) -> None:  # noqa: ANN401
+def _check_operands(operator: str, left: Any, right: Any) -> None:
     """Refuse operations with a large result before they run."""
     if operator == "**" and isinstance(left, int) and isinstance(right, int):
         _check_size(left.bit_length() * right)

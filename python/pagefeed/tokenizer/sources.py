@@ -11,11 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pagefeed._base import require
-from pagefeed.errors import (
-    FileAccessError,
-    InvalidArgumentError,
-    MissingFileError,
-)
+from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
 from pagefeed.storage import (
     Storage,
     StorageOptions,
@@ -88,7 +84,7 @@ def define(
 
 
 def _defined(
-    source: Any,  # noqa: ANN401 - any object of any library
+    source: Any,
     pattern: str | None,
     special_tokens: Mapping[str, int] | None,
     options: StorageOptions | None,
@@ -199,7 +195,7 @@ def _from_ranks(
     return Definition("tiktoken", name, as_json(ranks, known, name))
 
 
-def _known_pattern(encoding: Any) -> str:  # noqa: ANN401 - tiktoken's
+def _known_pattern(encoding: Any) -> str:
     """Return the pattern of an encoding; known ones in the syntax of tokenizers."""
     known = ENCODINGS.get("gpt2" if encoding.name in _LIKE_GPT2 else encoding.name)
     return str(encoding._pat_str if known is None else known.pattern)  # noqa: SLF001
@@ -237,7 +233,7 @@ def _content(token: object) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def sentence_pieces(data: bytes, name: str) -> Any:  # noqa: ANN401 - it has no types
+def sentence_pieces(data: bytes, name: str) -> Any:
     """Load a SentencePiece model.
 
     Raises:

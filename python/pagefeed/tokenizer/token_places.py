@@ -139,7 +139,7 @@ def _bytes_of(tokenizer: Tokenizer) -> _Bytes | None:
     return found
 
 
-def _each(part: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+def _each(part: Any) -> list[dict[str, Any]]:
     """The steps of a part of a ``tokenizer.json``."""
     if not isinstance(part, dict):
         return []

@@ -132,7 +132,7 @@ class Tokenizer:
         for given in (eos, bos):  # A wrong one is an error now, not when it is used.
             self._id_of(given, None, ())
 
-    def _loaded(self, data: Any) -> _core.Tokenizer:  # noqa: ANN401 - of any kind
+    def _loaded(self, data: Any) -> _core.Tokenizer:
         as_text = not self.takes_special_tokens
         if self.kind in ("tokenizers", "tiktoken"):
             trials = trial_texts if self._settings["engine"] == "auto" else None

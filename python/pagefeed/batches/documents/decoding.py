@@ -144,7 +144,7 @@ class _DecodingEngine:
         else:
             self.pool = ThreadPoolExecutor(workers, "pagefeed-decode")
 
-    def _submitted(self, function: Callable[[Any], Any], value: Any) -> Row:  # noqa: ANN401
+    def _submitted(self, function: Callable[[Any], Any], value: Any) -> Row:
         if value is None:
             return None
         if self._decode.processes and isinstance(value, memoryview):

@@ -13,11 +13,7 @@ from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import Documents
 
-__all__ = [
-    "RowColumns",
-    "as_taken",
-    "row_columns",
-]
+__all__ = ["RowColumns", "as_taken", "row_columns"]
 
 TOKENS = "input_ids"
 
@@ -97,7 +93,7 @@ def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -
             )
 
 
-def as_taken(column: _core.ArrowArray) -> Any:  # noqa: ANN401 - by its type
+def as_taken(column: _core.ArrowArray) -> Any:
     """Return rows as trainers take them, by their type.
 
     Args:

@@ -155,12 +155,7 @@ class BlockReader:
     def _at(self, error: DataError, page: int) -> DataError:
         """Say where an error is."""
         place = self._index.locate(page)
-        error.file, error.row_group, error.page = (
-            place.file,
-            place.row_group,
-            place.page,
-        )
-        error.column, error.offset = self._index.column, place.offset
+        error.at(**self._index.error_place(place))
         where = f"{place.file}, row group {place.row_group}, column {error.column!r}"
         error.args = (f"{where}, page {place.page}: {error}",)
         return error

@@ -38,7 +38,7 @@ OTHERS = {"source": "from"}
 """Names in Python whose flags have another name."""
 
 
-def arg(kind: Any, text: str = "", **more: Any) -> Argument:  # noqa: ANN401
+def arg(kind: Any, text: str = "", **more: Any) -> Argument:
     """Return an argument from its type or default, and its help.
 
     Example:

@@ -24,12 +24,7 @@ from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Shuffle
 from pagefeed.prepare import TOKEN_FORMATS
-from pagefeed.reports import (
-    Damage,
-    TextTokenizer,
-    load_tokenizer,
-    sound_part,
-)
+from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
 from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
 from pagefeed.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.tokenizer import Tokenizer
@@ -196,9 +191,7 @@ def make_sequences(options: argparse.Namespace) -> SequenceSetting:
 
 
 def make_loader(
-    options: argparse.Namespace,
-    dataset: AnyDataset | None = None,
-    **settings: Any,  # noqa: ANN401 - those of the loader
+    options: argparse.Namespace, dataset: AnyDataset | None = None, **settings: Any
 ) -> Loader:
     """Make the loader of rank 0 of the run.
 
@@ -239,9 +232,7 @@ def make_dataset(options: argparse.Namespace) -> AnyDataset:
     return selected(options, open_paths(options))
 
 
-def make_sound_dataset(
-    options: argparse.Namespace,
-) -> tuple[AnyDataset, list[Damage]]:
+def make_sound_dataset(options: argparse.Namespace) -> tuple[AnyDataset, list[Damage]]:
     """Return the part of a dataset that can be read, and the damage in the rest.
 
     Raises:
@@ -259,8 +250,7 @@ def make_sound_dataset(
 
 
 def make_sound_loader(
-    options: argparse.Namespace,
-    **settings: Any,  # noqa: ANN401 - those of the loader
+    options: argparse.Namespace, **settings: Any
 ) -> tuple[Loader, list[Damage]]:
     """Return a loader of the part that can be read, and the damage in the rest."""
     data, damage = make_sound_dataset(options)

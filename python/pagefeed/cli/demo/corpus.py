@@ -64,7 +64,7 @@ def _docstrings(name: str, source: str) -> Iterator[tuple[str, str]]:
             yield f"{name}:{getattr(node, 'name', '')}", text
 
 
-def _train(texts: list[str]) -> Any:  # noqa: ANN401 - tokenizers.Tokenizer
+def _train(texts: list[str]) -> Any:
     """Train a byte-level BPE on a sample of the texts."""
     tokenizers = require("tokenizers", extra="demo", purpose=PURPOSE)
     byte_level = tokenizers.pre_tokenizers.ByteLevel

@@ -58,7 +58,7 @@ def deserializer(
     return partial(_parsed, path, _array_of) if name == "numpy" else bytes
 
 
-def _plain_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
+def _plain_bytes(payload: Any) -> bytes:
     if not isinstance(payload, bytes | bytearray | memoryview):
         raise InvalidArgumentError(
             f"a payload is {type(payload).__name__}, not bytes: give StreamWriter "
@@ -68,7 +68,7 @@ def _plain_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
 
 
 def _packing(pack: Serialize) -> Serialize:
-    def packed(payload: Any) -> bytes:  # noqa: ANN401 - whatever a user gives
+    def packed(payload: Any) -> bytes:
         try:
             return pack(payload)
         except (TypeError, ValueError, OverflowError) as problem:
@@ -80,12 +80,12 @@ def _packing(pack: Serialize) -> Serialize:
     return packed
 
 
-def _parsed(path: str | None, load: Deserialize, data: bytes) -> Any:  # noqa: ANN401
+def _parsed(path: str | None, load: Deserialize, data: bytes) -> Any:
     with parsed(path, "a payload is damaged"):
         return load(data)
 
 
-def _array_bytes(payload: Any) -> bytes:  # noqa: ANN401 - whatever NumPy takes
+def _array_bytes(payload: Any) -> bytes:
     array = np.ascontiguousarray(payload)
     if array.dtype.hasobject:
         raise InvalidArgumentError("a payload holds Python objects: they have no bytes")

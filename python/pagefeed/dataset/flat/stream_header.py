@@ -230,5 +230,5 @@ def _known(name: object, names: tuple[str, ...]) -> str:
     return str(name)
 
 
-def _numpy_form(listed: str | list[list[str]]) -> Any:  # noqa: ANN401 - as NumPy takes it
+def _numpy_form(listed: str | list[list[str]]) -> Any:
     return listed if isinstance(listed, str) else [(n, kind) for n, kind in listed]

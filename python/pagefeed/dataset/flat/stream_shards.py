@@ -37,11 +37,7 @@ from pagefeed.dataset.flat.stream_header import (
 )
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row
-from pagefeed.errors import (
-    ColumnNotFoundError,
-    DataError,
-    InvalidArgumentError,
-)
+from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
 from pagefeed.storage import PathLike, Paths, Storage
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
@@ -178,7 +174,7 @@ class StreamDataset(FlatDataset):
                 )
         return super().source_of(column)
 
-    def payload(self, data: bytes) -> Any:  # noqa: ANN401 - as it was written
+    def payload(self, data: bytes) -> Any:
         """Parse a payload from the bytes in a batch or row.
 
         Args:

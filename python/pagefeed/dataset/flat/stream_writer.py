@@ -25,11 +25,7 @@ from pagefeed.dataset.flat.stream_header import (
     StreamHeader,
     record_dtype,
 )
-from pagefeed.errors import (
-    InvalidArgumentError,
-    MissingFileError,
-    UnsupportedError,
-)
+from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.storage import (
     FileWriter,
     PathLike,
@@ -188,10 +184,12 @@ class StreamWriter(WholeWriter):
         with FileWriter(header.path) as out:
             out.write(header.text())
 
-    def _publish(self) -> None:
+    def commit(self) -> None:
+        """Complete the shard, as :meth:`close` does."""
         self.close()
 
-    def _clear(self) -> None:
+    def abandon(self) -> None:
+        """Remove the shard, unless it was completed."""
         self._is_open = False
         for file in self._files.values():
             file.abandon()
@@ -281,7 +279,7 @@ class StreamWriter(WholeWriter):
         records[METADATA] = np.repeat(numbers, ends)
         return payloads
 
-    def _bytes_of(self, payload: Any) -> bytes:  # noqa: ANN401 - the user's
+    def _bytes_of(self, payload: Any) -> bytes:
         data = self._serialize(payload)
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidArgumentError(

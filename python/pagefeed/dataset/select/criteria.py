@@ -171,12 +171,10 @@ class Listed(Criterion):
 
 
 def _no_such_row(path: str, row: int, count: int) -> CorruptFileError:
-    error = CorruptFileError(
+    return CorruptFileError(
         f"{path}: the table says that its row {row} is deleted, and it has {count} "
         "rows: the file, or what deletes its rows, belongs to another table"
-    )
-    error.file = path
-    return error
+    ).at(file=path)
 
 
 class Hashing(Criterion):

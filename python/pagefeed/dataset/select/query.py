@@ -41,7 +41,7 @@ Schema: TypeAlias = Any
 """A ``pyarrow.Schema``."""
 
 
-def arrow(module: str = "pyarrow") -> Any:  # noqa: ANN401
+def arrow(module: str = "pyarrow") -> Any:
     """Import pyarrow, or a module of it.
 
     Raises:
@@ -220,7 +220,7 @@ def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
     ).at(column=name)
 
 
-def _type_of(expression: Expression, schema: Schema, text: str) -> Any:  # noqa: ANN401
+def _type_of(expression: Expression, schema: Schema, text: str) -> Any:
     """Return the type of an expression over the columns of a schema."""
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     try:

@@ -237,7 +237,7 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
     return begin + "; ".join(found)
 
 
-def _describe(name: str, values: Any) -> str:  # noqa: ANN401
+def _describe(name: str, values: Any) -> str:
     """Describe a column: the range of its values, or the most frequent ones."""
     pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
     missing = f", {values.null_count:,} null" if values.null_count else ""

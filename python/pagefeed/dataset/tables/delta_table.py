@@ -104,7 +104,7 @@ def _open(
     uri: str,
     version: int | str | datetime.datetime | None,
     storage_options: StorageOptions | None,
-) -> Any:  # noqa: ANN401 - a `DeltaTable`
+) -> Any:
     library = require("deltalake", extra="delta", purpose="reading Delta tables")
     require("pyarrow", extra="delta", purpose="reading Delta tables")
     if isinstance(version, bool) or not isinstance(
@@ -143,12 +143,10 @@ def _told(uri: str) -> Iterator[None]:
             kind = ChecksumError
         elif "unsupported" in text.lower() or "not yet supported" in text:
             kind = UnsupportedError
-        error = kind(f"{uri}: deltalake says: {text}")
-        error.file = uri
-        raise error from None
+        raise kind(f"{uri}: deltalake says: {text}").at(file=uri) from None
 
 
-def _check_features(uri: str, protocol: Any) -> None:  # noqa: ANN401
+def _check_features(uri: str, protocol: Any) -> None:
     """Refuse a table that is not to be read without knowing more.
 
     Raises:
@@ -165,7 +163,7 @@ def _check_features(uri: str, protocol: Any) -> None:  # noqa: ANN401
         )
 
 
-def _path_of(opened: Any, table: str, uri: str) -> str:  # noqa: ANN401
+def _path_of(opened: Any, table: str, uri: str) -> str:
     """Return the path or URL of a file: of a URL the library quotes the table's."""
     root: str = opened.table_uri
     if not is_url(table) or not uri.startswith(root):
@@ -173,7 +171,7 @@ def _path_of(opened: Any, table: str, uri: str) -> str:  # noqa: ANN401
     return path_of(f"{table.rstrip('/')}/{uri.removeprefix(root).lstrip('/')}")
 
 
-def _files(opened: Any, table_uri: str) -> list[DataFile]:  # noqa: ANN401
+def _files(opened: Any, table_uri: str) -> list[DataFile]:
     """Files of a version, in the order in which they were written."""
     from pyarrow import table
 
@@ -192,7 +190,7 @@ def _files(opened: Any, table_uri: str) -> list[DataFile]:  # noqa: ANN401
     return [file for _, file in found]
 
 
-def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:  # noqa: ANN401
+def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:
     """Deleted rows, by the path of their file."""
     from pyarrow import RecordBatchReader
 
@@ -207,7 +205,7 @@ def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:  # noqa: ANN
     return found
 
 
-def _names(opened: Any) -> ColumnNames:  # noqa: ANN401
+def _names(opened: Any) -> ColumnNames:
     """What files call columns."""
     mode = opened.metadata().configuration.get(f"{MAPPING}mode", "none")
     if mode == "none":

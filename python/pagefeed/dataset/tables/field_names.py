@@ -18,10 +18,7 @@ FIELD_ID = b"PARQUET:field_id"
 
 
 def field_names(
-    schema: Any,  # noqa: ANN401
-    schemas: Iterable[Any],
-    storage: Storage,
-    files: Sequence[str],
+    schema: Any, schemas: Iterable[Any], storage: Storage, files: Sequence[str]
 ) -> ColumnNames:
     """Return what files call columns.
 
@@ -78,7 +75,7 @@ def field_names(
     return ColumnNames(names, torn, of_file)
 
 
-def _columns(kind: Any, before: str = "") -> Iterator[tuple[str, int]]:  # noqa: ANN401
+def _columns(kind: Any, before: str = "") -> Iterator[tuple[str, int]]:
     """Dotted names of a struct's fields, and their ids."""
     for field in kind.fields:
         name = f"{before}{field.name}"
@@ -97,8 +94,7 @@ def _ids_in(storage: Storage, file: str) -> dict[int, str]:
     except (ArrowException, OSError) as problem:
         storage.size(file)  # If it is gone, that is what to tell.
         error = CorruptFileError(f"{file}: pyarrow cannot read it: {problem}")
-        error.file = file
-        raise error from None
+        raise error.at(file=file) from None
     return dict(_numbered(schema))
 
 

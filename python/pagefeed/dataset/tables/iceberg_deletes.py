@@ -93,5 +93,4 @@ def _rows_of_puffin(storage: Storage, deletes: LiveFile) -> tuple[str, Int64Arra
 
 def _damaged(deletes: LiveFile, what: str) -> CorruptFileError:
     error = CorruptFileError(f"{deletes.path}, which deletes rows: {what}")
-    error.file = path_of(deletes.path)
-    return error
+    return error.at(file=path_of(deletes.path))

@@ -48,7 +48,7 @@ def iceberg(
     table: PathLike,
     snapshot: int | str | datetime.datetime | None = None,
     *,
-    catalog: str | Mapping[str, str] | Any | None = None,  # noqa: ANN401
+    catalog: str | Mapping[str, str] | Any | None = None,
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
     **wanted: Unpack[Columns],
@@ -121,11 +121,7 @@ def iceberg(
     return found.dataset(storage_options, storage_cache, **wanted)
 
 
-def _open(
-    table: PathLike,
-    catalog: Any,  # noqa: ANN401
-    storage_options: StorageOptions | None,
-) -> Any:  # noqa: ANN401 - a `Table`
+def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None) -> Any:
     purpose = "reading Iceberg tables"
     require("pyarrow", extra="iceberg", purpose=purpose)
     library = require("pyiceberg.table", extra="iceberg", purpose=purpose)
@@ -184,11 +180,10 @@ def _told(table: str) -> Iterator[None]:
     except (ValidationError, ValueError, OSError) as problem:
         text = " ".join(str(problem).split())
         error = CorruptFileError(f"{table}: pyiceberg says: {text}")
-        error.file = table
-        raise error from None
+        raise error.at(file=table) from None
 
 
-def _snapshot_of(opened: Any, wanted: object) -> Any:  # noqa: ANN401 - a `Snapshot`
+def _snapshot_of(opened: Any, wanted: object) -> Any:
     """The snapshot that is meant.
 
     Raises:
@@ -232,7 +227,7 @@ def _milliseconds(time: str | datetime.datetime, refs: list[str]) -> int:
     return int(parsed.timestamp() * 1000)
 
 
-def _schema_of(metadata: Any, chosen: Any) -> Any:  # noqa: ANN401 - a `Schema`
+def _schema_of(metadata: Any, chosen: Any) -> Any:
     """The schema of a snapshot; that of today where an old writer did not say."""
     by_id = {schema.schema_id: schema for schema in metadata.schemas}
     return by_id.get(chosen.schema_id, metadata.schema())

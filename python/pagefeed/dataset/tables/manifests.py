@@ -56,7 +56,7 @@ class LiveFiles(NamedTuple):
         }
 
 
-def live_files(opened: Any, chosen: Any) -> LiveFiles:  # noqa: ANN401
+def live_files(opened: Any, chosen: Any) -> LiveFiles:
     """Return the files of a snapshot.
 
     Args:
@@ -82,7 +82,7 @@ def live_files(opened: Any, chosen: Any) -> LiveFiles:  # noqa: ANN401
     return found
 
 
-def _partition_names(spec: Any, schema: Any) -> list[str]:  # noqa: ANN401
+def _partition_names(spec: Any, schema: Any) -> list[str]:
     """What values of a partition are called: their column, or what is made of it."""
     found = []
     for field in spec.fields:
@@ -92,7 +92,7 @@ def _partition_names(spec: Any, schema: Any) -> list[str]:  # noqa: ANN401
     return found
 
 
-def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:  # noqa: ANN401
+def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:
     """The files of a manifest that are not deleted."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
@@ -159,6 +159,4 @@ def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles: 
 
 
 def _refused(path: str, what: str) -> UnsupportedError:
-    error = UnsupportedError(f"{path} {what}")
-    error.file = path
-    return error
+    return UnsupportedError(f"{path} {what}").at(file=path)

@@ -64,8 +64,7 @@ class Snapshot:
         for file in files:
             if file.path in paths:
                 error = CorruptFileError(f"{name} names {file.path} twice")
-                error.file = file.path
-                raise error
+                raise error.at(file=file.path)
             paths.add(file.path)
         if not files:
             raise InvalidArgumentError(f"{name} has no file: nothing was written yet")

@@ -18,7 +18,7 @@ from pagefeed.tokenizer import Rows, Tokenizer
 __all__ = ["TokenizedIndex", "tokenized"]
 
 
-def _labels(*made: Any) -> TokenizedIndex:  # noqa: ANN401 - what `tokenized` takes
+def _labels(*made: Any) -> TokenizedIndex:
     return tokenized(*made).labels
 
 

@@ -73,7 +73,7 @@ class JsonLines(Lines):
         return Batch(table, lambda row: f"line {first() + row}")
 
 
-def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
+def _at_once(block: bytes, wanted: Wanted) -> Any:
     """Parse a block; return None if a record has a problem."""
     pa, reader = arrow(), arrow("pyarrow.json")
     if not wanted.kept:
@@ -99,7 +99,7 @@ def _at_once(block: bytes, wanted: Wanted) -> Any:  # noqa: ANN401
     return table if is_sound else None
 
 
-def _texts_at_once(block: bytes, name: str) -> Any:  # noqa: ANN401
+def _texts_at_once(block: bytes, name: str) -> Any:
     """Parse the texts of a block, without the GIL."""
     pa, found = arrow(), _core.json_texts(block, name)
     if found is None:

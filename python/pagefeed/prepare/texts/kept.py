@@ -51,11 +51,7 @@ def batch_of(
 
 
 def fitting(
-    values: Any,  # noqa: ANN401 - pyarrow has no types
-    name: str,
-    wanted: Wanted,
-    file: str,
-    place: Callable[[int], str],
+    values: Any, name: str, wanted: Wanted, file: str, place: Callable[[int], str]
 ) -> tuple[Any, list[Rejected]]:
     """Convert values to the type of their column; return also those that do not fit.
 
@@ -93,7 +89,7 @@ def fitting(
     return pa.chunked_array([pa.array(found, kind)]), told
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:
     """Return a value as a Python object; text that is not UTF-8 as bytes."""
     if not isinstance(value, arrow().Scalar):
         return value
@@ -103,7 +99,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return value.as_buffer().to_pybytes()
 
 
-def _all(values: Any, kind: Any) -> Any:  # noqa: ANN401
+def _all(values: Any, kind: Any) -> Any:
     pa, compute = arrow(), arrow("pyarrow.compute")
     if not isinstance(values, pa.ChunkedArray):
         made = pa.array(values, kind)
@@ -119,7 +115,7 @@ def _all(values: Any, kind: Any) -> Any:  # noqa: ANN401
     return found
 
 
-def _one(value: Any, kind: Any) -> Any:  # noqa: ANN401
+def _one(value: Any, kind: Any) -> Any:
     pa = arrow()
     if isinstance(value, pa.Scalar):
         try:
@@ -147,7 +143,7 @@ def _text(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def _is_text(kind: Any) -> bool:  # noqa: ANN401
+def _is_text(kind: Any) -> bool:
     types = arrow().types
     return bool(types.is_string(kind) or types.is_large_string(kind))
 

@@ -83,7 +83,7 @@ class ParquetFile:
 class _Groups:
     """Reads row groups with pyarrow."""
 
-    def __init__(self, file: Any, wanted: Wanted) -> None:  # noqa: ANN401
+    def __init__(self, file: Any, wanted: Wanted) -> None:
         self._file = file
         self._wanted = wanted
 
@@ -148,7 +148,7 @@ def _pages_of(storage: Storage, file: str, wanted: Wanted) -> _Pages:
     return _Pages(index, name)
 
 
-def _opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _opened(storage: Storage, file: str) -> Any:
     parquet = arrow("pyarrow.parquet")
     with translated(file):
         return parquet.ParquetFile(

@@ -35,7 +35,7 @@ Table = Any
 """A ``pyarrow.Table``; pyarrow has no types."""
 
 
-def arrow(module: str = "pyarrow") -> Any:  # noqa: ANN401 - pyarrow has no types
+def arrow(module: str = "pyarrow") -> Any:
     """Import pyarrow, or a module of it."""
     return require(module, extra="pyarrow", purpose="tokenizing files")
 

@@ -88,8 +88,7 @@ _PLAIN_TYPES = (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE, tarfile.LNKTYPE)
 
 
 def _samples(
-    stream: Any,  # noqa: ANN401
-    wanted: Wanted,
+    stream: Any, wanted: Wanted
 ) -> Iterator[tuple[str, dict[str, bytes | int]]]:
     """Yield the members of each sample, by what follows the first dot of their names.
 
@@ -170,11 +169,7 @@ class Mds(Whole):
 
 
 def _of_shard(
-    stream: Any,  # noqa: ANN401
-    file: str,
-    config: dict[str, Any],
-    sizes: list[int],
-    wanted: Wanted,
+    stream: Any, file: str, config: dict[str, Any], sizes: list[int], wanted: Wanted
 ) -> Iterator[Sample]:
     for number, size in enumerate(sizes):
         place = f"sample {number}"
@@ -189,7 +184,7 @@ def _of_shard(
         raise CorruptFileError(f"{file}: there is more behind its samples")
 
 
-def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:  # noqa: ANN401
+def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
     """Return the header of a shard, and the bytes of each sample."""
     try:
         [count] = struct.unpack("<I", _exactly(stream, 4, file))
@@ -211,7 +206,7 @@ def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]
     return config, lengths
 
 
-def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:  # noqa: ANN401
+def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:
     """Read bytes that must exist, at most ``most``."""
     if not 0 <= size <= most:
         raise CorruptFileError(f"{file}: a head of {size} bytes is no MDS shard's")

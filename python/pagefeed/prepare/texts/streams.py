@@ -40,7 +40,7 @@ def codec_of(file: str) -> str | None:
     return next((codec for end, codec in _CODECS.items() if file.endswith(end)), None)
 
 
-def opened(storage: Storage, file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+def opened(storage: Storage, file: str) -> Any:
     """Open a file of any storage as a ``pyarrow.NativeFile``, decompressed."""
     stream = storage.open_arrow(file)
     codec = codec_of(file)
@@ -58,11 +58,7 @@ class Whole:
 
 
 def line_blocks(
-    stream: Any,  # noqa: ANN401
-    begin: int,
-    end: int | None,
-    size: int,
-    most: int,
+    stream: Any, begin: int, end: int | None, size: int, most: int
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield the lines that begin in ``[begin, end)``, many at a time.
 
@@ -128,10 +124,7 @@ def _not_too_long(
         begin = end
 
 
-def read_some(
-    stream: Any,  # noqa: ANN401
-    size: int,
-) -> tuple[bytes, OSError | None]:
+def read_some(stream: Any, size: int) -> tuple[bytes, OSError | None]:
     """Read bytes, fewer at the end of the file; return also the error that ended it."""
     # Small steps keep what decompresses before damage.
     is_compressed = isinstance(stream, arrow().CompressedInputStream)

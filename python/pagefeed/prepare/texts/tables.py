@@ -24,11 +24,7 @@ from pagefeed.prepare.texts.records import (
     shown,
     too_long,
 )
-from pagefeed.prepare.texts.streams import (
-    Whole,
-    opened,
-    with_compressed,
-)
+from pagefeed.prepare.texts.streams import Whole, opened, with_compressed
 from pagefeed.storage import Storage
 
 __all__ = ["ArrowFile", "Csv", "check_columns_of", "sliced", "without_leftovers"]
@@ -56,7 +52,7 @@ class Csv(Whole):
             for field in self._schema(storage, file)
         }
 
-    def _schema(self, storage: Storage, file: str) -> Any:  # noqa: ANN401
+    def _schema(self, storage: Storage, file: str) -> Any:
         def schema(size: int) -> Iterator[Any]:
             with opened(storage, file) as stream:
                 yield _reader(stream, file, size, lambda _: "skip").schema
@@ -91,7 +87,7 @@ class Csv(Whole):
             num_seen, num_again = 0, num_told
             rejected.clear()
 
-            def skip(row: Any) -> str:  # noqa: ANN401
+            def skip(row: Any) -> str:
                 nonlocal num_again
                 num_again -= 1
                 if num_again < 0:
@@ -119,7 +115,7 @@ class Csv(Whole):
             yield rejection(one, wanted)
 
 
-def _other_columns(row: Any, file: str) -> Rejected:  # noqa: ANN401
+def _other_columns(row: Any, file: str) -> Rejected:
     error = f"{row.actual_columns} values for {row.expected_columns} columns"
     place = "a row" if row.number is None else f"row {row.number}"
     record = row.text.encode() if isinstance(row.text, str) else row.text
@@ -142,12 +138,8 @@ def _with_long_rows(
 
 
 def _reader(
-    stream: Any,  # noqa: ANN401
-    file: str,
-    size: int,
-    skip: Callable[[Any], str],
-    options: Any = None,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    stream: Any, file: str, size: int, skip: Callable[[Any], str], options: Any = None
+) -> Any:
     csv = arrow("pyarrow.csv")
     parsing = csv.ParseOptions(
         delimiter="\t" if file.endswith(with_compressed(".tsv")) else ",",
@@ -196,12 +188,12 @@ class ArrowFile(Whole):
                 rows += len(batch)
 
 
-def _ipc_reader(stream: Any, *, is_file: bool) -> Any:  # noqa: ANN401
+def _ipc_reader(stream: Any, *, is_file: bool) -> Any:
     ipc = arrow("pyarrow.ipc")
     return ipc.open_file(stream) if is_file else ipc.open_stream(stream)
 
 
-def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
+def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:
     check_columns_of(batch.schema.names, wanted, file)
     table = arrow().Table.from_batches([batch]).select(wanted.columns)
     # Offsets come from the file: check that they lie in its buffers before any use.
@@ -209,7 +201,7 @@ def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:
     yield from sliced(table, first, wanted)
 
 
-def sliced(table: Any, first: int, wanted: Wanted) -> Iterator[Batch]:  # noqa: ANN401
+def sliced(table: Any, first: int, wanted: Wanted) -> Iterator[Batch]:
     """Yield a table in batches of about ``batch_bytes``."""
     if not len(table):
         return

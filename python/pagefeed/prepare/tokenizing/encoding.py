@@ -33,7 +33,7 @@ class Encoded(NamedTuple):
     rejected: list[Rejected]
 
 
-def schema_of(job: Job) -> Any:  # noqa: ANN401 - pyarrow has no types
+def schema_of(job: Job) -> Any:
     """Return the columns of shards, with the record of the tokenizer."""
     pa = arrow()
     fields = [pa.field(job.layout.column, _lists(_token_type(job)), nullable=False)]
@@ -48,12 +48,12 @@ def num_lists_of(job: Job) -> int:
     return 1 + job.has_labels
 
 
-def _token_type(job: Job) -> Any:  # noqa: ANN401
+def _token_type(job: Job) -> Any:
     pa = arrow()
     return pa.uint16() if job.tokenizer.vocab_size <= 1 << 16 else pa.uint32()
 
 
-def _lists(kind: Any) -> Any:  # noqa: ANN401
+def _lists(kind: Any) -> Any:
     return arrow().list_(arrow().field("element", kind, nullable=False))
 
 
@@ -120,11 +120,7 @@ def _as_bytes(value: object) -> bytes | None:
 
 
 def _texts(
-    job: Job,
-    source: Any,  # noqa: ANN401
-    reject: _Rejecting,
-    num_threads: int,
-    lists: _core.ListFile,
+    job: Job, source: Any, reject: _Rejecting, num_threads: int, lists: _core.ListFile
 ) -> tuple[Ints, int]:
     """Encode texts; return the rows that were encoded, and their number of tokens."""
     pa = arrow()
@@ -159,7 +155,7 @@ def _texts(
     return rows, num_tokens
 
 
-def _as_one(texts: Any) -> Any:  # noqa: ANN401
+def _as_one(texts: Any) -> Any:
     """Return a column as one array with empty texts for nulls."""
     if texts.null_count:
         texts = arrow("pyarrow.compute").fill_null(texts, b"")
@@ -177,7 +173,7 @@ def _check_id(tokenizer: Tokenizer, largest: int) -> None:
         )
 
 
-def _object(value: Any, name: str, job: Job) -> Any:  # noqa: ANN401
+def _object(value: Any, name: str, job: Job) -> Any:
     """Return a value; parse it if the column holds objects and it is JSON."""
     if name in job.wanted.objects and isinstance(value, str | bytes):
         with suppress(ValueError, RecursionError):

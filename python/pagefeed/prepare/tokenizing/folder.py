@@ -294,7 +294,7 @@ class JobFolder:
             )
         return done
 
-    def _read(self, name: str) -> Any:  # noqa: ANN401
+    def _read(self, name: str) -> Any:
         found = self._out.read(name)
         return None if found is None else json.loads(found)
 

@@ -9,19 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed._base import Work, in_order, near_name
-from pagefeed.errors import (
-    ColumnNotFoundError,
-    InvalidArgumentError,
-    UnsupportedError,
-)
-from pagefeed.prepare.texts import (
-    Inputs,
-    Piece,
-    Wanted,
-    arrow,
-    pieces_of,
-    types_of,
-)
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedError
+from pagefeed.prepare.texts import Inputs, Piece, Wanted, arrow, pieces_of, types_of
 from pagefeed.storage import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
@@ -195,7 +184,7 @@ def nested_text(inputs: Inputs, column: str) -> str | None:
     return None
 
 
-def _innermost(kind: Any) -> Any:  # noqa: ANN401
+def _innermost(kind: Any) -> Any:
     types = arrow().types
     while types.is_list(kind) or types.is_large_list(kind):
         kind = kind.value_type
@@ -219,7 +208,7 @@ def types_of_inputs(inputs: Inputs) -> dict[str, Any] | None:
     return {field.name: field.type for field in together}
 
 
-def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:  # noqa: ANN401
+def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:
     types = arrow().types
     is_text = _is_plain(kind) or types.is_null(kind)
     is_list = types.is_list(kind) or types.is_large_list(kind)
@@ -231,7 +220,7 @@ def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:  # noqa: ANN4
     raise UnsupportedError(f"column {name!r} holds {kind}, no texts{advice}")
 
 
-def _is_plain(kind: Any) -> bool:  # noqa: ANN401
+def _is_plain(kind: Any) -> bool:
     types = arrow().types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -242,7 +231,7 @@ def _is_plain(kind: Any) -> bool:  # noqa: ANN401
     return any(is_such(kind) for is_such in plain)
 
 
-def _type(name: str, given: str | None, found: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+def _type(name: str, given: str | None, found: Mapping[str, Any] | None) -> Any:
     pa = arrow()
     if given is not None:
         try:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from pagefeed._base import Work
@@ -37,14 +36,9 @@ class TokenWork:
         self._work.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.tell()
-        self._work.__exit__(kind, error, trace)
+        self._work.__exit__(*error)
 
     def advance(self, task: int, num_bytes: int, num_tokens: int) -> None:
         """Count progress of a task; any thread may call it."""

@@ -30,7 +30,7 @@ class ShardFile:
     def __init__(
         self,
         begin: Callable[[], FileWriter],
-        schema: Any,  # noqa: ANN401 - pyarrow has no types
+        schema: Any,
         num_lists: int,
         layout: Layout,
     ) -> None:
@@ -66,7 +66,7 @@ class ShardFile:
         others = sum(int(table.nbytes) for table in self._others)
         return STORED_BYTES * self.lists.num_waiting + others
 
-    def write(self, others: Any) -> None:  # noqa: ANN401
+    def write(self, others: Any) -> None:
         """Write the further columns of rows whose lists were written."""
         if self._has_others:
             self._others.append(others)

@@ -291,9 +291,7 @@ class _Output:
 
 
 def _tensors(
-    torch: Any,  # noqa: ANN401 - a module
-    content: object,
-    before: str = "",
+    torch: Any, content: object, before: str = ""
 ) -> Iterator[tuple[str, tuple[dict[str, Any], str]]]:
     """Yield the name of every tensor, and the dictionary it lies in with its key."""
     if not isinstance(content, dict):

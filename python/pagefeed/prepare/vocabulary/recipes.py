@@ -57,7 +57,7 @@ class Recipe(NamedTuple):
     """Of BPE and WordPiece: how often a pair must be there."""
 
 
-def library() -> Any:  # noqa: ANN401 - most of it has no types
+def library() -> Any:
     """Return the package that trains.
 
     Raises:

@@ -75,7 +75,7 @@ def file_facts(index: PageIndex) -> FileFacts:
     count = min(len(files), MOST_FOOTERS)
     chosen = [files[n] for n in np.linspace(0, len(files) - 1, count).astype(int)]
 
-    def read(file: str) -> Any:  # noqa: ANN401 - pyarrow has no types
+    def read(file: str) -> Any:
         return parquet.read_metadata(index.storage.open_arrow(file))
 
     writers, tokenizer = Counter[str](), dict[str, str]()
@@ -104,18 +104,14 @@ def file_facts(index: PageIndex) -> FileFacts:
     )
 
 
-def _chunks(footer: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401
+def _chunks(footer: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each column chunk of a file, and its leaf of the schema."""
     for group in map(footer.row_group, range(footer.num_row_groups)):
         for number in range(group.num_columns):
             yield group.column(number), footer.schema.column(number)
 
 
-def _with_chunk(
-    column: ColumnFacts | None,
-    chunk: Any,  # noqa: ANN401
-    leaf: Any,  # noqa: ANN401
-) -> ColumnFacts:
+def _with_chunk(column: ColumnFacts | None, chunk: Any, leaf: Any) -> ColumnFacts:
     """Return the facts of a column with those of another chunk of it."""
     logical = str(leaf.logical_type)
     found = ColumnFacts(

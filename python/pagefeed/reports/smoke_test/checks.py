@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -48,16 +48,17 @@ READ_TOKENS = 256
 READ_ROWS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
     """One thing that was looked at."""
 
     name: str
     """What."""
-    ok: bool | None
-    """Whether it is as it should be; None if it could not be looked at."""
     found: str
     """What was found, and if that is wrong, what was expected."""
+    _: KW_ONLY
+    ok: bool | None
+    """Whether it is as it should be; None if it could not be looked at."""
 
 
 def check_batches(seen: Observation, steps: int, rate: float) -> Check:
@@ -68,7 +69,7 @@ def check_batches(seen: Observation, steps: int, rate: float) -> Check:
         found += f"; {len(seen.damage)} could not be read, such as {first.message}"
     elif len(seen.digests) < steps:
         found += f", expected {steps}: the epoch has no more"
-    return Check(name="batches", ok=bool(seen.digests) and not seen.damage, found=found)
+    return Check("batches", found, ok=bool(seen.digests) and not seen.damage)
 
 
 def check_checksums(data: Dataset | Mixture) -> Check:
@@ -76,16 +77,14 @@ def check_checksums(data: Dataset | Mixture) -> Check:
     found = [one for one in parts_of(data) if isinstance(one, ParquetDataset)]
     known = [share for one in found if (share := checksum_share(one.index)) is not None]
     if not known:
-        return Check(
-            name="checksums", ok=None, found="only pages of Parquet carry some"
-        )
+        return Check("checksums", "only pages of Parquet carry some", ok=None)
     if not all(one.verify_checksums for one in found):
         told = "not verified: verify_checksums=False"
-        return Check(name="checksums", ok=None, found=told)
+        return Check("checksums", told, ok=None)
     if min(known) < 1:
         told = NO_CHECKSUMS.format(1 - min(known))
-        return Check(name="checksums", ok=None, found=told)
-    return Check(name="checksums", ok=True, found="all pages looked at carry one")
+        return Check("checksums", told, ok=None)
+    return Check("checksums", "all pages looked at carry one", ok=True)
 
 
 def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
@@ -93,17 +92,17 @@ def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
     found = f"token ids {seen.least}..{seen.greatest}"
     if not is_known:
         found += "; not compared: give vocab_size, or a tokenizer"
-        return Check(name="ids", ok=None, found=found)
+        return Check("ids", found, ok=None)
     ok = seen.least >= 0 and seen.greatest < vocab_size
     found += f", vocabulary {vocab_size:,}"
-    return Check(name="ids", ok=ok, found=found + ("" if ok else ": ids beyond it"))
+    return Check("ids", found + ("" if ok else ": ids beyond it"), ok=ok)
 
 
 def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Check:
     """Labels are the tokens they should be, at the place where they should be."""
     if not kept or "labels" not in kept[0]:
         found = "the batches have no labels: those made here are used"
-        return Check(name="labels", ok=None, found=found)
+        return Check("labels", found, ok=None)
     shares = {offset: _same_share(kept, offset, ignored) for offset in OFFSETS}
     expected = int(shifted)
     ok = shares[expected] >= SAME_SHARE
@@ -117,7 +116,7 @@ def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Chec
         )
     elif not ok:
         found += ": they are no shift of the tokens at all"
-    return Check(name="labels", ok=ok, found=found)
+    return Check("labels", found, ok=ok)
 
 
 def _same_share(kept: Sequence[Arrays], offset: int, ignored: int) -> float:
@@ -154,7 +153,7 @@ def check_learning(learning: Learning | None, vocab_size: int) -> list[Check]:
     """The first loss is that of guessing, losses are numbers, and they fall."""
     if learning is None:
         found = "not trained: torch is not installed"
-        return [Check(name="loss", ok=None, found=found)]
+        return [Check("loss", found, ok=None)]
     guess = math.log(vocab_size)
     finite = all(map(math.isfinite, learning.losses))
     near = abs(learning.initial - guess) <= INITIAL_SHARE * guess
@@ -163,17 +162,17 @@ def check_learning(learning: Learning | None, vocab_size: int) -> list[Check]:
     last = f"from {learning.initial:.3f} to {learning.final:.3f}"
     updates = len(learning.losses)
     return [
-        Check(name="first loss", ok=finite and near, found=first),
+        Check("first loss", first, ok=finite and near),
         Check(
-            name="no NaN",
+            "no NaN",
+            "all losses are finite" if finite else "a loss is NaN or infinite",
             ok=finite,
-            found="all losses are finite" if finite else "a loss is NaN or infinite",
         ),
         Check(
-            name="loss falls",
-            ok=finite and falls,
-            found=f"{last} in {updates} updates"
+            "loss falls",
+            f"{last} in {updates} updates"
             + ("" if falls else ": the model does not learn"),
+            ok=finite and falls,
         ),
     ]
 
@@ -182,7 +181,7 @@ def check_numbers(seen: Observation) -> Check:
     """Fields of numbers hold no NaN."""
     names = sorted(set(seen.not_finite))
     found = f"NaN or infinity in {', '.join(names)}" if names else "all are finite"
-    return Check(name="fields", ok=not names, found=found)
+    return Check("fields", found, ok=not names)
 
 
 def check_tokenizer(
@@ -192,10 +191,10 @@ def check_tokenizer(
     sizes = f"the tokenizer has {tokenizer.vocab_size:,} tokens"
     if greatest >= tokenizer.vocab_size:
         found = f"{sizes}, the data has id {greatest}"
-        return Check(name="tokenizer", ok=False, found=found)
+        return Check("tokenizer", found, ok=False)
     if tokenizer.vocab_size > vocab_size:
         found = f"{sizes}, the vocabulary {vocab_size:,}"
-        return Check(name="tokenizer", ok=False, found=found)
+        return Check("tokenizer", found, ok=False)
     rows = [row for arrays in kept for row in arrays["input_ids"]][:READ_ROWS]
     shares = []
     for row in rows:
@@ -208,7 +207,7 @@ def check_tokenizer(
     found = f"{sizes}; {share:.1%} of the tokens come back from their text"
     if not ok:
         found += ": the data was made by another tokenizer"
-    return Check(name="tokenizer", ok=ok, found=found)
+    return Check("tokenizer", found, ok=ok)
 
 
 def check_ranks(
@@ -240,17 +239,15 @@ def check_ranks(
     apart = max(counts) - min(counts)
     batch = max(one.num_tokens / max(1, len(one.digests)) for one in seen)
     return [
-        Check(name="one plan", ok=not others, found=one_plan),
+        Check("one plan", one_plan, ok=not others),
         Check(
-            name="own data",
-            ok=not twice,
-            found=f"{twice:,} of {len(held):,} sequences come twice",
+            "own data", f"{twice:,} of {len(held):,} sequences come twice", ok=not twice
         ),
         Check(
-            name="ranks' tokens",
-            ok=apart <= batch,
-            found=f"{min(counts):,} to {max(counts):,}, {apart:,} apart; a batch has "
+            "ranks' tokens",
+            f"{min(counts):,} to {max(counts):,}, {apart:,} apart; a batch has "
             f"{batch:,.0f}",
+            ok=apart <= batch,
         ),
     ]
 
@@ -260,8 +257,8 @@ def check_memory(seen: Observation, memory: int) -> Check:
     peak, growth = int(seen.stats["peak_bytes"]), seen.rss_growth
     ok = peak <= memory and growth <= memory + OVERHEAD
     return Check(
-        name="memory",
-        ok=ok,
-        found=f"{format_bytes(peak)} held at most, the process grew by "
+        "memory",
+        f"{format_bytes(peak)} held at most, the process grew by "
         f"{format_bytes(growth)}; {format_bytes(memory)} given",
+        ok=ok,
     )

@@ -46,9 +46,7 @@ class Learning:
 
 
 def learn(
-    pairs: Sequence[tuple[Tokens, Tokens]],
-    vocab_size: int,
-    model: Any | None,  # noqa: ANN401 - a torch module
+    pairs: Sequence[tuple[Tokens, Tokens]], vocab_size: int, model: Any | None
 ) -> Learning:
     """Train on tokens and what follows each of them.
 
@@ -80,10 +78,7 @@ def learn(
 
 
 def _update(
-    torch: Any,  # noqa: ANN401
-    weights: list[Any],
-    means: list[Any],
-    gradients: Sequence[Any],
+    torch: Any, weights: list[Any], means: list[Any], gradients: Sequence[Any]
 ) -> None:
     """Move each weight against the sign of its mean gradient.
 
@@ -96,7 +91,7 @@ def _update(
 
 
 @contextmanager
-def _one_thread(torch: Any) -> Iterator[None]:  # noqa: ANN401
+def _one_thread(torch: Any) -> Iterator[None]:
     """Tiny work on many threads is slower, much so on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -106,7 +101,7 @@ def _one_thread(torch: Any) -> Iterator[None]:  # noqa: ANN401
         torch.set_num_threads(before)
 
 
-def _tiny(torch: Any, vocab_size: int) -> Any:  # noqa: ANN401 - torch is an extra
+def _tiny(torch: Any, vocab_size: int) -> Any:
     """An embedding and a head: the likeliest token after each, at first all alike."""
     embedding = torch.nn.Embedding(vocab_size, WIDTH)
     head = torch.nn.Linear(WIDTH, vocab_size)
@@ -116,12 +111,8 @@ def _tiny(torch: Any, vocab_size: int) -> Any:  # noqa: ANN401 - torch is an ext
 
 
 def _loss(
-    torch: Any,  # noqa: ANN401
-    model: Any,  # noqa: ANN401
-    tokens: Tokens,
-    targets: Tokens,
-    vocab_size: int,
-) -> Any:  # noqa: ANN401
+    torch: Any, model: Any, tokens: Tokens, targets: Tokens, vocab_size: int
+) -> Any:
     length = tokens.shape[1]
     rows = max(1, MOST_LOGITS // vocab_size // max(1, length))
     columns = max(8, min(length, MOST_LOGITS // vocab_size))

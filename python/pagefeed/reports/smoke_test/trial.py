@@ -66,7 +66,7 @@ def smoke(
     steps: int = 20,
     vocab_size: int | None = None,
     tokenizer: TextTokenizer | None = None,
-    model: Any | None = None,  # noqa: ANN401 - a torch module
+    model: Any | None = None,
     shifted: bool | None = None,
     ranks: Sequence[Loader] | None = None,
     plan: str | None = None,
@@ -158,7 +158,7 @@ def _learning(
     pairs: list[tuple[Tokens, Tokens]],
     seen: Observation,
     vocab_size: int,
-    model: Any | None,  # noqa: ANN401
+    model: Any | None,
 ) -> Learning | None:
     if not pairs or seen.least < 0:
         return None
@@ -171,19 +171,19 @@ def _learning(
 def _check_resume(loader: Loader, seen: Observation) -> Check:
     """A run that was stopped goes on with the same batches."""
     if seen.state is None or not seen.rest:
-        return Check(name="resume", ok=None, found="too few steps to stop between")
+        return Check("resume", "too few steps to stop between", ok=None)
     other = copy.copy(loader)
     text = json.dumps(seen.state)
     try:
         other.load_state_dict(json.loads(text))
     except PagefeedError as error:
-        return Check(name="resume", ok=False, found=str(error))
+        return Check("resume", str(error), ok=False)
     again = observe(other, len(seen.rest), "batches after a resume")
     same = sum(a == b for a, b in zip(again.digests, seen.rest, strict=False))
     ok = same == len(seen.rest)
     return Check(
-        name="resume",
-        ok=ok,
-        found=f"{same} of {len(seen.rest)} batches after a stop are the same; a state "
+        "resume",
+        f"{same} of {len(seen.rest)} batches after a stop are the same; a state "
         f"of {len(text):,} bytes",
+        ok=ok,
     )

@@ -97,7 +97,7 @@ def _sent(opener: OpenerDirector, request: Request, limit: float) -> str:
         raise OSError(f"no answer of HTTP: {type(problem).__name__}") from problem
 
 
-def as_json(text: str) -> Any:  # noqa: ANN401
+def as_json(text: str) -> Any:
     """Return a decoded answer; None if it is no JSON."""
     try:
         return json.loads(text)

@@ -36,7 +36,7 @@ def broken(source: str, found: str, advice: str) -> AccessDeniedError:
     return AccessDeniedError(f"credentials by {source}: {found}: {advice}")
 
 
-def keys_of(found: Any, names: tuple[str, str, str, str], source: str) -> Keys:  # noqa: ANN401
+def keys_of(found: Any, names: tuple[str, str, str, str], source: str) -> Keys:
     """Return the credentials in an answer.
 
     Args:
