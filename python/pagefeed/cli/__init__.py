@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
-from pagefeed.cli.common import check_storage_options, in_flags
+from pagefeed.cli.common import add_verb, check_storage_options, in_flags
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
@@ -45,14 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, summary in VERBS.items():
         module = importlib.import_module(f"pagefeed.cli.{verb}")
-        verb_parser = verbs.add_parser(
-            verb,
-            help=summary,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.configure(verb_parser)
-        verb_parser.set_defaults(run=module.run)
+        add_verb(verbs, verb, summary, module).set_defaults(run=module.run)
     return parser
 
 

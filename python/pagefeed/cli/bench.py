@@ -20,6 +20,7 @@ from pagefeed.cli.common import (
     arg,
     declare,
     fact_lines,
+    same_named,
     storage_options,
     table_lines,
     tell,
@@ -40,12 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
-    found = bench_storage(
-        located(options.paths, storage_options(options, *options.paths)),
-        sizes=options.sizes,
-        depths=options.depths,
-        seconds=options.seconds,
-    )
+    files = located(options.paths, storage_options(options, *options.paths))
+    found = bench_storage(files, **same_named(options, bench_storage))
     return tell(options, asdict(found) | {"advice": found.advice}, _lines(found))
 
 

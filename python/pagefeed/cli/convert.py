@@ -19,8 +19,8 @@ from pagefeed.cli.common import (
     arg,
     declare,
     open_paths,
+    same_named,
     selected,
-    storage_options,
     tell,
 )
 from pagefeed.prepare import TOKEN_FORMATS, convert
@@ -42,15 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Convert and report."""
-    done = convert(
-        selected(options, open_paths(options)),
-        options.output,
-        to=options.to,
-        dtype=options.dtype,
-        eos=options.eos,
-        shard_size=options.shard_size,
-        storage_options=storage_options(options, options.output),
-    )
+    dataset = selected(options, open_paths(options))
+    done = convert(dataset, **same_named(options, convert))
     lines = (
         f"{done.num_documents:,} documents of {done.num_tokens:,} tokens "
         f"({done.dtype}) as {done.format}: {', '.join(done.files)}"

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.cli.common import PATHS, arg, declare, storage_options, tell_facts
+from pagefeed.cli.common import PATHS, arg, declare, same_named, tell_facts
 from pagefeed.dataset import PageIndex, check_index, write_index
 from pagefeed.errors import InvalidArgumentError
 
@@ -31,21 +31,14 @@ _SHOWN = 5
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     declare(parser, PATHS, paths={"nargs": "+"})
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--no-page-index",
-        dest="page_index",
-        action="store_false",
-        help="read page headers instead of the files' own offset indexes",
-    )
-    where.add_argument(
-        "--row-groups",
-        dest="page_index",
-        action="store_const",
-        const="row_group",
-        default=True,
-        help="take whole row groups for pages: only footers are read",
-    )
+    headers = "read page headers instead of the files' own offset indexes"
+    groups = "take whole row groups for pages: only footers are read"
+    of_groups = {"action": "store_const", "const": "row_group", "default": True}
+    where = {
+        "--no-page-index": arg(bool, headers, action="store_false", dest="page_index"),
+        "--row-groups": arg(bool, groups, dest="page_index", **of_groups),
+    }
+    declare(parser.add_mutually_exclusive_group(), where)
     table = {
         "--refresh": arg(bool, "build anew even if it is cached"),
         "--output": arg(str, "write it for all nodes, to this folder or bucket"),
@@ -62,39 +55,19 @@ def run(options: argparse.Namespace) -> int:
     if options.output is not None:
         return _check(options) if options.check else _write(options)
     started = time.perf_counter()
-    index = PageIndex.build(
-        options.paths,
-        options.column,
-        options.cache_dir,
-        page_index=options.page_index,
-        refresh=options.refresh,
-        storage_options=storage_options(options, *options.paths),
-    )
+    index = PageIndex.build(**same_named(options, PageIndex.build))
     return tell_facts(options, _report(index, time.perf_counter() - started))
 
 
 def _write(options: argparse.Namespace) -> int:
     started = time.perf_counter()
-    done = write_index(
-        options.paths,
-        options.output,
-        column=options.column,
-        page_index=options.page_index,
-        engine=options.engine,
-        storage_options=storage_options(options, *options.paths, options.output),
-    )
+    done = write_index(**same_named(options, write_index))
     seconds = round(time.perf_counter() - started, 4)
     return tell_facts(options, asdict(done) | {"seconds": seconds})
 
 
 def _check(options: argparse.Namespace) -> int:
-    found = check_index(
-        options.paths,
-        options.output,
-        column=options.column,
-        page_index=options.page_index,
-        storage_options=storage_options(options, *options.paths, options.output),
-    )
+    found = check_index(**same_named(options, check_index))
     names = ("added", "removed", "changed")
     counts = {f"num_{name}": len(getattr(found, name)) for name in names}
     first = {name: " ".join(getattr(found, name)[:_SHOWN]) or None for name in names}

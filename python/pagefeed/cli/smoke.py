@@ -30,6 +30,7 @@ from pagefeed.cli.common import (
     make_sound_loader,
     make_text_tokenizer,
     named_function,
+    same_named,
     tell,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -61,14 +62,8 @@ def run(options: argparse.Namespace) -> int:
     if vocab_size is None and tokenizer is not None:
         vocab_size = tokenizer.vocab_size
     model = _model(options.model, vocab_size) if options.model else None
-    found = try_run(
-        loader,
-        steps=options.steps,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer,
-        model=model,
-        plan=options.plan,
-    )
+    given = {"vocab_size": vocab_size, "tokenizer": tokenizer, "model": model}
+    found = try_run(loader, **same_named(options, try_run) | given)
     damage += found.damage
     ok = found.ok and not damage
     report = asdict(found) | as_json(damage) | {"ok": ok}

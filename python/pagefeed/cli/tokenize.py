@@ -29,7 +29,6 @@ from pagefeed.cli.common import (
     declare,
     make_tokenizer,
     same_named,
-    storage_options,
     tell,
 )
 from pagefeed.prepare import FORMATS, tokenize
@@ -96,7 +95,6 @@ def run(options: argparse.Namespace) -> int:
         "require_labels": not options.no_require_labels,
         "keep": {name: kind or None for name, _, kind in kinds},
         "chat_template": _text(options.chat_template),
-        "storage_options": storage_options(options, *options.inputs, options.output),
     }
     done = tokenize(**given)
     seconds = time.perf_counter() - started

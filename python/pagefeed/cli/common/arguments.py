@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any, cast
 
 from pagefeed.errors import InvalidArgumentError
@@ -20,6 +21,7 @@ __all__ = [
     "TOKENIZER",
     "TOKENIZER_FILE",
     "Argument",
+    "add_verb",
     "arg",
     "check_storage_options",
     "configure_run",
@@ -53,6 +55,20 @@ def arg(kind: Any, text: str = "", **more: Any) -> Argument:
         return {"nargs": "+", "default": kind, "help": text} | more
     text = f"{text} ({kind})".strip().replace("%", "%%")
     return {"type": type(kind), "default": kind, "help": text} | more
+
+
+def add_verb(
+    verbs: Any, name: str, summary: str, module: ModuleType
+) -> argparse.ArgumentParser:
+    """Add a verb whose module says what it does and declares its arguments."""
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=summary,
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    return parser
 
 
 def declare(

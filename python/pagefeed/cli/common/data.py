@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from pagefeed.cli.common.arguments import (
@@ -91,10 +92,17 @@ def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
 def same_named(
     options: argparse.Namespace, function: Callable[..., object]
 ) -> dict[str, Any]:
-    """Return the options that a function has a parameter for, by its name."""
-    given = vars(options)
+    """Return the options that a function has a parameter for, by its name.
+
+    Settings of remote storage are given if one of its paths is a URL.
+    """
     names = inspect.signature(function).parameters
-    return {name: given[name] for name in names if name in given}
+    found = {name: given for name, given in vars(options).items() if name in names}
+    if "storage_options" in names:
+        places = [found.get(name) or [] for name in ("paths", "inputs", "output")]
+        listed = [[one] if isinstance(one, str) else one for one in places]
+        found["storage_options"] = storage_options(options, *chain(*listed))
+    return found
 
 
 def _parameters(name: str) -> set[str]:
@@ -205,14 +213,11 @@ def make_loader(
     given: dict[str, Any] = {
         "sequences": make_sequences(options),
         "batch_size": None if options.batch_tokens else options.batch_size,
-        "batch_tokens": options.batch_tokens,
-        "seed": options.seed,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
-        "balance": options.balance,
-        "memory": options.memory,
         "rank": 0,
-        "world_size": options.world_size,
     }
+    for name in ("batch_tokens", "seed", "balance", "memory", "world_size"):
+        given[name] = getattr(options, name)
     data = make_dataset(options) if dataset is None else dataset
     loader = Loader(data, **given | settings)
     loader.set_epoch(options.epoch)

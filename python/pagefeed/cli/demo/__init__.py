@@ -17,24 +17,23 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pagefeed.cli.common import arg, declare, same_named
+
 __all__ = ["configure", "run"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("demo-data"),
-        help="where the Parquet files go (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--data", type=Path, metavar="FOLDER", help="only write example data there"
-    )
-    parser.add_argument("--length", type=int, default=512, help="tokens of a sequence")
-    parser.add_argument("--batch-size", type=int, default=16, help="rows of a batch")
-    parser.add_argument("--memory", default="64MiB", help="that a loader may hold")
-    parser.add_argument("--seed", type=int, default=0, help="of the order")
+    usual = {"type": Path, "default": Path("demo-data")}
+    table = {
+        "--folder": arg("demo-data", "where the Parquet files go", **usual),
+        "--data": arg(Path, "only write example data there", metavar="FOLDER"),
+        "--length": arg(512, "tokens of a sequence"),
+        "--batch-size": arg(16, "rows of a batch"),
+        "--memory": arg("64MiB", "that a loader may hold"),
+        "--seed": arg(0, "of the order"),
+    }
+    declare(parser, table)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,10 +46,4 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from pagefeed.cli.demo.feed import run_demo
 
-    return run_demo(
-        folder=options.folder,
-        length=options.length,
-        batch_size=options.batch_size,
-        memory=options.memory,
-        seed=options.seed,
-    )
+    return run_demo(**same_named(options, run_demo))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 
+from pagefeed.cli.common import add_verb
 from pagefeed.cli.tokenizer import extend, train
 
 __all__ = ["configure", "run"]
@@ -26,13 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="what", metavar="WHAT", required=True, help="what to do"
     )
     for name, (module, summary) in _VERBS.items():
-        each = verbs.add_parser(
-            name,
-            help=summary,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.configure(each)
+        add_verb(verbs, name, summary, module)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -72,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
     tokenizer = make_tokenizer(options)
     beside = pairs_of(options.beside, "--beside NAME=PATH")
     given = same_named(options, extend_tokenizer)
-    given["storage_options"] = storage_options(options, options.output)
     given["beside"] = {name: open_parquet(options, path) for name, path in beside}
     given["beside"] = given["beside"] or None
     done = extend_tokenizer(tokenizer, make_texts(options), **given)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import arg, declare, same_named, storage_options, tell
+from pagefeed.cli.common import arg, declare, same_named, tell
 from pagefeed.cli.tokenizer.texts import (
     as_rows,
     configure_texts,
@@ -55,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train and report."""
     given = same_named(options, train_tokenizer)
-    given["storage_options"] = storage_options(options, options.output)
     done = train_tokenizer(make_texts(options), **given)
     drawn = sum(source.sampled_bytes for source in done.sources)
     lines = [
