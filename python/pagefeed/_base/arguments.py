@@ -6,8 +6,10 @@ Numbers of NumPy count as numbers of Python; True and False are not numbers.
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ __all__ = [
     "check_column",
     "check_columns",
     "check_flag",
+    "check_number",
     "check_positive",
     "check_token",
     "check_vocab_size",
@@ -60,6 +63,39 @@ def check_positive(value: object, name: str) -> int:
         InvalidArgumentError: If it is anything else.
     """
     return check_whole(value, name, least=1, most=MOST)
+
+
+def check_number(
+    value: object,
+    name: str,
+    what: str = "a number",
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> float:
+    """Return a number within bounds; without bounds also infinity and NaN.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    fits = (
+        (above is None or number > above)
+        and (least is None or number >= least)
+        and (most is None or number <= most)
+        and (below is None or number < below)
+    )
+    if not (is_number and fits):
+        names = {"above": above, "from": least, "to": most, "below": below}
+        if least is None:
+            names = {"above": above, "at most": most, "below": below}
+        bounds = [f" {word} {at:g}" for word, at in names.items() if at is not None]
+        what += "".join(bounds)
+        raise InvalidArgumentError(f"{name}={value!r:.60} must be {what}")
+    return number
 
 
 def check_token(value: object, name: str) -> int | None:

@@ -15,6 +15,7 @@ from pagefeed._base import (
     check_column,
     check_columns,
     check_flag,
+    check_number,
     check_positive,
     check_whole,
 )
@@ -91,8 +92,7 @@ class Aligned:
             return
         if self.dtype is not None:
             raise InvalidArgumentError("dtype='bfloat16' needs no scale: leave one out")
-        if not 0 < check_number(self.scale, "scale") < math.inf:
-            raise InvalidArgumentError(f"scale={self.scale} must be a positive number")
+        check_number(self.scale, "scale", above=0, below=math.inf)
 
 
 AlignedColumnNames: TypeAlias = Iterable[str] | Mapping[str, float | Aligned]
@@ -243,17 +243,6 @@ class AlignedColumn(NamedTuple):
             "scale": like.scale,
             "is_shifted": like.shifted,
         }
-
-
-def check_number(value: object, name: str) -> float:
-    """Return a number.
-
-    Raises:
-        InvalidArgumentError: If it is none.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgumentError(f"{name}={value!r:.60} must be a number")
-    return value
 
 
 def parse_aligned(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import check_choice, check_token, check_whole
+from pagefeed._base import check_choice, check_number, check_token, check_whole
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Infill", "infilling_of"]
@@ -84,7 +83,9 @@ class Infill:
                 "of its own"
             )
         for name in ("rate", "spm"):
-            object.__setattr__(self, name, _share(getattr(self, name), name))
+            value = getattr(self, name)
+            share = check_number(value, name, "a share", least=0, most=1)
+            object.__setattr__(self, name, share)
         if self.rate == 0:
             raise InvalidArgumentError(
                 "rate=0 infills nothing: leave infill out, or give a rate above 0"
@@ -143,10 +144,3 @@ def _key(seed: int, purpose: str) -> tuple[int, int]:
     digest = hashlib.blake2b(text, digest_size=16, person=b"pagefeed.infill")
     first, second = np.frombuffer(digest.digest(), "<u8").tolist()
     return first, second
-
-
-def _share(value: Any, name: str) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= 1 or math.isnan(value):
-        raise InvalidArgumentError(f"{name}={value!r} must be a share from 0 to 1")
-    return float(value)

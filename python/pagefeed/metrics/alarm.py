@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 
-from pagefeed._base import check_callable, check_positive
-from pagefeed.errors import InvalidArgumentError
+from pagefeed._base import check_callable, check_number, check_positive
 
 __all__ = ["WaitAlarm"]
 
@@ -50,11 +49,9 @@ class WaitAlarm:
         times: int = 3,
         call: Callable[[float], object] | None = None,
     ) -> None:
-        if not isinstance(threshold, int | float) or not 0 < threshold < 1:
-            raise InvalidArgumentError(
-                f"threshold={threshold!r} must be a fraction between 0 and 1"
-            )
-        self._threshold = threshold
+        self._threshold = check_number(
+            threshold, "threshold", "a fraction", above=0, below=1
+        )
         self._times = check_positive(times, "times")
         self._call = check_callable(call, "call") or _warn
         self._num_above = 0

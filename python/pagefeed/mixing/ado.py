@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_whole
+from pagefeed._base import check_number, check_whole
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixing.policy import Weights, check_number, shares_of
+from pagefeed.mixing.policy import Weights, shares_of
 
 __all__ = ["ADO"]
 
@@ -70,10 +70,10 @@ class ADO:
     ) -> None:
         self._prior = shares_of(prior, "prior")
         self._warmup = check_whole(warmup, "warmup", least=0)
-        self._credit = check_number(credit, "credit", 0, 1)
-        self._memory = check_number(memory, "memory", 0, 1)
-        self._smoothing = check_number(smoothing, "smoothing", 0, 1)
-        self._least = check_number(least, "least", 0, 1)
+        self._credit = check_number(credit, "credit", least=0, most=1)
+        self._memory = check_number(memory, "memory", least=0, most=1)
+        self._smoothing = check_number(smoothing, "smoothing", least=0, most=1)
+        self._least = check_number(least, "least", least=0, most=1)
         if self._least * len(self._prior) > 1:
             raise InvalidArgumentError(
                 f"least={least} of {len(self._prior)} datasets is more than all"

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from pagefeed._base import check_number
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixing.policy import Weights, check_number, shares_of
+from pagefeed.mixing.policy import Weights, shares_of
 from pagefeed.mixture import check_weights
 
 __all__ = ["ExcessLoss"]
@@ -54,11 +55,11 @@ class ExcessLoss:
                 f"reference={reference!r:.60} must be a dict of losses by dataset"
             )
         self._reference = {
-            name: check_number(loss, f"reference[{name!r}]", -LARGE, LARGE)
+            name: check_number(loss, f"reference[{name!r}]", least=-LARGE, most=LARGE)
             for name, loss in reference.items()
         }
-        self._rate = check_number(rate, "rate", 0, LARGE)
-        self._smoothing = check_number(smoothing, "smoothing", 0, 1)
+        self._rate = check_number(rate, "rate", least=0, most=LARGE)
+        self._smoothing = check_number(smoothing, "smoothing", least=0, most=1)
         equal = dict.fromkeys(self._reference, 1.0)
         self._weights = shares_of(equal if prior is None else prior, "prior")
         if set(self._weights) != set(self._reference):

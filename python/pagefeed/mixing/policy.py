@@ -10,7 +10,7 @@ from pagefeed._base import check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import check_weights
 
-__all__ = ["FixedSchedule", "Policy", "check_number", "shares_of"]
+__all__ = ["FixedSchedule", "Policy", "shares_of"]
 
 Weights = Mapping[str, float]
 
@@ -114,17 +114,3 @@ def shares_of(weights: Weights, name: str) -> dict[str, float]:
         )
     total = math.fsum(checked.values())
     return {key: weight / total for key, weight in checked.items()}
-
-
-def check_number(value: object, name: str, least: float, most: float) -> float:
-    """Return a number between two others.
-
-    Raises:
-        InvalidArgumentError: If it is not.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not least <= float(value) <= most:  # type: ignore[arg-type]
-        raise InvalidArgumentError(
-            f"{name}={value!r:.60} must be a number from {least:g} to {most:g}"
-        )
-    return float(value)  # type: ignore[arg-type]

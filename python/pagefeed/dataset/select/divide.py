@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, check_number, check_whole
 from pagefeed.dataset.select.criteria import (
     NO_PART,
     Criterion,
@@ -58,12 +58,7 @@ def by_tiers(
     if (edges is None) == (quantiles is None):
         raise InvalidArgumentError("give either edges=[...] or quantiles=")
     if quantiles is not None:
-        if isinstance(quantiles, bool) or not isinstance(quantiles, int):
-            raise InvalidArgumentError(f"quantiles={quantiles!r} must be a number")
-        if not 2 <= quantiles < NO_PART:
-            raise InvalidArgumentError(
-                f"quantiles={quantiles} must be at least 2 and below {NO_PART}"
-            )
+        check_whole(quantiles, "quantiles", least=2, most=NO_PART - 1)
         edges = quantiles_of(spans, column, quantiles)
     checked = _rising(edges or ())
     missing = f"{column} is null"
@@ -93,10 +88,7 @@ def by_weights(
     if not weights:
         raise InvalidArgumentError("name the parts: split(train=0.99, validation=0.01)")
     for name, weight in weights.items():
-        if not (isinstance(weight, int | float) and 0 < weight <= 1):
-            raise InvalidArgumentError(
-                f"{name}={weight!r} must be a share of the rows, above 0 and at most 1"
-            )
+        check_number(weight, name, "a share of the rows", above=0, most=1)
     if math.fsum(weights.values()) > 1 + 1e-9:
         raise InvalidArgumentError(
             f"the shares {dict(weights)} sum to {math.fsum(weights.values())}, and "
@@ -106,9 +98,7 @@ def by_weights(
         raise InvalidArgumentError(
             f"{len(weights)} parts are too many: there may be {NO_PART}"
         )
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InvalidArgumentError(f"seed={seed!r} must be a whole number")
-    return _parts(spans, Hashing(seed, weights))
+    return _parts(spans, Hashing(check_whole(seed, "seed"), weights))
 
 
 def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:

@@ -14,6 +14,7 @@ from pagefeed._base import (
     Int64Array,
     UInt64Array,
     Work,
+    check_number,
     check_positive,
     check_whole,
     in_order,
@@ -44,10 +45,7 @@ def taken(
         raise InvalidArgumentError("give either tokens='10B' or share=0.01")
     total = spans.num_values
     if share is not None:
-        if isinstance(share, bool) or not isinstance(share, int | float):
-            raise InvalidArgumentError(f"share={share!r} must be a number")
-        if not 0 < share <= 1:
-            raise InvalidArgumentError(f"share={share} must be above 0, at most 1")
+        share = check_number(share, "share", above=0, most=1)
         wanted = max(1, round(share * total))
     else:
         wanted = _parse_count(tokens)

@@ -14,6 +14,7 @@ from pagefeed._base import (
     Work,
     check_choice,
     check_column,
+    check_number,
     check_positive,
     check_whole,
     in_order,
@@ -234,10 +235,7 @@ def drawn(
     """
     num_bytes = check_positive(parse_bytes(sample, name="sample"), "sample")
     check_choice(shuffle, get_args(Mixing), "shuffle")
-    if not isinstance(held_out, int | float) or not 0 < held_out < 1:
-        raise InvalidArgumentError(
-            f"held_out={held_out!r} must be a share of the rows, above 0 and below 1"
-        )
+    check_number(held_out, "held_out", "a share of the rows", above=0, below=1)
     seed = check_whole(seed, "seed")
     parts = {
         name: dataset.split(seed=seed, learned=1 - held_out, held_out=held_out)

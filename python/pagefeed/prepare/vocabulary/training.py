@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pagefeed._base import check_choice, check_positive, check_whole
+from pagefeed._base import check_choice, check_number, check_positive, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
 from pagefeed.prepare.vocabulary.recipes import (
@@ -205,8 +204,4 @@ def _coverage(share: float | None, model: Kind) -> float:
             f"character_coverage={share!r}: BPE is of bytes, which cover all; leave it "
             "out, or choose model='unigram' or 'wordpiece'"
         )
-    if not (isinstance(share, int | float) and 0 < share <= 1 and math.isfinite(share)):
-        raise InvalidArgumentError(
-            f"character_coverage={share!r} must be a share, above 0 and at most 1"
-        )
-    return float(share)
+    return check_number(share, "character_coverage", "a share", above=0, most=1)
