@@ -25,8 +25,10 @@ from pagefeed._base.arrays import (
     joined_ranges,
     looked_up,
     narrow_difference,
+    of_bfloat16,
     ranges_between,
     sorted_with_places,
+    to_bfloat16,
 )
 from pagefeed._base.cluster import on_ray
 from pagefeed._base.extras import require
@@ -34,11 +36,12 @@ from pagefeed._base.faces import Facts, html_of, html_table, text_of
 from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
 from pagefeed._base.lazy_attribute import is_made, lazy
 from pagefeed._base.lease import is_taken, made_once
+from pagefeed._base.log import logger
 from pagefeed._base.parallel import in_order
 from pagefeed._base.progress import Progress, Work, show_progress
 from pagefeed._base.setting import Setting
 from pagefeed._base.sizes import format_bytes, parse_bytes
-from pagefeed._base.stepwise import finished
+from pagefeed._base.stepwise import finished, gathered
 from pagefeed._base.stored import (
     ArrayFolder,
     ArrayWriter,
@@ -82,6 +85,7 @@ __all__ = [
     "find_arrays",
     "finished",
     "format_bytes",
+    "gathered",
     "html_of",
     "html_table",
     "in_order",
@@ -90,10 +94,12 @@ __all__ = [
     "joined_ranges",
     "keeps_arrays",
     "lazy",
+    "logger",
     "looked_up",
     "made_once",
     "narrow_difference",
     "near_name",
+    "of_bfloat16",
     "on_ray",
     "parse_bytes",
     "printable_output",
@@ -104,5 +110,6 @@ __all__ = [
     "sorted_with_places",
     "stored_arrays",
     "text_of",
+    "to_bfloat16",
     "warn_of_folder",
 ]

@@ -14,8 +14,10 @@ __all__ = [
     "joined_ranges",
     "looked_up",
     "narrow_difference",
+    "of_bfloat16",
     "ranges_between",
     "sorted_with_places",
+    "to_bfloat16",
 ]
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
@@ -134,3 +136,16 @@ def ranges_between(
     high = np.where(gap < last[of], np.append(begins, 0)[gap], stops[of])
     left = np.flatnonzero(np.minimum(high, stops[of]) > low)
     return of[left], low[left], high[left]
+
+
+def to_bfloat16(numbers: npt.ArrayLike) -> npt.NDArray[np.uint16]:
+    """Return the bits of numbers in bfloat16, rounded to the nearest, then to even."""
+    values = np.asarray(numbers, dtype=np.float32)
+    bits = values.view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(values), bits >> 16 | 0x40, rounded).astype("<u2")
+
+
+def of_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
+    """Return the numbers that bits of bfloat16 stand for."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)

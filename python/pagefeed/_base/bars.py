@@ -5,40 +5,31 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import Any, Protocol, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from pagefeed._base.extras import require
 from pagefeed._base.terminal import printable
 from pagefeed.errors import MissingDependencyError
 
-__all__ = ["Bars"]
+__all__ = ["Bars", "Progress"]
 
 DELAY_SECONDS = 0.5
 """Work that takes less is not shown."""
 
 
-class Report(Protocol):
-    """What a bar shows, see :class:`pagefeed.Progress`."""
+class Progress(NamedTuple):
+    """The state of some work, for callbacks of :func:`show_progress`."""
 
-    @property
-    def what(self) -> str:
-        """What is done."""
-
-    @property
-    def done(self) -> int:
-        """How much of it is."""
-
-    @property
-    def total(self) -> int:
-        """How much there is to do."""
-
-    @property
-    def unit(self) -> str:
-        """What these count."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing follows."""
+    what: str
+    """What is done, such as ``"lengths of rows"``."""
+    done: int
+    """How much of it is."""
+    total: int
+    """How much there is to do."""
+    unit: str
+    """What ``done`` and ``total`` count, such as ``"rows"``."""
+    finished: bool = False
+    """Whether this is the last report: the work is done, or an error ended it."""
 
 
 class Bars:
@@ -48,7 +39,7 @@ class Bars:
         self._bars: dict[tuple[int, str], Any] = {}
         self._stream = sys.stderr
 
-    def __call__(self, progress: Report) -> None:
+    def __call__(self, progress: Progress) -> None:
         """Draw the bar of this work, or take it away when that is finished."""
         key = threading.get_ident(), progress.what
         bar = self._bars.get(key)
@@ -61,7 +52,7 @@ class Bars:
             del self._bars[key]
 
 
-def _new_bar(progress: Report, stream: TextIO) -> Any:
+def _new_bar(progress: Progress, stream: TextIO) -> Any:
     what = printable(progress.what)
     try:
         tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm

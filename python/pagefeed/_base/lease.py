@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import threading
 import time
@@ -12,13 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from pagefeed._base.log import logger
+
 __all__ = ["is_taken", "made_once"]
 
 _BEAT = 5.0
 _SILENCE = 60.0
 """Seconds without a beat after which the others no longer wait."""
 _PAUSE = 0.05
-_logger = logging.getLogger("pagefeed")
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def _lease(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         number = _taken(path)
     except OSError as problem:  # A folder that cannot be written has no locks.
-        _logger.debug("%s: no lock is held: %s", path, problem)
+        logger.debug("%s: no lock is held: %s", path, problem)
         number = None
     if number is None:
         yield
@@ -87,10 +87,10 @@ def _taken(path: Path) -> int | None:
         silent = time.time() - os.fstat(number).st_mtime
         os.close(number)
         if not has_waited:
-            _logger.info("%s: another process makes this, and it is waited for", path)
+            logger.info("%s: another process makes this, and it is waited for", path)
             has_waited = True
         if silent > _SILENCE:
-            _logger.warning(
+            logger.warning(
                 "%s: the process that makes this has not moved for %.0f s; this one "
                 "goes on in its place",
                 *(path, silent),
@@ -118,5 +118,5 @@ def is_taken(path: str | Path, number: int) -> bool:
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError as problem:  # Some shared folders have no locks.
-        _logger.warning("%s: no lock is held: %s", path, problem)
+        logger.warning("%s: no lock is held: %s", path, problem)
         return True

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import NamedTuple, Self, TypeAlias
+from contextlib import AbstractContextManager, ExitStack
+from typing import Self, TypeAlias
 
-from pagefeed._base.bars import Bars
+from pagefeed._base.bars import Bars, Progress
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Progress", "ProgressCallback", "Work", "show_progress"]
 
 SECONDS_BETWEEN = 0.1
 """Least seconds between two reports of one work, except the first and last."""
-
-
-class Progress(NamedTuple):
-    """The state of some work, for callbacks of :func:`show_progress`."""
-
-    what: str
-    """What is done, such as ``"lengths of rows"``."""
-    done: int
-    """How much of it is."""
-    total: int
-    """How much there is to do."""
-    unit: str
-    """What ``done`` and ``total`` count, such as ``"rows"``."""
-    finished: bool = False
-    """Whether this is the last report: the work is done, or an error ended it."""
 
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
@@ -38,24 +23,14 @@ _callback: ProgressCallback | None = None
 # its own, and threads begin with an empty one.
 
 
-class _Shown(AbstractContextManager[None]):
-    """The result of :func:`show_progress`: leaving it restores the callback before."""
-
-    def __init__(self, before: ProgressCallback | None) -> None:
-        self._before = before
-
-    def __enter__(self) -> None:
-        """Go on showing."""
-
-    def __exit__(self, *_: object) -> None:
-        """Show what was shown before."""
-        global _callback  # noqa: PLW0603 - there is one per process
-        _callback = self._before
+def _show(callback: ProgressCallback | None) -> None:
+    global _callback  # noqa: PLW0603 - there is one per process
+    _callback = callback
 
 
 def show_progress(
     show: ProgressCallback | bool = True,  # noqa: FBT001, FBT002 - as it is read
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[object]:
     """Show the progress of all that may take seconds, or hand it to a callback.
 
     That is: building an index, reading the lengths of rows, scanning for predicates,
@@ -79,15 +54,15 @@ def show_progress(
         quality >= 0.5 400 400 rows True
         200
     """
-    global _callback  # noqa: PLW0603 - there is one per process
     if not isinstance(show, bool) and not callable(show):
         raise InvalidArgumentError(
             f"show_progress({show!r:.60}): expected True, False or a function of one "
             "argument, a pagefeed.Progress"
         )
-    before = _callback
-    _callback = (Bars() if show else None) if isinstance(show, bool) else show
-    return _Shown(before)
+    shown = ExitStack()
+    shown.callback(_show, _callback)
+    _show((Bars() if show else None) if isinstance(show, bool) else show)
+    return shown
 
 
 class Work:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
-__all__ = ["finished"]
+import numpy as np
+
+from pagefeed._base.arrays import Int64Array
+
+__all__ = ["finished", "gathered"]
 
 Result = TypeVar("Result")
 
@@ -26,3 +30,13 @@ def finished(steps: Generator[object, None, Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+
+def gathered(parts: Iterable[Int64Array | None]) -> Generator[None, None, Int64Array]:
+    """Join the arrays that come between steps of other work, which give None."""
+    found = [np.empty(0, dtype=np.int64)]
+    for part in parts:
+        if part is not None:
+            found.append(part)
+        yield
+    return np.concatenate(found)

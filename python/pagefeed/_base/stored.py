@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from pagefeed._base.arrays import Int64Array
 from pagefeed._base.lease import made_once
+from pagefeed._base.log import logger
 from pagefeed._base.parallel import in_order
 from pagefeed._base.writing import WholeWriter
 from pagefeed.errors import CacheWarning, FileAccessError
@@ -40,7 +40,6 @@ _VERSION = 3
 _SPILLED_BYTES = 32 << 20
 _CHECKED_BYTES = 1 << 20
 """Bytes under one checksum; several threads verify them."""
-_logger = logging.getLogger("pagefeed")
 _told: set[str] = set()
 
 
@@ -351,7 +350,7 @@ def stored_arrays(
 def _found(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
     found = _opened(path, key, lazily=lazily)
     if found is not None:
-        _logger.debug("found, and used: %s", path)
+        logger.debug("found, and used: %s", path)
     return found
 
 
@@ -360,7 +359,7 @@ def _made(
 ) -> ArrayFolder:
     with ArrayWriter(path, key, durable=True) as writer:
         write(writer)
-    _logger.info("made, and kept: %s", path)
+    logger.info("made, and kept: %s", path)
     return ArrayFolder(path, key, lazily=lazily)
 
 
@@ -452,7 +451,7 @@ def _opened(path: Path, key: str, *, lazily: bool = False) -> ArrayFolder | None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        _logger.warning("made anew, since it cannot be used: %s", error)
+        logger.warning("made anew, since it cannot be used: %s", error)
         return None
 
 

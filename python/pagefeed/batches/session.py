@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Facts, Int64Array
+from pagefeed._base import Facts, Int64Array, logger
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
@@ -37,7 +36,6 @@ from pagefeed.run import (
 
 __all__ = ["Session"]
 
-_logger = logging.getLogger("pagefeed")
 
 LEARNING = "learning"
 """Name of what a learner adds to a state."""
@@ -405,7 +403,7 @@ class Session(LoaderSession):
         self._has_logged = True
         course, step = cursor.course, self.run.step_sequences
         end = last_position(course, cursor.end)
-        _logger.info(
+        logger.info(
             "the run of the mixture%s:\n  %s",
             ", until every dataset was delivered once" if cursor.end is None else "",
             "\n  ".join(totals_as_text(totals(course, end), step)),

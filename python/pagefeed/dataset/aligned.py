@@ -18,6 +18,7 @@ from pagefeed._base import (
     check_number,
     check_positive,
     check_whole,
+    to_bfloat16,
 )
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import refuse_nulls
@@ -205,9 +206,7 @@ class AlignedColumn(NamedTuple):
             '0xff9c'
         """
         if dtype == "bfloat16":
-            bits = int(np.array(number, np.float32).view(np.uint32))
-            rounded = bits if math.isnan(number) else bits + 0x7FFF + (bits >> 16 & 1)
-            return rounded >> 16
+            return int(to_bfloat16(number))
         kind = np.dtype(dtype)
         is_right = kind.kind == "f"
         if not is_right:

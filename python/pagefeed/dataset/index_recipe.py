@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import time
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ from pagefeed._base import (
     check_column,
     check_flag,
     format_bytes,
+    logger,
     made_once,
     warn_of_folder,
 )
@@ -47,7 +47,6 @@ __all__ = [
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
-_logger = logging.getLogger("pagefeed")
 
 PageIndexUse: TypeAlias = Literal["row_group"] | bool
 """How pages are found, see ``pagefeed.parquet``."""
@@ -210,7 +209,7 @@ class IndexRecipe(Recipe):
                 if whole.column == self.column and {*self.files} <= {*whole.files}:
                     part = _part_of(self, whole)
                     part.check_files()
-                    _logger.info("index of %r is a part of %s", self.column, path)
+                    logger.info("index of %r is a part of %s", self.column, path)
                     return part
         return None
 
@@ -223,7 +222,7 @@ class IndexRecipe(Recipe):
         if shared is not None:
             if shared.digest(self.column, self.page_index) is not None:
                 return _part_of(self, shared.open(self.column, self.page_index))
-            _logger.warning(
+            logger.warning(
                 "%s has no index of %r: the footers of %d files are read; write it "
                 "with `pagefeed index --column %s --output`",
                 *(shared.folder.path, self.column, len(self.files), self.column),
@@ -250,7 +249,7 @@ class IndexRecipe(Recipe):
             raise
         fetched = self.storage.counts().get("bytes_fetched", 0) - before
         if fetched > MUCH_OF_A_FILE * len(self.files):
-            _logger.warning(
+            logger.warning(
                 "index of %r: %s were fetched, as files without an offset index are "
                 'indexed by their page headers; page_index="row_group" reads footers '
                 'alone, for shuffle="row_group"',
@@ -339,7 +338,7 @@ class _Cached:
             self.why = "the cached one is of other files"
             return None
         _check_fresh(core, self._file)
-        _logger.debug("index of %r opened: %s", recipe.column, self._file)
+        logger.debug("index of %r opened: %s", recipe.column, self._file)
         return core
 
 
@@ -348,7 +347,7 @@ def _kept(core: _core.Index, recipe: Recipe, cache_file: Path) -> _core.Index:
     try:
         cache_file.parent.mkdir(parents=True, exist_ok=True)
         core.save(cache_file)
-        _logger.info("index of %r saved: %s", recipe.column, cache_file)
+        logger.info("index of %r saved: %s", recipe.column, cache_file)
         return _core.Index.open(cache_file, storage=recipe.storage.handle)
     except (CorruptFileError, OSError) as problem:
         warn_of_folder(str(cache_file.parent), problem)
@@ -357,11 +356,11 @@ def _kept(core: _core.Index, recipe: Recipe, cache_file: Path) -> _core.Index:
 
 def _build(recipe: Recipe, num_threads: int, why: str) -> _core.Index:
     what, num_files = f"index of {recipe.column!r}", len(recipe.files)
-    _logger.info("%s of %d files is built: %s", what, num_files, why)
+    logger.info("%s of %d files is built: %s", what, num_files, why)
     begin = time.monotonic()
     with Work(what, total=num_files, unit="files") as work:
         core = recipe.build(num_threads, work.advance)
-    _logger.info(
+    logger.info(
         "%s built in %.2f s: %d pages, %d rows, %d values",
         what,
         time.monotonic() - begin,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import logging
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Work, check_choice, check_positive, on_ray
+from pagefeed._base import Work, check_choice, check_positive, logger, on_ray
 from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, default_threads
 from pagefeed.dataset.shared_index import (
     Manifest,
@@ -51,7 +50,6 @@ MOST_PACKS = 6
 MOST_DEATHS = 3
 """Deaths of workers at the same files, after which these are not tried again."""
 _ATTEMPTS = 5
-_logger = logging.getLogger("pagefeed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +152,7 @@ def write_index(
             done = writing.run()
         if done is not None:
             return done
-        _logger.info("%s was written by another process meanwhile", folder.path)
+        logger.info("%s was written by another process meanwhile", folder.path)
     raise FileAccessError(
         f"{folder.path} is written by other processes all the time: let one do it"
     ).at(file=folder.path)
@@ -289,12 +287,12 @@ class _Writing:
                     f"{about}: the worker that indexes them died {deaths[name]} times: "
                     f"{said}; look at its memory"
                 ).at(file=files[0])
-            _logger.warning("a worker died, %s are tried again: %s", about, said)
+            logger.warning("a worker died, %s are tried again: %s", about, said)
 
         common = dict(recipes), self._folder, self._threads
         with closing(on_ray(_write_pack, common, left, died=died)) as done:
             for name, _ in done:
-                _logger.info("%s written", self._folder.place(name))
+                logger.info("%s written", self._folder.place(name))
 
     def _kept(self, name: str, num_files: int) -> _core.Index | None:
         """Open a pack that a killed job left."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Facts, Int64Array, Work, in_order, lazy
+from pagefeed._base import ArrayWriter, Facts, Int64Array, Work, in_order, lazy, logger
 from pagefeed.dataset.counted_index import CountedIndex
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.infill import Infill, infilling_of
@@ -19,7 +18,6 @@ __all__ = ["InfilledIndex"]
 
 VERSION = 1
 PAGES_AT_ONCE = 1 << 12
-_logger = logging.getLogger("pagefeed")
 
 
 class InfilledIndex(CountedIndex):
@@ -129,7 +127,7 @@ def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
         return added + np.diff(plain.first_values(pages))
 
     def write(writer: ArrayWriter) -> None:
-        _logger.info("the infilled of %d documents are counted, once", plain.num_rows)
+        logger.info("the infilled of %d documents are counted, once", plain.num_rows)
         total = 0
         with Work("infilled documents", total=len(plain), unit="pages") as work:
             for counts in in_order(count, range(0, len(plain), PAGES_AT_ONCE)):

@@ -42,7 +42,7 @@ __all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces"]
 BlockKind = Literal["page", "row_group"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Page:
     """The place of one page."""
 
@@ -351,18 +351,8 @@ class PageIndex:
         Raises:
             InvalidArgumentError: If there is no such page.
         """
-        file, row_group, number, first_row, num_rows, offset, size = self.core.locate(
-            self._check_page(page)
-        )
-        return Page(
-            file=self.recipe.files[file],
-            row_group=row_group,
-            page=number,
-            first_row=first_row,
-            num_rows=num_rows,
-            offset=offset,
-            compressed_size=size,
-        )
+        file, *numbers = self.core.locate(self._check_page(page))
+        return Page(self.recipe.files[file], *numbers)
 
     def error_place(self, page: Page) -> dict[str, str | int]:
         """Return the attributes of an error about a page."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, joined_ranges
+from pagefeed._base import (
+    ArrayWriter,
+    Int64Array,
+    Work,
+    in_order,
+    joined_ranges,
+    logger,
+)
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.spans import Spans
 
@@ -17,7 +23,6 @@ VERSION = 2
 SPANS_AT_ONCE = 64
 _known: dict[str, LengthCounts] = {}
 """Counts of this process: some hundred KB each at most."""
-_logger = logging.getLogger("pagefeed")
 
 
 class LengthCounts(NamedTuple):
@@ -56,7 +61,7 @@ def length_counts(spans: Spans) -> LengthCounts:
         return _known[key]
 
     def write(writer: ArrayWriter) -> None:
-        _logger.info("the lengths of %d rows are read, once", spans.num_rows)
+        logger.info("the lengths of %d rows are read, once", spans.num_rows)
         length, num_rows = _counted(spans)
         writer.append("length", length)
         writer.append("num_rows", num_rows)

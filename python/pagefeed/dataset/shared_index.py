@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -20,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pagefeed import _core
-from pagefeed._base import in_order, made_once, warn_of_folder
+from pagefeed._base import in_order, logger, made_once, warn_of_folder
 from pagefeed.errors import CorruptFileError, FileAccessError, MissingFileError
 from pagefeed.storage import OutputFolder, Storage
 
@@ -29,7 +28,6 @@ __all__ = ["Manifest", "Pack", "SharedIndex", "fetched_pack", "manifest_name"]
 _FORMAT = "pagefeed shared index"
 _VERSION = 1
 _READ_BYTES = 64 << 20
-_logger = logging.getLogger("pagefeed")
 _KINDS = {"True": "pages", "False": "headers", "row_group": "row_groups"}
 
 
@@ -152,7 +150,7 @@ class SharedIndex:
             if data is not None:
                 manifest = Manifest.of(data, self.folder.place(name))
                 found = manifest, digest_of(data)
-                _logger.info(
+                logger.info(
                     "index of %r of %d files, written %s: %s",
                     *(column, manifest.num_files, manifest.written),
                     self.folder.place(manifest_name(column, page_index, found[1])),
@@ -195,7 +193,7 @@ class SharedIndex:
             except MissingFileError:
                 return None
             except (CorruptFileError, FileAccessError) as problem:
-                _logger.warning("made anew, since it cannot be used: %s", problem)
+                logger.warning("made anew, since it cannot be used: %s", problem)
                 return None
 
         def make() -> _core.Index:

@@ -6,7 +6,6 @@ Rows that were erased keep their numbers and lengths, and no batch has their tok
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from pagefeed._base import (
     in_order,
     joined_ranges,
     lazy,
+    logger,
     narrow_difference,
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
@@ -43,7 +43,6 @@ VERSION = 1
 """Of the places of erased rows, as they are stored."""
 DIGITS = 12
 """Digits that a record has of erased rows."""
-_logger = logging.getLogger("pagefeed")
 
 
 class SpanParts(NamedTuple):
@@ -252,7 +251,7 @@ class Erased:
 
     def _write_values(self, writer: ArrayWriter) -> None:
         spans, rows = self._spans, self.runs.reshape(-1)
-        _logger.info("places of %d erased rows are found, once", self.num_rows)
+        logger.info("places of %d erased rows are found, once", self.num_rows)
         span = np.full(len(rows), len(spans))
         inside = rows < spans.num_rows
         span[inside] = spans.spans_of_rows(rows[inside])

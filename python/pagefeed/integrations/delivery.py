@@ -9,12 +9,11 @@ by ``start="here"``.
 from __future__ import annotations
 
 import json
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from pagefeed._base import check_choice, check_flag
+from pagefeed._base import check_choice, check_flag, logger
 from pagefeed.batches import Batch
 from pagefeed.errors import StateMismatchError
 from pagefeed.integrations.checks import (
@@ -39,8 +38,6 @@ Start = Literal["epoch", "here"]
 
 Kind = Literal["loop", "run", "again"]
 """Kind of iteration; see :class:`Delivery`."""
-
-_logger = logging.getLogger("pagefeed")
 
 
 class Leaf:
@@ -227,7 +224,7 @@ class Delivery:
             route = session_of(loader).run.at(place).route
             steps, left = str(len(loader)), str(route.num_sequences)
         loaded = "none" if session.loaded is None else "a state that was loaded"
-        _logger.info(
+        logger.info(
             "%s begins at epoch %d, step %d of %s, %s sequences left, on %d rank(s), "
             "checkpoint: %s",
             *(self._who, self.epoch, place.step, steps, left, loader.world_size),

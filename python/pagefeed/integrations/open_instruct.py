@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed._base import of_bfloat16
 from pagefeed.batches import Batch
 from pagefeed.dataset import Aligned
 from pagefeed.errors import InvalidArgumentError
@@ -199,8 +200,7 @@ def _floats(packed: Array, dtype: str, count: int) -> tuple[Array, Array]:
     size = WIDTHS[dtype] * count
     own = np.ascontiguousarray(packed[..., :size])
     if dtype == "bfloat16":
-        bits = own.view(np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32), packed[..., size:]
+        return of_bfloat16(own.view(np.uint16)), packed[..., size:]
     return own.view(dtype).astype(np.float32), packed[..., size:]
 
 

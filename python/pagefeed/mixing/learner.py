@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_flag, check_positive, require
+from pagefeed._base import check_flag, check_positive, logger, require
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.launch import sums_over
 from pagefeed.loader import Loader, session_of
@@ -22,7 +21,6 @@ from pagefeed.mixture import Mixture, check_names, check_weights
 __all__ = ["Learner"]
 
 VERSION = 1
-_logger = logging.getLogger("pagefeed")
 
 
 class Memory:
@@ -81,7 +79,7 @@ class Memory:
                 f"{VERSION}: continue the run with the release that began it"
             )
         if recorded != type(self._policy).__name__:
-            _logger.warning(
+            logger.warning(
                 "the state is of the policy %s, and %s begins anew",
                 *(recorded, type(self._policy).__name__),
             )
@@ -318,7 +316,7 @@ class Learner:
             for name, weight in zip(self._names, found.tolist(), strict=True)
         )
         if is_first:
-            _logger.info("weights from step %d on: %s", step, shares)
+            logger.info("weights from step %d on: %s", step, shares)
         return True
 
     def means(self) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array, joined_ranges
+from pagefeed._base import Int64Array, joined_ranges, logger
 from pagefeed.errors import InternalError
 from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key
@@ -23,7 +22,6 @@ PIECE = 1 << 14  # items at a time: a millisecond or two
 STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are removed
 
 _MAGIC = b"pagefeed starts\n"
-_logger = logging.getLogger("pagefeed")
 
 
 class Cover(NamedTuple):
@@ -179,14 +177,14 @@ def shared_sums(
     path = folder / f"order-{name.hex()[:32]}.starts"
     sums = _read(path, name, order)
     if sums is None:
-        _logger.debug("the sums of an epoch are made: %s", path)
+        logger.debug("the sums of an epoch are made: %s", path)
         for sums in sum_sizes(order):
             if sums is not None:
                 _write(path, name, sums)
                 _remove_stale(folder)
             yield sums
         return
-    _logger.debug("the sums of an epoch are found: %s", path)
+    logger.debug("the sums of an epoch are found: %s", path)
     yield sums
 
 
@@ -221,7 +219,7 @@ def _write(path: Path, name: bytes, sums: Int64Array) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as error:
-        _logger.warning("the sums of an epoch are not shared: %s", error)
+        logger.warning("the sums of an epoch are not shared: %s", error)
 
 
 def _remove_stale(folder: Path) -> None:

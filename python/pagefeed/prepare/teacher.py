@@ -19,6 +19,7 @@ from pagefeed._base import (
     check_whole,
     parse_bytes,
     require,
+    to_bfloat16,
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.parquet_output import ParquetFile
@@ -394,8 +395,7 @@ def _typed(values: npt.NDArray[Any], kind: str, name: str) -> npt.NDArray[Any]:
             else f"{name} holds {values.dtype} numbers: give log-probabilities"
         )
     if kind == "bfloat16":
-        bits = values.astype(np.float32).view(np.uint32)
-        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        return to_bfloat16(values)
     with np.errstate(over="ignore"):
         found = values.astype(kind)
     if np.isinf(found).sum() > np.isinf(values).sum():

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, finished, gathered
 from pagefeed.batches import make_run
 from pagefeed.loader import Loader, session_of
 from pagefeed.order import Balance, BalanceLike, Costs
@@ -145,8 +145,7 @@ def _steps(run: Run, costs: Costs) -> _Steps:
     if track.end is not None:
         count = min(count, (track.end - track.start) // size * size)
     found = track.at(range(track.start, track.start + count))
-    parts = [part for part in found if part is not None]
-    joined = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    joined = finished(gathered(found))
     sequences = joined.reshape(-1, run.batch_size, run.world_size)
     return _Steps(sequences, costs(joined).reshape(sequences.shape))
 

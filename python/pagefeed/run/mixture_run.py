@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
-from pagefeed._base import Int64Array, lazy, sorted_with_places
+from pagefeed._base import Int64Array, gathered, lazy, sorted_with_places
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import (
     LEAST_LANES,
@@ -30,7 +30,6 @@ from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
 from pagefeed.run.route import Route
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
-from pagefeed.run.unbalanced import Unbalanced
 from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
 
 __all__ = ["MixtureCursor", "MixtureRun"]
@@ -96,7 +95,7 @@ class MixtureCursor(Cursor):
         cuts = {0, *(change.start for change in self.course.schedule.changes)}
         cuts.update(end for end in self._ends if end is not None)
         return Dealing(
-            Unbalanced(self),
+            self,
             balance=balance,
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
@@ -183,6 +182,10 @@ class MixtureCursor(Cursor):
             yield from self.unbalanced(positions)
         else:
             yield (yield from self.balanced.reading(positions))
+
+    def reading(self, positions: Positions) -> Generator[None, None, Int64Array]:
+        """Find the sequences at rising positions, before ranks are balanced."""
+        return gathered(self.unbalanced(positions))
 
     def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences as datasets come, before ranks are balanced."""

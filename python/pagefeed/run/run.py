@@ -16,7 +16,7 @@ from typing import ClassVar, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, finished, lazy
+from pagefeed._base import Int64Array, finished, gathered, lazy
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import Balance, Costs, Shuffle, derive_key
@@ -512,12 +512,7 @@ class Cursor(ABC):
         if positions is None:
             with_padding = self.route.positions(first, count)
             positions = with_padding[with_padding != NO_POSITION]
-        parts = [np.empty(0, dtype=np.int64)]
-        for part in self.at(positions):
-            if part is not None:
-                parts.append(part)
-            yield
-        found = np.concatenate(parts)
+        found = yield from gathered(self.at(positions))
         if with_padding is None:
             return found
         sequences = np.full(len(with_padding), NO_SEQUENCE)

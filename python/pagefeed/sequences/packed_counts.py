@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order
+from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, logger
 from pagefeed.dataset import Spans, derived_arrays, derived_key
 
 __all__ = ["stored_counts"]
 
 VERSION = 2
-_logger = logging.getLogger("pagefeed")
 
 
 def stored_counts(
@@ -44,7 +42,7 @@ def stored_counts(
     def write(writer: ArrayWriter) -> None:
         writer.append("counts", [])
         num_blocks = len(first_span) - 1
-        _logger.info("the sequences of %d blocks are counted, once", num_blocks)
+        logger.info("the sequences of %d blocks are counted, once", num_blocks)
         with Work("packed sequences", total=num_blocks, unit="blocks") as work:
             for found in in_order(count, range(num_blocks)):
                 writer.append("counts", np.atleast_1d(found))

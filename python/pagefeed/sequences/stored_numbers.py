@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import ArrayWriter, CheckedArray, Work, in_order
+from pagefeed._base import ArrayWriter, CheckedArray, Work, in_order, logger
 from pagefeed.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
 __all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
 
 VERSION = 1
 SPANS_AT_ONCE = 256
-_logger = logging.getLogger("pagefeed")
 Float64Array = npt.NDArray[np.float64]
 
 
@@ -41,7 +39,7 @@ def stored_numbers(
     key = derived_key(spans.index, str(VERSION), spans.fingerprint, cut, borders)
 
     def write(writer: ArrayWriter) -> None:
-        _logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
+        logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
         left = np.empty(0, dtype=np.float32)
         number = 0
         with Work("costs of sequences", total=num_pieces, unit="pieces") as work:

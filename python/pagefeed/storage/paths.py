@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import glob
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from pagefeed._base import logger
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.storage.urls import is_url
 
@@ -35,7 +35,6 @@ PARQUET = (".parquet", ".parq")
 SHARED_INDEX = "_pagefeed"
 """Usual name of the folder of an index that all nodes share."""
 
-_logger = logging.getLogger("pagefeed")
 _told: set[str] = set()
 
 
@@ -146,7 +145,7 @@ def tell_of_index(folder: str) -> None:
     """Log, once in a process, that a folder has an index that was not given."""
     if folder not in _told:
         _told.add(folder)
-        _logger.info(
+        logger.info(
             '%s was indexed: index="%s" reads neither a listing nor footers, and '
             "takes the files that it had then",
             *(folder, f"{folder.rstrip('/')}/{SHARED_INDEX}"),

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import ArrayFolder, ArrayWriter, Int64Array, Work, in_order, lazy
+from pagefeed._base import (
+    ArrayFolder,
+    ArrayWriter,
+    Int64Array,
+    Work,
+    in_order,
+    lazy,
+    logger,
+)
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.select.criteria import NO_PART, Criterion
 from pagefeed.dataset.select.pieces import Piece, pieces_of
@@ -21,7 +28,6 @@ from pagefeed.errors import StaleFileError
 __all__ = ["Division"]
 
 VERSION = 3
-_logger = logging.getLogger("pagefeed")
 
 
 class _Runs(NamedTuple):
@@ -124,7 +130,7 @@ class Division:
     def _all_runs(self) -> Iterator[list[_Runs]]:
         """Yield the runs of each piece, in order, made by a thread per CPU."""
         what, total = self.criterion.what, self.spans.num_rows
-        _logger.info("%s: %d rows are looked at, once", what, total)
+        logger.info("%s: %d rows are looked at, once", what, total)
         with Work(what, total=total, unit="rows") as work:
             yield from in_order(
                 self._runs_of,

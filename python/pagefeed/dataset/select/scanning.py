@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Work
+from pagefeed._base import Work, logger
 from pagefeed.dataset.folders import FolderColumn, TableColumns
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select.pieces import Piece, pieces_of
@@ -49,7 +48,6 @@ Fragment: TypeAlias = Any
 BATCH_ROWS = 1 << 16
 SUMMARY_ROWS = 1 << 20
 COMMON_VALUES = 5
-_logger = logging.getLogger("pagefeed")
 
 
 class Files(NamedTuple):
@@ -165,7 +163,7 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
     with tempfile.TemporaryFile() as file:
         num_values, is_whole = 0, True
         total, what = spans.num_rows, f"quantiles of {column}"
-        _logger.info("%s: %d rows are looked at", what, total)
+        logger.info("%s: %d rows are looked at", what, total)
         with Work(what, total=total, unit="rows") as work:
             for piece in pieces_of(spans):
                 values, whole = _numbers(piece, column)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from pagefeed._base import (
     in_order,
     is_made,
     lazy,
+    logger,
     narrow_difference,
 )
 from pagefeed.dataset.derived import derived_arrays
@@ -31,7 +31,6 @@ from pagefeed.errors import EmptySelectionError
 __all__ = ["Selection"]
 
 PAGES_AT_ONCE = 256
-_logger = logging.getLogger("pagefeed")
 
 
 class Selection(Spans):
@@ -255,7 +254,7 @@ class Selection(Spans):
 
     def _write_values(self, writer: ArrayWriter) -> None:
         total, held = 0, self._held_pages(PAGES_AT_ONCE)
-        _logger.info("tokens of %d selected rows are counted, once", self.num_rows)
+        logger.info("tokens of %d selected rows are counted, once", self.num_rows)
         with Work("tokens of selected rows", total=len(self), unit="runs") as work:
             for num_values in in_order(self._count_values, held):
                 ends = total + np.cumsum(num_values)

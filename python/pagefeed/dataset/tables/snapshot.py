@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, Unpack
 from urllib.parse import unquote, urlsplit
 
-from pagefeed._base import Int64Array, lazy
+from pagefeed._base import Int64Array, lazy, logger
 from pagefeed.dataset.folders import ColumnNames, TableColumns, column_of_values
 from pagefeed.dataset.named_files import Columns, named_dataset
 from pagefeed.dataset.parquet_dataset import ParquetDataset
@@ -22,7 +21,6 @@ __all__ = ["DataFile", "Snapshot", "Value", "path_of", "value_of"]
 
 Value = int | str | None
 """What all rows of a file have in a column of its partition."""
-_logger = logging.getLogger("pagefeed")
 
 
 class DataFile(NamedTuple):
@@ -102,7 +100,7 @@ class Snapshot:
             if file.deleted is not None and len(file.deleted)
         }
         count = sum(map(len, deleted.values()))
-        _logger.info(
+        logger.info(
             "%s: %d files, %d deleted rows in %d of them",
             self.name,
             len(self.files),

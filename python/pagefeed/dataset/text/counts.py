@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from pagefeed._base import (
     find_arrays,
     in_order,
     keeps_arrays,
+    logger,
     remove_arrays,
     stored_arrays,
 )
@@ -33,7 +33,6 @@ KIND = "tokens"
 """Begin of the names of the stored folders."""
 PART_ROWS = 1 << 14
 """Rows of a part, unless a page has more: a killed process loses that much work."""
-_logger = logging.getLogger("pagefeed")
 
 Counts = npt.NDArray[np.uint32]
 
@@ -182,7 +181,7 @@ class _Counting:
             "tokenizer_fingerprint": tokenizer.fingerprint,
             "vocab_size": tokenizer.vocab_size,
         }
-        _logger.info(
+        logger.info(
             "%d tokens in %d rows, counted with %s (%s), written in %.1f s",
             total,
             self._index.num_rows,
@@ -198,7 +197,7 @@ class _Counting:
 
     def _work(self) -> Work:
         total = self._index.num_rows
-        _logger.info("the tokens of %d rows are counted, once", total)
+        logger.info("the tokens of %d rows are counted, once", total)
         return Work("tokens of rows", total=total, unit="rows")
 
     def _counted(self) -> Iterator[tuple[_Part, _Counted]]:

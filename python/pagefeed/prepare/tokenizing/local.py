@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Self
 
-from pagefeed._base import Work
+from pagefeed._base import Work, logger
 from pagefeed.errors import FileAccessError
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
@@ -17,7 +16,6 @@ from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 __all__ = ["TokenWork", "run_locally", "with_retries"]
 
 SECONDS_BETWEEN = 0.1
-_logger = logging.getLogger("pagefeed")
 
 
 class TokenWork:
@@ -122,7 +120,7 @@ def with_retries(
         try:
             run()
         except FileAccessError as problem:
-            _logger.warning("a shard is tried again: %s", problem)
+            logger.warning("a shard is tried again: %s", problem)
             if wait(2.0**attempt):
                 raise
         else:

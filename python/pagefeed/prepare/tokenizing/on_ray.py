@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from contextlib import closing
 
-from pagefeed._base import on_ray
+from pagefeed._base import logger, on_ray
 from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
@@ -15,8 +14,6 @@ from pagefeed.prepare.tokenizing.local import TokenWork, with_retries
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
 __all__ = ["run_on_ray"]
-
-_logger = logging.getLogger("pagefeed")
 
 
 def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
@@ -64,7 +61,7 @@ class _Deaths:
         pieces = self._job.tasks[task][begin[0] :]
         names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
         if count <= self._retries:
-            _logger.warning("a worker died and %s is tried again: %s", names, said)
+            logger.warning("a worker died and %s is tried again: %s", names, said)
             return
         raise DataError(
             f"{names}: the worker that tokenizes it died {count} times at the same "

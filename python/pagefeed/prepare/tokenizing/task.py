@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import Self
 
+from pagefeed._base import logger
 from pagefeed.errors import CancelledError, CorruptFileError
 from pagefeed.prepare.texts import Batch, Rejected, read_piece
 from pagefeed.prepare.tokenizing.encoding import encode, num_lists_of, schema_of
@@ -25,7 +25,6 @@ __all__ = ["run_task", "tasks_left"]
 
 GROUP_BYTES = 64 << 20
 """Bytes of a row group before compression."""
-_logger = logging.getLogger("pagefeed")
 
 Advance = Callable[[int, int], object]
 """Called with the bytes of text and the tokens since the last call."""
@@ -94,7 +93,7 @@ def _batches(
 def _check(job: Job, rejected: list[Rejected]) -> None:
     if not rejected or job.on_error != "fail":
         for one in rejected:
-            _logger.warning("%s, %s: %s", one.file, one.place, one.error)
+            logger.warning("%s, %s: %s", one.file, one.place, one.error)
         return
     one = rejected[0]
     raise CorruptFileError(

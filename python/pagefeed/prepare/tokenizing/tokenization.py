@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pagefeed._base import (
     check_flag,
     check_positive,
     check_whole,
+    logger,
     parse_bytes,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -46,7 +46,6 @@ __all__ = ["tokenize"]
 
 BATCH_BYTES = 8 << 20
 LOCK = ".tokenize.lock"
-_logger = logging.getLogger("pagefeed")
 
 OnError = Literal["fail", "skip", "quarantine"]
 Engine = Literal["local", "ray"]
@@ -237,7 +236,7 @@ def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> 
         try:
             return run(job.widened(folder.widened))
         except WidenedError as found:
-            _logger.warning("%s: all begins anew, as %s", found.error, found.kind)
+            logger.warning("%s: all begins anew, as %s", found.error, found.kind)
             folder.widen(found)
 
 

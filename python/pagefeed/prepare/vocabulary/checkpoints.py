@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import require
+from pagefeed._base import of_bfloat16, require, to_bfloat16
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from pagefeed.storage import FileWriter, Storage, make_folder
 
@@ -166,7 +166,7 @@ class _Safetensors(Checkpoint):
         stored = stored.reshape(facts.shape)
         if facts.dtype != "BF16":
             return np.ascontiguousarray(change(stored))
-        return _to_bfloat16(change(_of_bfloat16(stored)))
+        return to_bfloat16(change(of_bfloat16(stored)))
 
     def _corrupt(self, what: str) -> CorruptFileError:
         return _corrupt(self.path, f"is no file of safetensors: {what}")
@@ -214,19 +214,6 @@ class _Sharded(Checkpoint):
 
 def _corrupt(path: str, what: str) -> CorruptFileError:
     return CorruptFileError(f"{path} {what}").at(file=path)
-
-
-def _of_bfloat16(values: Values) -> Values:
-    """The upper halves of floats as these: float32."""
-    return (values.astype(np.uint32) << 16).view(np.float32)
-
-
-def _to_bfloat16(values: Values) -> Values:
-    """The nearest upper halves, to even ones if two are as near: uint16."""
-    whole = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    even = (whole >> 16) & 1
-    rounded = (whole + 0x7FFF + even) >> 16
-    return np.where(np.isnan(values), whole >> 16 | 0x40, rounded).astype("<u2")
 
 
 class _Torch(Checkpoint):
