@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import Dataset, PageIndex
-from pagefeed.mixture import Mixture
+from pagefeed.dataset import PageIndex
+from pagefeed.mixture import datasets_of
 
 __all__ = ["block_for", "with_chosen_block"]
 
@@ -63,11 +63,6 @@ def with_chosen_block(settings: LoaderSettings) -> LoaderSettings:
     """Return settings whose shuffle names the block that ``"auto"`` comes to."""
     if settings.shuffle.block != "auto":
         return settings
-    dataset: Any = settings.dataset
-    parts: list[Dataset] = (
-        [*dataset.datasets.values()]
-        if isinstance(dataset, Mixture)
-        else [getattr(dataset, "texts", dataset)]
-    )
-    block = block_for([part.index for part in parts])
+    parts = datasets_of(settings.dataset).values()
+    block = block_for([getattr(part, "texts", part).index for part in parts])
     return replace(settings, shuffle=replace(settings.shuffle, block=block))

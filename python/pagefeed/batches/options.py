@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.dataset import ParquetDataset, UncountedText
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import Mixture
+from pagefeed.mixture import Mixture, datasets_of
 from pagefeed.sequences import Documents, Windows
 
 __all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
@@ -48,10 +48,8 @@ class Option(NamedTuple):
 
 def _parts(settings: LoaderSettings) -> list[Any]:
     """The datasets that are read; of uncounted text that of the texts."""
-    dataset = settings.dataset
-    if isinstance(dataset, Mixture):
-        return [*dataset.datasets.values()]
-    return [getattr(dataset, "texts", dataset)]
+    parts = datasets_of(settings.dataset).values()
+    return [getattr(part, "texts", part) for part in parts]
 
 
 _COUNT = "or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
@@ -230,8 +228,7 @@ def kinds_of(settings: LoaderSettings) -> set[str]:
     if isinstance(dataset, UncountedText):
         return {"uncounted"}
     if isinstance(dataset, Mixture):
-        parts = (_kind(part, sequences) for part in dataset.datasets.values())
-        return {"mixture", *parts}
+        return {"mixture", *(_kind(part, sequences) for part in _parts(settings))}
     return {_kind(dataset, sequences)}
 
 

@@ -30,7 +30,7 @@ from pagefeed.cli.common import (
 )
 from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import Mixture
+from pagefeed.mixture import datasets_of
 from pagefeed.reports import (
     UNREADABLE,
     Damage,
@@ -60,9 +60,8 @@ def run(options: argparse.Namespace) -> int:
     """Show rows; 1 if one cannot be read."""
     data, damage = make_sound_dataset(options)
     tokenizer = make_text_tokenizer(options, data)
-    datasets = data.datasets if isinstance(data, Mixture) else {"": data}
     shown = []
-    for name, dataset in datasets.items():
+    for name, dataset in datasets_of(data).items():
         with_columns = _with_columns(dataset, tuple(options.columns))
         for number, row in _rows(with_columns, options, damage):
             texts = _texts(row, tokenizer)

@@ -27,7 +27,7 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
-from pagefeed.mixture import Mixture
+from pagefeed.mixture import datasets_of
 from pagefeed.reports import Inspection, facts_of_inspection, inspect
 
 BAR = 40
@@ -43,12 +43,11 @@ def run(options: argparse.Namespace) -> int:
     """Look and report; 1 if something cannot be read."""
     data, damage = make_sound_dataset(options)
     cut = make_sequences(options) if options.length else None
-    datasets = data.datasets if isinstance(data, Mixture) else {"": data}
     found = {
         name: inspect(
             dataset, sequences=cut, memory=options.memory, whole=options.whole
         )
-        for name, dataset in datasets.items()
+        for name, dataset in datasets_of(data).items()
     }
     damage = [*damage, *(one for each in found.values() for one in each.damage)]
     made: dict[str, Any] = {name: asdict(one) for name, one in found.items()}

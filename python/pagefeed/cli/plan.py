@@ -29,7 +29,7 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
-from pagefeed.mixture import Mixture
+from pagefeed.mixture import datasets_of
 from pagefeed.order import Shuffle
 from pagefeed.reports import (
     facts_of_plan,
@@ -144,5 +144,5 @@ def _line(options: argparse.Namespace) -> int:
 
 
 def _is_remote(data: AnyDataset) -> bool:
-    parts = data.datasets.values() if isinstance(data, Mixture) else [data]
+    parts = datasets_of(data).values()
     return any(is_url(part.files[0]) for part in parts if part.files)

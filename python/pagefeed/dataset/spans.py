@@ -81,6 +81,11 @@ class Spans:
         self.index = index
 
     @property
+    def origin(self) -> str:
+        """Differs between any two choices of rows of the same index."""
+        return ""
+
+    @property
     def row_runs(self) -> Int64Array:
         """First row of the index of each run, and the one behind: int64 [runs, 2]."""
         return np.array([[0, self.num_rows]])

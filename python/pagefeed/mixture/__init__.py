@@ -8,7 +8,14 @@
 
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
-from pagefeed.mixture.mixture import Mixture, Stage, check_names, check_weights, mix
+from pagefeed.mixture.mixture import (
+    Mixture,
+    Stage,
+    check_names,
+    check_weights,
+    datasets_of,
+    mix,
+)
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Component, Interval, Schedule
 from pagefeed.mixture.tokenizers import check_tokenizers
@@ -31,6 +38,7 @@ __all__ = [
     "check_names",
     "check_tokenizers",
     "check_weights",
+    "datasets_of",
     "mix",
     "resolve",
     "sequence_weights",

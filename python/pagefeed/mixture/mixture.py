@@ -16,7 +16,15 @@ from pagefeed.dataset import Dataset, check_abilities
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.tokenizers import check_tokenizers
 
-__all__ = ["Mixture", "Stage", "Stop", "check_names", "check_weights", "mix"]
+__all__ = [
+    "Mixture",
+    "Stage",
+    "Stop",
+    "check_names",
+    "check_weights",
+    "datasets_of",
+    "mix",
+]
 
 Stop: TypeAlias = Literal["first_exhausted", "all_exhausted"]
 STOPS = ("first_exhausted", "all_exhausted")
@@ -160,6 +168,11 @@ class Mixture:
             weight = None if self.weights is None else f"{self.weights[name]:g}"
             rows.append((name, weight, *(facts.get(key) for key in header[2:])))
         return html_table("Mixture", header, rows)
+
+
+def datasets_of(data: Any) -> dict[str, Any]:
+    """Return the datasets of a mixture by name; any other dataset has the name ""."""
+    return dict(data.datasets) if isinstance(data, Mixture) else {"": data}
 
 
 def mix(

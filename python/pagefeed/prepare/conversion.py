@@ -22,7 +22,13 @@ from pagefeed.dataset import (
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.rows import rows_of
-from pagefeed.storage import PathLike, StorageOptions, local_path, output_folder
+from pagefeed.storage import (
+    OutputFolder,
+    PathLike,
+    StorageOptions,
+    local_path,
+    output_folder,
+)
 
 __all__ = ["TOKEN_FORMATS", "Conversion", "convert"]
 
@@ -104,16 +110,16 @@ def convert(
     kind = _dtype(dataset, dtype, make.wide)
     num_rows = len(dataset)
     num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
-    folder = None
     if to == "parquet":
         folder = output_folder(output, storage_options, "output")
+    else:
+        folder = OutputFolder(local_path(output, "output"))
     out = make(
-        local_path(output, "output") if folder is None else folder.path,
+        folder,
         kind,
         column=column or dataset.column,
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),
         num_tokens=num_tokens,
-        folder=folder,
     )
     written = 0
     with (

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pagefeed.dataset import Dataset, ParquetDataset
-from pagefeed.mixture import Mixture
+from pagefeed.mixture import Mixture, datasets_of
 from pagefeed.storage import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["TextTokenizer", "load_tokenizer", "parts_of"]
+__all__ = ["TextTokenizer", "load_tokenizer"]
 
 
 class TextTokenizer(Protocol):
@@ -40,12 +40,7 @@ def load_tokenizer(
             files say that another one made their tokens.
     """
     tokenizer = Tokenizer(path, storage_options=storage_options)
-    for dataset in () if data is None else parts_of(data):
+    for dataset in () if data is None else datasets_of(data).values():
         if isinstance(dataset, ParquetDataset) and dataset.tokenizer is None:
             dataset.check_tokenizer(tokenizer)
     return tokenizer
-
-
-def parts_of(data: Dataset | Mixture) -> list[Dataset]:
-    """Return the datasets of a mixture, or the one dataset."""
-    return [*data.datasets.values()] if isinstance(data, Mixture) else [data]

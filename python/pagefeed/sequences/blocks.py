@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -89,6 +90,7 @@ class ExplicitBlocks:
         return np.searchsorted(self._first_sequence, sequences, side="right") - 1
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RunBlocks:
     """The sequences that start in one run of spans.
 
@@ -96,51 +98,42 @@ class RunBlocks:
         runs: First span of each run, int64; None if every span is a run.
         num_sequences: Sequences of all spans together.
         num_spans: Number of spans.
-        first_sequence: Gives the sequences before each span, ``num_spans`` included.
+        first_of_span: Gives the sequences before each span, ``num_spans`` included.
         span_of: Gives the span in which each sequence starts.
 
     Example:
         >>> blocks = RunBlocks(
-        ...     np.array([0, 3]), num_sequences=8, num_spans=4,
-        ...     first_sequence=lambda spans: 2 * spans,
+        ...     runs=np.array([0, 3]), num_sequences=8, num_spans=4,
+        ...     first_of_span=lambda spans: 2 * spans,
         ...     span_of=lambda sequences: sequences // 2)
         >>> blocks.first_sequence(np.arange(3)).tolist()
         [0, 6, 8]
     """
 
-    def __init__(
-        self,
-        runs: Int64Array | None,
-        *,
-        num_sequences: int,
-        num_spans: int,
-        first_sequence: Callable[[Int64Array], Int64Array],
-        span_of: Callable[[Int64Array], Int64Array],
-    ) -> None:
-        self.num_sequences = num_sequences
-        self._runs = runs
-        self._num_spans = num_spans
-        self._first_sequence = first_sequence
-        self._span_of = span_of
+    runs: Int64Array | None
+    num_sequences: int
+    num_spans: int
+    first_of_span: Callable[[Int64Array], Int64Array]
+    span_of: Callable[[Int64Array], Int64Array]
 
     def __len__(self) -> int:
         """Return the number of blocks."""
-        return self._num_spans if self._runs is None else len(self._runs)
+        return self.num_spans if self.runs is None else len(self.runs)
 
     def first_sequence(self, blocks: Int64Array) -> Int64Array:
         """First sequence of each block, int64."""
-        if self._runs is None:
-            return self._first_sequence(blocks)
+        if self.runs is None:
+            return self.first_of_span(blocks)
         inside = np.minimum(blocks, len(self) - 1)
-        spans = np.where(blocks < len(self), self._runs[inside], self._num_spans)
-        return self._first_sequence(spans)
+        spans = np.where(blocks < len(self), self.runs[inside], self.num_spans)
+        return self.first_of_span(spans)
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Block of each sequence, int64."""
-        spans = self._span_of(sequences)
-        if self._runs is None:
+        spans = self.span_of(sequences)
+        if self.runs is None:
             return spans
-        return np.searchsorted(self._runs, spans, side="right") - 1
+        return np.searchsorted(self.runs, spans, side="right") - 1
 
 
 _PIECE = 1 << 18

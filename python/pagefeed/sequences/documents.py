@@ -195,10 +195,10 @@ class DocumentIndex:
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``: the documents of one run of spans."""
         return RunBlocks(
-            self.spans.runs(kind),
+            runs=self.spans.runs(kind),
             num_sequences=self.num_sequences,
             num_spans=len(self.spans),
-            first_sequence=self.spans.first_rows,
+            first_of_span=self.spans.first_rows,
             span_of=self.spans.spans_of_rows,
         )
 

@@ -160,10 +160,10 @@ class WindowIndex:
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``: the windows that start in one run of spans."""
         return RunBlocks(
-            self.spans.runs(kind),
+            runs=self.spans.runs(kind),
             num_sequences=self.num_sequences,
             num_spans=len(self.spans),
-            first_sequence=self._first_sequence,
+            first_of_span=self._first_sequence,
             span_of=self._span_of,
         )
 

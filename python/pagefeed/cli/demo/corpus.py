@@ -7,9 +7,9 @@ import sysconfig
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pagefeed._base import require
+from pagefeed.cli.demo.data import EOS, train_bpe
 
 __all__ = ["make_corpus"]
 
@@ -32,7 +32,7 @@ def make_corpus(folder: Path) -> list[Path]:
     documents = list(standard_library())
     texts = [text for _, text in documents]
     print(f"  {len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters")
-    tokenizer = _train(texts)
+    tokenizer = train_bpe(texts[::4], VOCABULARY, [EOS])
     tokenizer.save(str(folder / "tokenizer.json"))
     for number, path in enumerate(files):
         _write(documents[number::NUM_FILES], path)
@@ -62,23 +62,6 @@ def _docstrings(name: str, source: str) -> Iterator[tuple[str, str]]:
         text = ast.get_docstring(node) if isinstance(node, documented) else None
         if text:
             yield f"{name}:{getattr(node, 'name', '')}", text
-
-
-def _train(texts: list[str]) -> Any:
-    """Train a byte-level BPE on a sample of the texts."""
-    tokenizers = require("tokenizers", extra="demo", purpose=PURPOSE)
-    byte_level = tokenizers.pre_tokenizers.ByteLevel
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = byte_level(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=["<|eos|>"],
-        initial_alphabet=byte_level.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts[::4], trainer)
-    return tokenizer
 
 
 def _write(documents: list[tuple[str, str]], path: Path) -> None:

@@ -127,20 +127,25 @@ def _function(chosen: random.Random) -> str:
     )
 
 
-def _train(texts: list[str], path: Path) -> Callable[[str], list[int]]:
-    """Train a byte-level BPE, save it with a chat template, and return what encodes."""
-    made = require("tokenizers", extra="demo", purpose="example data")
+def train_bpe(texts: list[str], vocab_size: int, special_tokens: list[str]) -> Any:
+    """Return a byte-level BPE of texts, as a ``tokenizers.Tokenizer``."""
+    made = require("tokenizers", extra="demo", purpose="the demo")
     byte_level = made.pre_tokenizers.ByteLevel
     tokenizer = made.Tokenizer(made.models.BPE())
     tokenizer.pre_tokenizer = byte_level(add_prefix_space=False)
     tokenizer.decoder = made.decoders.ByteLevel()
     trainer = made.trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=[EOS, *CHAT_TOKENS],
+        vocab_size=vocab_size,
+        special_tokens=special_tokens,
         initial_alphabet=byte_level.alphabet(),
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _train(texts: list[str], path: Path) -> Callable[[str], list[int]]:
+    tokenizer = train_bpe(texts, VOCABULARY, [EOS, *CHAT_TOKENS])
     tokenizer.save(str(path))
     config = {"eos_token": EOS, "chat_template": CHAT_TEMPLATE}
     path.with_name("tokenizer_config.json").write_text(json.dumps(config, indent=1))

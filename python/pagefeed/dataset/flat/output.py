@@ -6,6 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -34,22 +35,22 @@ class TokenRows(NamedTuple):
             yield self.tokens[begin:end]
 
 
+@dataclass(eq=False)
 class Output(ABC):
     """Writes documents as files of one format.
 
     The constructor checks all arguments; :meth:`begin` opens files.
 
     Args:
-        path: A folder, a prefix or a file, as the format needs.
+        folder: Where it is written: a folder, a prefix or a file, as the format needs.
         dtype: Type of the tokens.
         column: Name of the tokens, where the format has names.
         shard_bytes: Bytes of tokens after which a new shard begins.
         num_tokens: Number of tokens that will be written.
-        folder: The folder at ``path``, of formats that are written to buckets too.
 
     Raises:
         InvalidArgumentError: If the format cannot hold the type, or files of the format
-            exist at ``path``.
+            exist there.
     """
 
     signs: ClassVar[tuple[str, ...]]
@@ -57,22 +58,15 @@ class Output(ABC):
     wide: ClassVar[str] = "uint32"
     """Default type of tokens that need more than 16 bits."""
 
-    def __init__(
-        self,
-        path: str,
-        dtype: np.dtype[Any],
-        *,
-        column: str,
-        shard_bytes: int,
-        num_tokens: int,
-        folder: OutputFolder | None = None,
-    ) -> None:
-        self.path = path
-        self.folder = folder or OutputFolder(path)
-        self.dtype = dtype
-        self.column = column
-        self.shard_bytes = shard_bytes
-        self.num_tokens = num_tokens
+    folder: OutputFolder
+    dtype: np.dtype[Any]
+    _: KW_ONLY
+    column: str
+    shard_bytes: int
+    num_tokens: int
+
+    def __post_init__(self) -> None:
+        self.path = self.folder.path
         self.files: list[str] = []
         """The files, folders or prefixes that were written."""
         self.num_left_out = 0

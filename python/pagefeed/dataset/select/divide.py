@@ -35,17 +35,17 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
         # Bind to the first file for early errors; other files are bound when read.
         query.bind(schema_of(spans.index, 0))
     criterion = Scan(query, [query.text])
-    return Selection(_division(spans, criterion), 0)
+    return Selection(Division(spans, criterion), 0)
 
 
 def rows_of(spans: Spans, rows: Mapping[str, Int64Array]) -> Selection:
     """Select rows: of files by their path, numbers of rows that rise."""
-    return Selection(_division(spans, Listed(rows, are_deleted=False)), 0)
+    return Selection(Division(spans, Listed(rows, are_deleted=False)), 0)
 
 
 def without_rows(spans: Spans, deleted: Mapping[str, Int64Array]) -> Selection:
     """Leave rows out, likewise."""
-    return Selection(_division(spans, Listed(deleted, are_deleted=True)), 0)
+    return Selection(Division(spans, Listed(deleted, are_deleted=True)), 0)
 
 
 def by_tiers(
@@ -102,15 +102,10 @@ def by_weights(
 
 
 def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
-    division = _division(spans, criterion)
+    division = Division(spans, criterion)
     return {
         name: Selection(division, number) for number, name in enumerate(criterion.parts)
     }
-
-
-def _division(spans: Spans, criterion: Criterion) -> Division:
-    origin = spans.origin if isinstance(spans, Selection) else ""
-    return Division(spans, origin, criterion)
 
 
 def _rising(edges: Sequence[Constant]) -> list[Constant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ class _Runs(NamedTuple):
     num_values: Int64Array | None
 
 
+@dataclass(eq=False)
 class Division:
     """The rows of spans, divided into parts by one pass over the criterion.
 
@@ -49,35 +51,26 @@ class Division:
 
     Args:
         spans: The rows.
-        origin: Differs between any two ``spans`` of the index.
         criterion: Divides the rows.
         expected: Digests of the rows of each part, if they are known.
     """
 
-    def __init__(
-        self,
-        spans: Spans,
-        origin: str,
-        criterion: Criterion,
-        expected: list[str] | None = None,
-    ) -> None:
-        self.spans = spans
-        self.criterion = criterion
-        self.origin = origin
-        self._expected = expected
+    spans: Spans
+    criterion: Criterion
+    expected: list[str] | None = None
 
     def __reduce__(self) -> tuple[type[Division], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or makes its own parts."""
         made = self.__dict__.get("stored")
-        expected = self._expected if made is None else made.about["digests"]
-        return Division, (self.spans, self.origin, self.criterion, expected)
+        expected = self.expected if made is None else made.about["digests"]
+        return Division, (self.spans, self.criterion, expected)
 
     @lazy
     def key(self) -> str:
         """Differs between any two divisions: by rows, criterion and folder columns."""
         index = self.spans.index
         parts: list[str | bytes] = [str(VERSION), index.fingerprint]
-        parts += [self.origin, self.criterion.key]
+        parts += [self.spans.origin, self.criterion.key]
         for name, column in index.folder_columns.items():
             parts += [name, str(column.values), column.number_of_file.tobytes()]
         return derived_key(index, *parts)
@@ -86,7 +79,7 @@ class Division:
     def stored(self) -> ArrayFolder:
         """The parts, mapped; made on first use."""
         stored = derived_arrays(self.spans.index, "select", self.key, self._write)
-        if self._expected not in (None, stored.about["digests"]):
+        if self.expected not in (None, stored.about["digests"]):
             raise StaleFileError(
                 f"the files changed while {self.criterion.parts} travelled to another "
                 "process: other rows are selected now"

@@ -70,17 +70,14 @@ class Selection(Spans):
     @property
     def origin(self) -> str:
         """Differs between any two selections of the same index."""
-        before, key = self._division.origin, self._division.criterion.key
+        before, key = self._division.spans.origin, self._division.criterion.key
         return f"{len(before)} {before}{len(key)} {key}{self._number}"
 
     def over(self, spans: Spans) -> Selection:
         """Return the same selection of another index of the same files."""
         before = self.before
         rows = spans if before is None else before.over(spans)
-        division = self._division
-        return Selection(
-            Division(rows, division.origin, division.criterion), self._number
-        )
+        return Selection(Division(rows, self._division.criterion), self._number)
 
     @property
     def known_rows(self) -> int | None:

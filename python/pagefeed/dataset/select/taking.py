@@ -53,9 +53,8 @@ def taken(
             raise InvalidArgumentError(
                 f"tokens={tokens!r} are more than the {total:,} tokens there are"
             )
-    origin = spans.origin if isinstance(spans, Selection) else ""
     criterion = Taking(spans, wanted, check_whole(seed, "seed"))
-    return Selection(Division(spans, origin, criterion), 0)
+    return Selection(Division(spans, criterion), 0)
 
 
 def _parse_count(value: object) -> int:

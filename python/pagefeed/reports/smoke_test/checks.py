@@ -13,8 +13,8 @@ import numpy.typing as npt
 from pagefeed._base import format_bytes
 from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.loader import Loader
-from pagefeed.mixture import Mixture
-from pagefeed.reports.decoding import TextTokenizer, parts_of
+from pagefeed.mixture import Mixture, datasets_of
+from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
 from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
 from pagefeed.reports.smoke_test.learning import Learning
@@ -74,16 +74,16 @@ def check_batches(seen: Observation, steps: int, rate: float) -> Check:
 
 def check_checksums(data: Dataset | Mixture) -> Check:
     """Pages carry checksums, and these are verified."""
-    found = [one for one in parts_of(data) if isinstance(one, ParquetDataset)]
+    found = [
+        one for one in datasets_of(data).values() if isinstance(one, ParquetDataset)
+    ]
     known = [share for one in found if (share := checksum_share(one.index)) is not None]
     if not known:
         return Check("checksums", "only pages of Parquet carry some", ok=None)
     if not all(one.verify_checksums for one in found):
-        told = "not verified: verify_checksums=False"
-        return Check("checksums", told, ok=None)
+        return Check("checksums", "not verified: verify_checksums=False", ok=None)
     if min(known) < 1:
-        told = NO_CHECKSUMS.format(1 - min(known))
-        return Check("checksums", told, ok=None)
+        return Check("checksums", NO_CHECKSUMS.format(1 - min(known)), ok=None)
     return Check("checksums", "all pages looked at carry one", ok=True)
 
 
@@ -101,8 +101,9 @@ def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
 def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Check:
     """Labels are the tokens they should be, at the place where they should be."""
     if not kept or "labels" not in kept[0]:
-        found = "the batches have no labels: those made here are used"
-        return Check("labels", found, ok=None)
+        return Check(
+            "labels", "the batches have no labels: those made here are used", ok=None
+        )
     shares = {offset: _same_share(kept, offset, ignored) for offset in OFFSETS}
     expected = int(shifted)
     ok = shares[expected] >= SAME_SHARE
@@ -152,8 +153,7 @@ def pair_of(
 def check_learning(learning: Learning | None, vocab_size: int) -> list[Check]:
     """The first loss is that of guessing, losses are numbers, and they fall."""
     if learning is None:
-        found = "not trained: torch is not installed"
-        return [Check("loss", found, ok=None)]
+        return [Check("loss", "not trained: torch is not installed", ok=None)]
     guess = math.log(vocab_size)
     finite = all(map(math.isfinite, learning.losses))
     near = abs(learning.initial - guess) <= INITIAL_SHARE * guess
@@ -190,11 +190,9 @@ def check_tokenizer(
     """Tokens are of this tokenizer: its text of them gives the same tokens again."""
     sizes = f"the tokenizer has {tokenizer.vocab_size:,} tokens"
     if greatest >= tokenizer.vocab_size:
-        found = f"{sizes}, the data has id {greatest}"
-        return Check("tokenizer", found, ok=False)
+        return Check("tokenizer", f"{sizes}, the data has id {greatest}", ok=False)
     if tokenizer.vocab_size > vocab_size:
-        found = f"{sizes}, the vocabulary {vocab_size:,}"
-        return Check("tokenizer", found, ok=False)
+        return Check("tokenizer", f"{sizes}, the vocabulary {vocab_size:,}", ok=False)
     rows = [row for arrays in kept for row in arrays["input_ids"]][:READ_ROWS]
     shares = []
     for row in rows:

@@ -12,7 +12,8 @@ from pagefeed._base import check_positive
 from pagefeed.dataset import known_vocab_size
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
 from pagefeed.loader import Loader, as_rank
-from pagefeed.reports.decoding import TextTokenizer, parts_of
+from pagefeed.mixture import datasets_of
+from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.smoke_test.checks import (
@@ -113,7 +114,7 @@ def smoke(
     known = vocab_size or loader.vocab_size
     if known is None and tokenizer is not None:
         known = tokenizer.vocab_size
-    known = known or known_vocab_size(parts_of(loader.dataset))
+    known = known or known_vocab_size(datasets_of(loader.dataset).values())
     size = known or ours.greatest + 1
     pairs = [pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.kept]
     checks = [
