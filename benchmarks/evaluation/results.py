@@ -5,9 +5,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from loaders.picture import Bar, bars
+
 __all__ = ["draw", "page"]
 
-BEGINNING = """# Evaluation
+BEGINNING = """# Orders measured on a model
 
 After this page you know what an order costs a model, and how long starts take.
 `make evaluation ARGS="--json results.json --page evaluation.md"` measures all of it and
@@ -49,13 +51,13 @@ def _orders(found: dict[str, Any]) -> Iterator[str]:
     yield "## Orders"
     yield ""
     yield (
-        f"A transformer of {model['layers']} layers, {model['width']} wide, is trained "
-        f"for one epoch of {of['documents']:,} documents. They lie in the order of "
-        f"their sources: {of['pages']:,} pages, {of['sequences']:,} sequences of "
+        f"A transformer of {model['layers']} layers, {model['width']} wide, trains for "
+        f"one epoch on {of['documents']:,} documents, stored source by source. These "
+        f"are {of['pages']:,} pages, {of['sequences']:,} sequences of "
         f"{model['length']} tokens, {of['steps']:,} steps. The table shows the "
-        "perplexity of held-out documents: median and range of the seeds. An epoch "
-        "without a shuffle has the share 100%, one in a random order of rows 0%. "
-        "Differences below the range of the order of rows are noise."
+        "perplexity of held-out documents: median and range of the seeds. The share "
+        "is 100% for file order, and 0% for a random order of rows. Differences below "
+        "the range of the random order are noise."
     )
     yield ""
     yield "| order | data in the window | perplexity | range | share |"
@@ -69,7 +71,7 @@ def _orders(found: dict[str, Any]) -> Iterator[str]:
             f"| {low:.2f} to {high:.2f} | {kept} |"
         )
     yield ""
-    yield "![Share of the loss that remains, by order](evaluation.svg)"
+    yield "![What each order still costs a model](evaluation.svg)"
 
 
 def _balanced(found: dict[str, Any]) -> Iterator[str]:
@@ -115,27 +117,19 @@ def _starts(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def draw(part: dict[str, Any], path: Path) -> None:
     """Draw the shares that remain, by order."""
-    from matplotlib.figure import Figure
-
     shown = [
         row
         for row in part["results"]["orders"]
         if row["window_share"] and row["share_kept"] is not None
     ]
-    names = list(dict.fromkeys(row["order"] for row in shown))
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.add_subplot()
-    for share, offset in ((0.1, -0.2), (0.01, 0.2)):
-        kept = {
-            r["order"]: r["share_kept"] for r in shown if r["window_share"] == share
-        }
-        axes.bar(
-            [place + offset for place in range(len(names))],
-            [100 * kept.get(name, 0.0) for name in names],
-            width=0.4,
-            label=f"{share:.0%} of the data in the window",
+    rows = [
+        Bar(
+            f"{row['order']}, {row['window_share']:.0%} of the data in the window",
+            100 * row["share_kept"],
+            f"{100 * row['share_kept']:.1f}",
+            row["order"] == "page, passes 1",  # The default.
         )
-    axes.set_xticks(range(len(names)), names)
-    axes.set(ylabel="% of the loss of no shuffling that remains")
-    axes.legend()
-    figure.savefig(path)
+        for row in shown
+    ]
+    note = "% of the loss of file order; the default is highlighted"
+    path.write_text(bars("What each order still costs a model", note, rows))

@@ -1,9 +1,10 @@
-"""The rates of loaders as bars: an SVG for narrow and wide pages, light and dark."""
+"""Bars as an SVG for narrow and wide pages, light and dark."""
 
+from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["draw"]
+__all__ = ["Bar", "bars", "draw"]
 
 WIDTH = 420
 LEFT, RIGHT, TOP, ROW = 16, 64, 64, 34
@@ -26,21 +27,63 @@ STYLE = """\
 HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
 aria-labelledby="title">
-<title id="title">Tokens a second of each loader</title>
+<title id="title">{title}</title>
 <style>
 {style}</style>
 <rect class="page" x="0.5" y="0.5" width="99.7%" height="99.7%" rx="8"/>
-<text class="title" x="16" y="26">Shuffled batches on one machine</text>
+<text class="title" x="16" y="26">{title}</text>
 <text class="faint" x="16" y="46">{note}</text>"""
 
 ROWS = """\
 <text x="16" y="{name_at}">{name}</text>
 <rect class="{kind}" x="16" y="{bar_at}" width="{length:.1f}" height="10" rx="2"/>
-<text x="{end:.1f}" y="{rate_at}">{rate:.0f}</text>"""
+<text x="{end:.1f}" y="{value_at}">{value}</text>"""
+
+
+class Bar(NamedTuple):
+    """A row of the picture."""
+
+    name: str
+    value: float
+    """Its length; below 0 there is none."""
+    text: str
+    """The value as written behind it."""
+    is_ours: bool
+    """Whether it has the colour of its own."""
+
+
+def bars(title: str, note: str, rows: Sequence[Bar]) -> str:
+    """Draw a bar for each row, from top to bottom.
+
+    Args:
+        title: What is shown.
+        note: The unit, in one line.
+        rows: Bars, in order.
+    """
+    most = max((row.value for row in rows), default=1.0)
+    height = TOP + ROW * len(rows) + 8
+    head = {"title": escape(title), "note": escape(note), "style": STYLE}
+    parts = [HEAD.format(width=WIDTH, height=height, **head)]
+    for number, row in enumerate(rows):
+        top = TOP + number * ROW
+        length = max(1.0, (WIDTH - LEFT - RIGHT) * row.value / most)
+        parts.append(
+            ROWS.format(
+                name=escape(row.name),
+                kind="ours" if row.is_ours else "bar",
+                length=length,
+                end=length + 6 + LEFT,
+                value=escape(row.text),
+                name_at=top + 12,
+                bar_at=top + 17,
+                value_at=top + 27,
+            )
+        )
+    return "\n".join([*parts, "</svg>", ""])
 
 
 def draw(found: dict[str, Any], ours: str = "pagefeed") -> str:
-    """Draw a bar for each loader that ran, the fastest first.
+    """Draw the rate of each loader that ran, the fastest first.
 
     Args:
         found: Results, as the command writes them.
@@ -48,24 +91,13 @@ def draw(found: dict[str, Any], ours: str = "pagefeed") -> str:
     """
     rows = [row for row in found["results"] if row["rounds"]]
     rows.sort(key=lambda row: -row["tokens_per_second"])
-    most = max((row["tokens_per_second"] for row in rows), default=1.0)
-    machine = found["machine"]
-    note = f"million tokens a second, {machine['processors']} processors"
-    height = TOP + ROW * len(rows) + 8
-    parts = [HEAD.format(width=WIDTH, height=height, style=STYLE, note=escape(note))]
-    for number, row in enumerate(rows):
-        top = TOP + number * ROW
-        length = max(1.0, (WIDTH - LEFT - RIGHT) * row["tokens_per_second"] / most)
-        parts.append(
-            ROWS.format(
-                name=escape(row["loader"]),
-                kind="ours" if row["loader"].startswith(ours) else "bar",
-                length=length,
-                end=length + 6 + LEFT,
-                rate=row["tokens_per_second"] / 1e6,
-                name_at=top + 12,
-                bar_at=top + 17,
-                rate_at=top + 27,
-            )
-        )
-    return "\n".join([*parts, "</svg>", ""])
+    rates = [row["tokens_per_second"] / 1e6 for row in rows]
+    note = f"million tokens a second, {found['machine']['processors']} processors"
+    return bars(
+        "Shuffled batches on one machine",
+        note,
+        [
+            Bar(row["loader"], rate, f"{rate:.0f}", row["loader"].startswith(ours))
+            for row, rate in zip(rows, rates, strict=True)
+        ],
+    )

@@ -12,35 +12,51 @@ COLUMNS = (
     "first batch",
     "wait p50 / p99",
     "memory",
+    "converted in",
     "same page",
     "same file",
-    "resumed in",
     "same batches",
-    "converted in",
+    "resumed in",
 )
 
 ABOUT = """\
 After this page you can compare pagefeed with the loader you use, on the same data:
-rate, waits, memory, shuffle and resume. `make loaders` repeats this on your machine.
-`benchmarks/loaders/README.md` says how to add a loader.
+rate, waits, memory, shuffle and resume. `make loaders` repeats this on your machine,
+and `benchmarks/loaders/README.md` says how to add a loader.
 
-Samples of {length:,} tokens are shuffled into batches of {batch_size}: int64 tensors of
-torch, from {millions:,.0f} million tokens in {files} Parquet files. Every loader is
-used as its own documentation says. They take turns in processes of their own; {rounds}.
-Measured on {processors} processors ({system}), at a load of {load}.
+Every loader shuffles the same samples of {length:,} tokens into batches of
+{batch_size}, as int64 tensors of torch. The data are {millions:,.0f} million tokens in
+{files} Parquet files. Each loader is set up as its own documentation says, and runs in
+processes of its own. They take turns; the tables show {rounds}, on {processors}
+processors ({system}) at a load of {load}.
 """
 
-MEANING = """\
-- **Mtok/s, CPU**: millions of tokens a second, and seconds of all processors for 10^9
-  tokens, after the first batches.
-- **First batch**: from the start of the process, imports included.
-- **Wait**: what a consumer waits that works 20 ms on each batch.
-- **Memory**: anonymous and shared memory of all processes, at its highest.
-- **Same page, same file**: pairs of samples in a batch from one page or file, divided
-  by those of a uniform shuffle. 1 is as good as random.
-- **Resumed in, same batches**: in a new process, from the state that was saved, and
-  whether the next {after} batches are those that came without the stop.
-"""
+# Tables of the page, narrow enough for a small screen: columns, and what they mean.
+PARTS = {
+    "Rate": (
+        ("Mtok/s", "CPU s / 1e9", "first batch"),
+        """\
+Millions of tokens a second, and seconds of all processors for 10^9 tokens, after the
+first batches. The time to the first batch is that of a new process, imports included.
+""",
+    ),
+    "Waits and memory": (
+        ("wait p50 / p99", "memory", "converted in"),
+        """\
+The waits are those of a consumer that works 20 ms on each batch. Memory is anonymous
+and shared memory of all processes, at its highest. Some loaders first convert the data
+to a form of their own.
+""",
+    ),
+    "Shuffle and resume": (
+        ("same page", "same file", "same batches", "resumed in"),
+        """\
+Pairs of samples in a batch from one page or file, divided by those of a uniform
+shuffle: 1 is as good as random. A new process loads the saved state. *Same batches*
+says whether the next {after} are those that came without the stop.
+""",
+    ),
+}
 
 
 def page(found: dict[str, Any], picture: str | None = None) -> str:
@@ -50,7 +66,10 @@ def page(found: dict[str, Any], picture: str | None = None) -> str:
         lines += [note, ""]
     if picture:
         lines += [f"![Tokens a second of each loader]({picture})", ""]
-    lines += [*table(found["results"]), "", MEANING.format(after=found["after_state"])]
+    rows = found["results"]
+    for title, (columns, meaning) in PARTS.items():
+        text = meaning.format(after=found["after_state"])
+        lines += [f"## {title}", "", text, *table(rows, columns), ""]
     limits = [
         f"- **{row['loader']}**: {_sentences(row['limits'])}"
         for row in found["results"]
@@ -73,37 +92,45 @@ def _about(found: dict[str, Any]) -> str:
     return ABOUT.format(millions=asked["num_tokens"] / 1e6, **given).strip()
 
 
-def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Lines of a table in Markdown."""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield "|---" * len(COLUMNS) + "|"
+def table(
+    rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS[1:]
+) -> Iterator[str]:
+    """Lines of a table in Markdown, of some columns behind the loader's name."""
+    yield f"| {' | '.join((COLUMNS[0], *columns))} |"
+    yield "|---" * (len(columns) + 1) + "|"
     for row in rows:
-        cells = _cells(row) if row["rounds"] else _failed(row)
-        yield f"| {' | '.join(cells)} |"
+        if row["rounds"]:
+            cells = _cells(row)
+            shown = [cells[name] for name in columns]
+        else:
+            shown = [_failed(row), *[""] * (len(columns) - 1)]
+        yield f"| {' | '.join([row['loader'], *shown])} |"
 
 
-def _failed(row: dict[str, Any]) -> list[str]:
-    why = row["failed"][0] if row["failed"] else "nothing was measured"
-    return [row["loader"], why.replace("|", "/"), *[""] * (len(COLUMNS) - 2)]
+def _failed(row: dict[str, Any]) -> str:
+    why: str = row["failed"][0] if row["failed"] else "nothing was measured"
+    return why.replace("|", "/")
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any]) -> dict[str, str]:
     resumed, convert = row["resume_seconds"], row["convert"]
-    return [
-        row["loader"],
-        f"{row['tokens_per_second'] / 1e6:.0f}",
-        f"{row['cpu_seconds_per_1e9']:.1f}",
-        f"{row['start_seconds']:.1f} s",
-        f"{1e3 * row['wait_p50']:.1f} / {1e3 * row['wait_p99']:.1f} ms",
-        f"{row['run_peak_bytes'] / 2**20:.0f} MiB",
-        f"{row['same_page']:.1f}",
-        f"{row['same_file']:.2f}",
-        "failed" if resumed is None else f"{resumed:.1f} s",
-        _exactness(row),
-        f"{convert['seconds']:.0f} s, {convert['bytes'] / 1e9:.2f} GB"
+    return {
+        "Mtok/s": f"{row['tokens_per_second'] / 1e6:.0f}",
+        "CPU s / 1e9": f"{row['cpu_seconds_per_1e9']:.1f}",
+        "first batch": f"{row['start_seconds']:.1f} s",
+        "wait p50 / p99": " / ".join(
+            f"{1e3 * row[name]:.1f}" for name in ("wait_p50", "wait_p99")
+        )
+        + " ms",
+        "memory": f"{row['run_peak_bytes'] / 2**20:.0f} MiB",
+        "converted in": f"{convert['seconds']:.0f} s, {convert['bytes'] / 1e9:.2f} GB"
         if convert
         else "-",
-    ]
+        "same page": f"{row['same_page']:.1f}",
+        "same file": f"{row['same_file']:.2f}",
+        "same batches": _exactness(row),
+        "resumed in": "failed" if resumed is None else f"{resumed:.1f} s",
+    }
 
 
 def _exactness(row: dict[str, Any]) -> str:

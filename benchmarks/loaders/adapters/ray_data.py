@@ -16,6 +16,7 @@ def _open(task: Task) -> Replayed:
     import torch
 
     ray.init(
+        address="local",  # Not a cluster that others run on this machine.
         num_cpus=task.workers,
         include_dashboard=False,
         logging_level="ERROR",
