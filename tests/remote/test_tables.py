@@ -106,3 +106,19 @@ def test_an_iceberg_table_in_a_bucket(tmp_path, s3, s3_properties):
             column="tokens",
             storage_options=options,
         )
+
+
+def test_pruned_files_cost_no_request(root, s3):
+    """Footers are fetched of the files that are left, and of one for its columns."""
+    for begin in range(0, 80, 10):
+        write_deltalake(
+            root / "corpus/many", rows_table(begin, begin + 10), mode="append"
+        )
+    found = {}
+    for predicate in ("id >= 0", "id >= 70"):
+        web = pf.delta("s3://corpus/many", column="tokens", storage_options=s3.options)
+        part = web.where(predicate)
+        assert len(part) == (80 if predicate == "id >= 0" else 10)
+        found[predicate] = part.storage.counts()["requests"]
+    # Of 8 files 7 are left out, and one of them is asked for the types of columns.
+    assert found["id >= 70"] < found["id >= 0"] / 3, found

@@ -88,7 +88,10 @@ def _lost(index: PageIndex, snapshot: Any) -> dict[str, Int64Array]:
             "such as pagefeed.delta(table, column=...), and the dataset one too"
         )
     numbers = {file: later.find_file(file) for file in index.files}
-    gone = [file for file, number in numbers.items() if number is None]
+    # Files of which the later dataset selects no row.
+    left_out = later.recipe.table.left_out
+    without = {file: n for n, file in enumerate(index.files) if file in left_out}
+    gone = [file for file, n in numbers.items() if n is None and file not in without]
     if gone:
         raise UnsupportedError(
             f"{len(gone)} files of {table.snapshot} are not in "
@@ -102,7 +105,8 @@ def _lost(index: PageIndex, snapshot: Any) -> dict[str, Int64Array]:
     first = later.file_first_row
     cuts = np.searchsorted(rows, first)
     known = {number: file for file, number in numbers.items()}
-    return {
+    counts = np.diff(index.file_first_row)
+    return {file: np.arange(counts[number]) for file, number in without.items()} | {
         known[number]: rows[cuts[number] : cuts[number + 1]] - first[number]
         for number in np.flatnonzero(np.diff(cuts)).tolist()
         if number in known

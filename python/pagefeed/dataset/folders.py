@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from pagefeed._base import Int64Array
+from pagefeed.dataset.bounds import FileBounds
 from pagefeed.errors import UnsupportedError
 
 __all__ = [
@@ -93,6 +94,17 @@ class TableColumns:
     """What columns are called in the files."""
     reads: Mapping[str, tuple[int, int]]
     """Files that were read to know this, and their bytes, by what they are."""
+    bounds: FileBounds | None = None
+    """Between which values the columns of files lie."""
+    pruned: frozenset[str] = frozenset()
+    """Files that are left out, as the table proves that no row of them is selected."""
+    without_rows: frozenset[str] = frozenset()
+    """Files that are left out, as no row of them is selected, which were looked at."""
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Files of the snapshot of which no row is selected."""
+        return self.pruned | self.without_rows
 
     def with_files(self, numbers: Sequence[int]) -> TableColumns:
         """Return the same of some of the files."""
@@ -103,7 +115,8 @@ class TableColumns:
         }
         of_file = tuple(self.names.of_file[n] for n in numbers if self.names.of_file)
         names = replace(self.names, of_file=of_file)
-        return replace(self, of_files=of_files, names=names)
+        bounds = self.bounds and self.bounds.with_files(numbers)
+        return replace(self, of_files=of_files, names=names, bounds=bounds)
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:

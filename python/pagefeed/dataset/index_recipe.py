@@ -43,6 +43,7 @@ __all__ = [
     "check_page_index",
     "default_threads",
     "footer_of",
+    "part_of",
 ]
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
@@ -207,7 +208,7 @@ class IndexRecipe(Recipe):
                 path = own.parent / name
                 whole = _core.Index.open(path, storage=self.storage.handle)
                 if whole.column == self.column and {*self.files} <= {*whole.files}:
-                    part = _part_of(self, whole)
+                    part = part_of(self, whole)
                     part.check_files()
                     logger.info("index of %r is a part of %s", self.column, path)
                     return part
@@ -221,7 +222,7 @@ class IndexRecipe(Recipe):
         shared = self.shared
         if shared is not None:
             if shared.digest(self.column, self.page_index) is not None:
-                return _part_of(self, shared.open(self.column, self.page_index))
+                return part_of(self, shared.open(self.column, self.page_index))
             logger.warning(
                 "%s has no index of %r: the footers of %d files are read; write it "
                 "with `pagefeed index --column %s --output`",
@@ -263,7 +264,7 @@ class IndexRecipe(Recipe):
         return footer_of(storage, self.files[file])
 
 
-def _part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
+def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
     """Return the index of some of the files of an index."""
     number_of = {file: number for number, file in enumerate(core.files)}
     missing = next((file for file in recipe.files if file not in number_of), None)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, overload
 
-from pagefeed._base import Facts, check_flag, lazy, require
+from pagefeed._base import Facts, check_flag, is_made, lazy, require
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
 from pagefeed.dataset.folders import FolderColumn, TableColumns, folder_columns
-from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse
+from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, part_of
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.recorded import (
     RecordedTokenizer,
@@ -55,8 +55,14 @@ class ParquetDataset(DatasetRows):
     """What a table says of its columns, if the files are of one."""
     shared: SharedIndex | None = None
     """The index that was written for all nodes, if it was given."""
+    _of_more_files: Mapping[str, PageIndex] = field(default_factory=dict)
+    """Indexes of columns of these files and of more, which need not be built again."""
     _require_labels: bool = True
     """Refuse chats in which no token has a label."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without indexes of other files."""
+        return {**vars(self), "_of_more_files": {}}
 
     def _plain_index(self) -> PageIndex:
         index = self._build_index(self.column)
@@ -98,6 +104,9 @@ class ParquetDataset(DatasetRows):
             table,
             self.shared,
         )
+        if column in self._of_more_files:
+            core = self._of_more_files[column].core
+            return PageIndex(part_of(recipe, core), recipe)
         if table is None:
             return PageIndex.of(recipe)
         try:
@@ -116,14 +125,45 @@ class ParquetDataset(DatasetRows):
             )
             raise
 
-    def with_files(self, numbers: Sequence[int]) -> ParquetDataset:
-        """Return the same of some of its files, by their numbers."""
+    def with_files(
+        self,
+        numbers: Sequence[int],
+        why: Literal["pruned", "without_rows"] | None = None,
+    ) -> ParquetDataset:
+        """Return the same of some of its files.
+
+        Args:
+            numbers: Their numbers, rising.
+            why: As what a table remembers the others.
+        """
+        if why is not None and len(numbers) == len(self.files):
+            return self
         table = None if self.table is None else self.table.with_files(numbers)
         files = tuple(self.files[number] for number in numbers)
-        part = replace(self, files=files, table=table, selection=None, erasures=())
+        if table is not None and why is not None:
+            gone = getattr(table, why) | ({*self.files} - {*files})
+            table = replace(table, **{why: gone})
+        part = replace(
+            self,
+            files=files,
+            table=table,
+            selection=None,
+            erasures=(),
+            _of_more_files=self._indexes(),
+        )
         if self.selection is None and not self.erasures:
             return part
         return self._over(part)
+
+    def _indexes(self) -> Mapping[str, PageIndex]:
+        """Indexes that were built, of columns as the files have them."""
+        if self.tokenizer is not None or self.infilling is not None:
+            return {}
+        is_built = is_made(self, "index") or (
+            self.selection is not None and is_made(self.selection, "index")
+        )
+        own = {self.column: self.index} if is_built else {}
+        return {**self._of_more_files, **self._column_indexes, **own}
 
     def _over(self, part: ParquetDataset) -> ParquetDataset:
         """Return a dataset with the selection and the erasures of this one."""
@@ -177,15 +217,20 @@ class ParquetDataset(DatasetRows):
         """
         pyarrow = require("pyarrow", extra="pyarrow", purpose="the schema of files")
         table = self.table
-        columns = folder_columns(self.files) if table is None else table.of_files
-        files = select.Files(self.storage, self.files, columns, table)
-        found = select.schema_of(files, 0).remove_metadata()
+        found = select.schema_of(self._named_files, 0).remove_metadata()
         if table is None:
             return found
         in_table = table.names.in_table(0)
         return pyarrow.schema(
             [field.with_name(in_table.get(field.name, field.name)) for field in found]
         )
+
+    @property
+    def _named_files(self) -> select.Files:
+        """The files with their columns that are not stored in them."""
+        table = self.table
+        columns = folder_columns(self.files) if table is None else table.of_files
+        return select.Files(self.storage, self.files, columns, table)
 
     @lazy
     def recorded_tokenizer(self) -> RecordedTokenizer | None:
@@ -232,8 +277,10 @@ class ParquetDataset(DatasetRows):
         facts = dict(super().facts())
         tokenizer = None if self.tokenizer is None else self.tokenizer.name
         table = None if self.table is None else self.table.snapshot
+        pruned = None if self.table is None else len(self.table.pruned) or None
         column = facts.pop("column")
-        return {"column": column, "table": table, "tokenizer": tokenizer, **facts}
+        of_table = {"table": table, "pruned": pruned}
+        return {"column": column, **of_table, "tokenizer": tokenizer, **facts}
 
     @overload
     def tokenize(
@@ -367,6 +414,9 @@ class ParquetDataset(DatasetRows):
         once; with a cache folder the result is kept beside the index. A comparison with
         null is neither true nor false, as in SQL.
 
+        Of a table, files are left out of which no row is selected, and its metadata
+        prove that of most before they are opened; the columns are read at once.
+
         Args:
             predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
                 ``pyarrow.compute.Expression``. Columns are named as they are, nested
@@ -384,7 +434,21 @@ class ParquetDataset(DatasetRows):
             >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
             >>> len(good)  # doctest: +SKIP
         """
-        return self._of(select.where(self.spans, predicate))
+        if not self._leaves_files_out:
+            return self._of(select.where(self.spans, predicate))
+        # A run is the same whatever the table proves: all files without such rows go.
+        numbers = select.files_that_may_match(self._named_files, predicate)
+        part = self.with_files(numbers or [0], "pruned")
+        chosen = select.where(part.spans, predicate)
+        held = chosen.held_files or range(len(part.files))
+        return replace(part, selection=chosen).with_files(held, "without_rows")
+
+    @property
+    def _leaves_files_out(self) -> bool:
+        """Whether files without selected rows are no files of the selection."""
+        counts_rows = self.selection is not None and self.selection.counts_rows
+        is_plain = self.tokenizer is None and self.infilling is None
+        return self.table is not None and is_plain and not counts_rows
 
     def tiers(
         self,

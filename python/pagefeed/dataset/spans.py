@@ -6,8 +6,8 @@ Rows that were erased keep their numbers and lengths, and no batch has their tok
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,14 +71,23 @@ class Spans:
     are cut from spans, so that a part of a dataset is shuffled like a whole one.
 
     Args:
-        index: The index whose pages hold the rows.
+        index: The index whose pages hold the rows, or what makes it on first use.
     """
 
     erased: Erased | None = None
     """Rows that no batch has; they count as all others."""
 
-    def __init__(self, index: PageIndex) -> None:
-        self.index = index
+    def __init__(self, index: PageIndex | Callable[[], PageIndex]) -> None:
+        self._index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the index."""
+        return Spans, (self.index,), {"erased": self.erased}
+
+    @lazy
+    def index(self) -> PageIndex:
+        """The index whose pages hold the rows."""
+        return self._index() if callable(self._index) else self._index
 
     @property
     def origin(self) -> str:

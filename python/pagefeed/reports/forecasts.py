@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
 from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
@@ -118,6 +118,9 @@ class Forecast:
     tables: dict[str, ColumnReads]
     """Manifests and deletes of Iceberg tables: files that each process reads before the
     first batch, and their bytes. What deltalake reads of a log it does not tell."""
+    pruned_files: int
+    """Files of tables that are not opened, as these prove that no row of them is
+    selected."""
     same_page_pairs: float
     """Mean pairs of sequences of one page in a batch of one rank."""
     same_page_pairs_random: float
@@ -165,6 +168,8 @@ def forecast(loader: Loader) -> Forecast:
     route = cursor.route
     read = simulate(loader, cursor)
     spans = [data.spans for data in run.datasets]
+    of_files = [getattr(each.index.recipe, "table", None) for each in spans]
+    tables = [table for table in of_files if table is not None]
     lanes = begin.num_lanes
     epochs = [
         n / max(1, part.num_sequences) for n, part in zip(delivered, parts, strict=True)
@@ -195,7 +200,8 @@ def forecast(loader: Loader) -> Forecast:
         reads=round(read.loads) + round(read.parts),
         bytes_read=round(read.bytes),
         columns=read.columns,
-        tables=_table_reads(run.datasets),
+        tables=_table_reads(tables),
+        pruned_files=sum(len(table.pruned) for table in tables),
         **pairs,
         step_costs=None if loader.balance is None else step_costs(loader),
         datasets=datasets,
@@ -203,12 +209,11 @@ def forecast(loader: Loader) -> Forecast:
     )
 
 
-def _table_reads(datasets: Iterable[Dataset]) -> dict[str, ColumnReads]:
+def _table_reads(tables: Iterable[Any]) -> dict[str, ColumnReads]:
     """Return what is read of tables before any of their rows."""
     found = defaultdict[str, Counter[str]](Counter)
-    for dataset in datasets:
-        table = getattr(dataset.index.recipe, "table", None)
-        for name, (reads, size) in (table.reads if table else {}).items():
+    for table in tables:
+        for name, (reads, size) in table.reads.items():
             found[name].update(reads=reads, bytes=size)
     return {name: ColumnReads(**counts) for name, counts in found.items()}
 

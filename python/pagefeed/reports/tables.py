@@ -41,6 +41,8 @@ def facts_of_inspection(found: Inspection) -> Facts:
     ]
     if found.snapshot is not None:
         facts.insert(0, ("table", found.snapshot))
+    if found.pruned_files:
+        facts.insert(1, ("files pruned", f"{found.pruned_files:,}"))
     if found.page_sizes is not None:
         sizes = found.page_sizes
         stored = " / ".join(map(format_bytes, sizes.stored_bytes))
@@ -98,6 +100,8 @@ def facts_of_plan(plan: Forecast) -> Facts:
     }
     for name, one in (plan.columns | plan.tables).items():
         facts[f"reads of {name}"] = f"{one.reads:,}, {format_bytes(one.bytes)}"
+    if plan.pruned_files:
+        facts["files pruned"] = f"{plan.pruned_files:,}"
     random = f"{plan.same_page_pairs_random:.3f}", f"{plan.same_file_pairs_random:.3f}"
     facts["pairs of a batch from one page"] = f"{page_pairs:.3f} (random {random[0]})"
     facts["pairs of a batch from one file"] = f"{file_pairs:.3f} (random {random[1]})"

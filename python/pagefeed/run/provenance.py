@@ -89,7 +89,9 @@ def number_of_row(spans: Spans, file: str, row: int) -> int | None:
         InvalidArgumentError: If there is no such file or row.
     """
     index = spans.index
-    number = index.find_file(file)
+    number, table = index.find_file(file), index.recipe.table
+    if number is None and table and index.storage.name_of(file) in table.left_out:
+        return None
     if number is None:
         raise InvalidArgumentError(
             f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "

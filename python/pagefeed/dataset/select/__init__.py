@@ -13,6 +13,7 @@ from pagefeed.dataset.select.divide import (
     where,
     without_rows,
 )
+from pagefeed.dataset.select.pruning import files_that_may_match
 from pagefeed.dataset.select.query import Constant, Expression
 from pagefeed.dataset.select.scanning import Files, schema_of
 from pagefeed.dataset.select.selection import Selection
@@ -26,6 +27,7 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
+    "files_that_may_match",
     "rows_of",
     "schema_of",
     "taken",

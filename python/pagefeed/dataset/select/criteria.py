@@ -55,6 +55,8 @@ class Criterion(ABC):
     """What it looks for, for messages."""
     by_file = True
     """Whether it needs pieces of one file each."""
+    counts_rows = False
+    """Whether the numbers of rows in the dataset decide, and so do its other files."""
 
     @abstractmethod
     def labels(self, piece: Piece) -> Labels:

@@ -29,6 +29,7 @@ __all__ = [
     "check_boolean",
     "field_of",
     "named_by_table",
+    "scalar_columns",
 ]
 
 _TABLE_NAMES = b"pagefeed.names"
@@ -143,7 +144,7 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
         InvalidArgumentError: If it holds lists or further columns.
     """
     types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
-    columns = dict(_scalar_columns(schema))
+    columns = dict(scalar_columns(schema))
     if name not in columns:
         raise _missing(name, schema)
     path, kind = columns[name]
@@ -180,7 +181,7 @@ def balanced(
     return parts[0]
 
 
-def _scalar_columns(
+def scalar_columns(
     schema: Schema,
 ) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
     """Name, path in the file and type of all columns."""
@@ -205,7 +206,7 @@ def _listed(schema: Schema) -> str:
     types = arrow("pyarrow.types")
     names = [
         f"{name} ({kind})"
-        for name, (_, kind) in _scalar_columns(schema)
+        for name, (_, kind) in scalar_columns(schema)
         if not types.is_nested(kind)
     ]
     more = f" and {len(names) - 50} more" if len(names) > 50 else ""
@@ -213,7 +214,7 @@ def _listed(schema: Schema) -> str:
 
 
 def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
-    names = [name for name, _ in _scalar_columns(schema)]
+    names = [name for name, _ in scalar_columns(schema)]
     return ColumnNotFoundError(
         f"no column {name!r}{near_name(name, names)} (columns with one value per row: "
         f"{_listed(schema)})"

@@ -24,6 +24,7 @@ from pagefeed.dataset.derived import derived_arrays
 from pagefeed.dataset.page_index import BlockKind
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
+from pagefeed.dataset.select.known import Known
 from pagefeed.dataset.select.scanning import list_size, summary_of
 from pagefeed.dataset.spans import SpanParts, Spans, cut_at
 from pagefeed.errors import EmptySelectionError
@@ -42,7 +43,7 @@ class Selection(Spans):
     """
 
     def __init__(self, division: Division, number: int) -> None:
-        super().__init__(division.spans.index)
+        super().__init__(lambda: division.spans.index)
         self._division = division
         self._number = number
 
@@ -77,7 +78,25 @@ class Selection(Spans):
         """Return the same selection of another index of the same files."""
         before = self.before
         rows = spans if before is None else before.over(spans)
-        return Selection(Division(rows, self._division.criterion), self._number)
+        division = self._division
+        criterion = division.criterion
+        if is_made(division, "stored") and not criterion.counts_rows:
+            criterion = Known(division)
+        return Selection(Division(rows, criterion), self._number)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether other rows are selected where files are left out."""
+        before = self.before
+        if before is not None and before.counts_rows:
+            return True
+        return self._division.criterion.counts_rows
+
+    @property
+    def held_files(self) -> list[int]:
+        """Numbers of the files of which rows are selected."""
+        held: list[int] = np.flatnonzero(np.diff(self.file_first_span)).tolist()
+        return held
 
     @property
     def known_rows(self) -> int | None:
@@ -101,6 +120,7 @@ class Selection(Spans):
         if before is not None:
             before.check_not_empty()
         rows, criterion = self._division.spans, self._division.criterion
+        criterion = criterion.plain if isinstance(criterion, Known) else criterion
         found = ""
         if isinstance(criterion, Scan):
             found = summary_of(rows, criterion.query.columns)

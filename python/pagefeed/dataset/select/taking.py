@@ -85,6 +85,7 @@ class Taking(Criterion):
     """
 
     parts = ("taken",)
+    counts_rows = True
     what = "random rows"
 
     def __init__(self, spans: Spans, tokens: int, seed: int) -> None:

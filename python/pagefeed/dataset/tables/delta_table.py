@@ -16,6 +16,7 @@ from pagefeed._base import Int64Array, require
 from pagefeed.dataset.folders import ColumnNames
 from pagefeed.dataset.named_files import Columns
 from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.tables.delta_bounds import DeltaBounds
 from pagefeed.dataset.tables.snapshot import DataFile, Snapshot, path_of, value_of
 from pagefeed.errors import (
     ChecksumError,
@@ -89,13 +90,13 @@ def delta(
     _check_features(uri, opened.protocol())
     with _told(uri):
         name = f"delta:{opened.version()}"
-        files, deleted = _files(opened, uri), _deleted(opened, uri)
+        (files, bounds), deleted = _files(opened, uri), _deleted(opened, uri)
     if gone := deleted.keys() - {file.path for file in files}:
         raise CorruptFileError(
             f"{uri}: {name} deletes rows of {min(gone)}, which it does not name"
         )
     files = [file._replace(deleted=deleted.get(file.path)) for file in files]
-    return Snapshot(name, files, _names(opened)).dataset(
+    return Snapshot(name, files, _names(opened), bounds=bounds).dataset(
         storage_options, storage_cache, **wanted
     )
 
@@ -171,11 +172,16 @@ def _path_of(opened: Any, table: str, uri: str) -> str:
     return path_of(f"{table.rstrip('/')}/{uri.removeprefix(root).lstrip('/')}")
 
 
-def _files(opened: Any, table_uri: str) -> list[DataFile]:
-    """Files of a version, in the order in which they were written."""
+def _files(opened: Any, table_uri: str) -> tuple[list[DataFile], DeltaBounds]:
+    """Files of a version, in the order in which they were written, and their bounds."""
     from pyarrow import table
 
-    actions = table(opened.get_add_actions()).to_pylist()
+    actions = table(opened.get_add_actions())
+    names = [
+        name
+        for name in ("modification_time", "partition")
+        if name in actions.schema.names
+    ]
     found = [
         (
             action["modification_time"],
@@ -184,10 +190,13 @@ def _files(opened: Any, table_uri: str) -> list[DataFile]:
                 {k: value_of(v) for k, v in action.get("partition", {}).items()},
             ),
         )
-        for action, uri in zip(actions, opened.file_uris(), strict=True)
+        for action, uri in zip(
+            actions.select(names).to_pylist(), opened.file_uris(), strict=True
+        )
     ]
-    found.sort(key=lambda pair: (pair[0], pair[1].path))
-    return [file for _, file in found]
+    order = sorted(range(len(found)), key=lambda n: (found[n][0], found[n][1].path))
+    bounds = DeltaBounds(actions).with_files(order)
+    return [found[number][1] for number in order], bounds
 
 
 def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:

@@ -12,6 +12,7 @@ from pagefeed._base import require
 from pagefeed.dataset.named_files import Columns
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.field_names import field_names
+from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
 from pagefeed.dataset.tables.manifests import live_files
 from pagefeed.dataset.tables.snapshot import DataFile, Snapshot, path_of
@@ -117,7 +118,10 @@ def iceberg(
     ]
     schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
     names = field_names(schema, metadata.schemas, storage, paths)
-    found = Snapshot(name, files, names, live.reads)
+    bounds = IcebergBounds(
+        known_types(schema, metadata.schemas), [entry.metrics for entry in live.data]
+    )
+    found = Snapshot(name, files, names, live.reads, bounds)
     return found.dataset(storage_options, storage_cache, **wanted)
 
 

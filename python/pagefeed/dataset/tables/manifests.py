@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pagefeed._base import in_order
+from pagefeed.dataset.tables.iceberg_bounds import Metrics
 from pagefeed.dataset.tables.snapshot import Value, value_of
 from pagefeed.errors import UnsupportedError
 
@@ -29,6 +30,8 @@ class LiveFile(NamedTuple):
     """Values of its partition, of data."""
     num_rows: int
     """Rows of data, or deleted rows."""
+    metrics: Metrics
+    """Between which values its columns lie."""
     vector: tuple[str, int, int] | None = None
     """Of a deletion vector: whose rows these are, where it begins, and its bytes."""
 
@@ -133,6 +136,12 @@ def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:
                 sequence,
                 dict(zip(names, values, strict=True)),
                 file.record_count,
+                Metrics(
+                    file.lower_bounds or {},
+                    file.upper_bounds or {},
+                    file.value_counts or {},
+                    file.null_value_counts or {},
+                ),
             )
             is_vector = file.file_format == FileFormat.PUFFIN
             if file.content == DataFileContent.EQUALITY_DELETES:

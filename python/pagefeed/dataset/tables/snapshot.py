@@ -10,10 +10,12 @@ from typing import NamedTuple, Unpack
 from urllib.parse import unquote, urlsplit
 
 from pagefeed._base import Int64Array, lazy, logger
+from pagefeed.dataset.bounds import FileBounds
 from pagefeed.dataset.folders import ColumnNames, TableColumns, column_of_values
 from pagefeed.dataset.named_files import Columns, named_dataset
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.select import without_rows
+from pagefeed.dataset.spans import Spans
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.storage import StorageOptions, is_url, located_exactly
 
@@ -42,6 +44,7 @@ class Snapshot:
         files: Its files, in the order of the dataset.
         names: What files call columns.
         reads: What was read to know it, see :class:`TableColumns`.
+        bounds: Between which values the columns of the files lie.
 
     Raises:
         CorruptFileError: If it names a file twice.
@@ -54,10 +57,11 @@ class Snapshot:
         files: Sequence[DataFile],
         names: ColumnNames,
         reads: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+        bounds: FileBounds | None = None,
     ) -> None:
         self.name = name
         self.files = files
-        self._names, self._reads = names, reads
+        self._names, self._reads, self._bounds = names, reads, bounds
         paths = set()
         for file in files:
             if file.path in paths:
@@ -75,7 +79,7 @@ class Snapshot:
             name: column_of_values(_alike([file[1].get(name) for file in self.files]))
             for name in partitions
         }
-        return TableColumns(self.name, of_files, self._names, self._reads)
+        return TableColumns(self.name, of_files, self._names, self._reads, self._bounds)
 
     def dataset(
         self,
@@ -109,7 +113,8 @@ class Snapshot:
         )
         if not deleted:
             return found
-        return replace(found, selection=without_rows(found.spans, deleted))
+        spans = Spans(lambda: found.index)  # No file is opened before it is used.
+        return replace(found, selection=without_rows(spans, deleted))
 
 
 def _alike(values: list[Value]) -> list[Value]:

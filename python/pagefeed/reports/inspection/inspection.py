@@ -77,6 +77,9 @@ class Inspection:
     """What cannot be read."""
     snapshot: str | None = None
     """Of a table, which one it is."""
+    pruned_files: int = 0
+    """Files of the table that are not opened, as it proves that no row of them is
+    selected."""
 
 
 def inspect(
@@ -125,6 +128,7 @@ def inspect(
         if storage is not None:
             stored = float(sizes.mean()) * len(index) / max(1, index.num_values)
             written = rewritings(dataset, stored)
+    table = index.recipe.table
     found = Inspection(
         column=dataset.column,
         files=len(index.files),
@@ -141,7 +145,8 @@ def inspect(
         rewritings=written,
         advice=[],
         damage=_distinct(damage),
-        snapshot=None if index.recipe.table is None else index.recipe.table.snapshot,
+        snapshot=None if table is None else table.snapshot,
+        pruned_files=0 if table is None else len(table.pruned),
     )
     found.advice.extend(_advice(found))
     return found

@@ -1,0 +1,35 @@
+"""What a table says of the values in its files, without opening them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["Bounds", "FileBounds"]
+
+
+class Bounds(NamedTuple):
+    """Between which values a column of a file lies."""
+
+    lower: Any
+    """No value is below it; None if that is not known. NaN does not count."""
+    upper: Any
+    """No value is above it, likewise."""
+    may_be_null: bool = True
+    """Whether rows may have no value."""
+    may_have_values: bool = True
+    """Whether rows may have one."""
+
+
+class FileBounds(Protocol):
+    """The bounds of the columns of some files."""
+
+    def of(self, column: str) -> Sequence[Bounds | None]:
+        """Return those of a column in each file; None where nothing is known.
+
+        Args:
+            column: Its name in the table.
+        """
+
+    def with_files(self, numbers: Sequence[int]) -> FileBounds:
+        """Return those of some of the files."""

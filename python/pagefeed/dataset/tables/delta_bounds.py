@@ -1,0 +1,74 @@
+"""Bounds of columns in the log of a Delta table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
+
+from pagefeed.dataset.bounds import Bounds
+
+__all__ = ["DeltaBounds"]
+
+CUT_TEXT = 32
+"""Texts of so many characters may have been cut, by some writers not rounded up."""
+NO_VALUE = Bounds(None, None, may_have_values=False)
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaBounds:
+    """The bounds of the columns of some files."""
+
+    actions: Any
+    """What deltalake says of each file: a table with a row of it."""
+
+    def of(self, column: str) -> Sequence[Bounds | None]:
+        """Return those of a column in each file; None where nothing is known."""
+        partition = self._of_files("partition", column)
+        if partition is not None:
+            return [NO_VALUE if value is None else None for value in partition]
+        lower, upper = self._of_files("min", column), self._of_files("max", column)
+        nulls, rows = self._of_files("null_count", column), self._rows
+        unknown = [None] * len(rows)
+        said = zip(
+            *(each or unknown for each in (lower, upper, nulls)), rows, strict=True
+        )
+        return [*starmap(_bounds, said)]
+
+    def with_files(self, numbers: Sequence[int]) -> DeltaBounds:
+        """Return those of some of the files."""
+        return DeltaBounds(self.actions.take(numbers))
+
+    @property
+    def _rows(self) -> list[int | None]:
+        rows: list[int | None] = self.actions["num_records"].to_pylist()
+        return rows
+
+    def _of_files(self, name: str, column: str) -> list[Any] | None:
+        """What the log says of a column by file; None if it does not."""
+        from pyarrow import types
+
+        if name not in self.actions.schema.names:
+            return None
+        kind = self.actions.schema.field(name).type
+        if not types.is_struct(kind) or kind.get_field_index(column) < 0:
+            return None
+        values: list[Any] = (
+            self.actions[name].combine_chunks().field(column).to_pylist()
+        )
+        return values
+
+
+def _bounds(
+    lower: object, upper: object, nulls: int | None, rows: int | None
+) -> Bounds | None:
+    if isinstance(upper, str) and len(upper) >= CUT_TEXT:
+        upper = None
+    found = Bounds(
+        lower,
+        upper,
+        may_be_null=nulls != 0,
+        may_have_values=None in (nulls, rows) or nulls != rows,
+    )
+    return None if found == Bounds(None, None) else found
