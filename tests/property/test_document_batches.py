@@ -64,3 +64,23 @@ def test_neighbours_are_of_unlike_lengths(is_padded):
     means = [lengths[batch].mean() for batch in as_lists(batches)]
     eighths = [np.mean(part) for part in np.array_split(means, 8)]
     assert np.ptp(eighths) < 0.4 * np.mean(eighths)
+
+
+def places_by_length(lengths):
+    """Where batches stand, from that of the longest document on."""
+    batches = as_lists(batches_of_lengths(lengths, 1024, is_padded=True))
+    ranked = sorted(batches, key=lambda batch: (-lengths[batch[0]], batch[0]))
+    return np.array([batches.index(batch) for batch in ranked])
+
+
+def test_lengths_do_not_tell_where_batches_stand():
+    rng = np.random.default_rng(1)
+    orders = [places_by_length(rng.integers(1, 65, 2000)) for _ in range(60)]
+    # The longest batch does not come first, as it does by multiples of a golden ratio.
+    first = [order[0] / len(order) for order in orders]
+    assert np.mean(first) == pytest.approx(0.5, abs=5 * np.sqrt(1 / 12 / len(first)))
+    # And blocks are not ordered alike: lanes that start together differ.
+    for one, other in itertools.pairwise(orders):
+        both = min(len(one), len(other))
+        alike = np.corrcoef(one[:both], other[:both])[0, 1]
+        assert abs(alike) < 5 / np.sqrt(both)
