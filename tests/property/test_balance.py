@@ -134,11 +134,14 @@ def test_quantiles_of_powers_of_two_steps_are_those_of_sobol():
         {"attention": float("nan")},
         {"tokens": 1, "stretch": 1},
         {"tokens": 1, "bucket": 0},
+        {"tokens": 1, "stretch": 64, "bucket": 33},
+        {"tokens": 1, "bucket": 2000},
     ],
 )
 def test_a_balance_that_means_nothing_is_refused(settings):
     with pytest.raises(InvalidArgumentError):
         pf.Balance(**settings)
+    assert pf.Balance(tokens=1, stretch=64, bucket=32).bucket == 32
 
 
 def test_costs_of_numpy_are_numbers():

@@ -82,7 +82,7 @@ def mixtures(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-BALANCES = [pf.Balance(attention=1, stretch=3, exact=exact) for exact in (False, True)]
+BALANCES = [pf.Balance(attention=1, stretch=8, exact=exact) for exact in (False, True)]
 RUNS = st.fixed_dictionaries(
     {
         "sequences": SEQUENCES,
@@ -189,6 +189,7 @@ def test_states_of_one_dataset(datasets, run, epochs, moves, sizes):
 
 
 @pytest.mark.filterwarnings("ignore:set_epoch.* goes back")
+@pytest.mark.timeout(400)  # 20 s, and many times that beside other work.
 @settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
 @given(run=RUNS, options=mixtures(), moves=MOVES, sizes=SIZES)
 def test_states_of_mixtures(datasets, run, options, moves, sizes):

@@ -121,8 +121,8 @@ class ContextParallel:
         """
         if isinstance(sequences, Documents) and sequences.pad != "max_length":
             raise InvalidArgumentError(
-                f"{self!r} cuts sequences of one length, and {sequences!r} pads to the "
-                "longest of a batch: give Documents pad='max_length'"
+                f"{self!r} cuts sequences of one length, and those of Documents("
+                f"pad={sequences.pad!r}) differ: give pad='max_length'"
             )
         self.check_length(length)
         multiple_of = getattr(sequences, "multiple_of", 1)
@@ -186,6 +186,7 @@ class ContextParallel:
             if borders is None:
                 return field.take(columns, axis=1)
             # Of every row it is as many.
-            return field.reshape(-1).take(columns).reshape(len(field), -1)
+            rows, _, *width = field.shape
+            return field.reshape(-1, *width)[columns].reshape(rows, -1, *width)
 
         return {name: cut(name, field) for name, field in batch.items()}

@@ -110,7 +110,7 @@ OPTIONS: tuple[Option, ...] = (
         lambda s: s.batch_tokens is not None,
         ("uncounted", "rows"),
         f"tokens are counted: give batch_size, {_COUNT}, or give Documents a "
-        "max_length",
+        "max_length and no pad= by columns",
     ),
     Option(
         "balance=",
@@ -262,7 +262,8 @@ def _asked(option: Option, settings: LoaderSettings) -> str:
     value = getattr(settings, name.lower(), None)
     if option.name.startswith(("Packed", "Documents", "Windows")):
         value = settings.sequences
-    return option.name if value is None else f"{name.lower()}={value!r:.60}"
+    told = f"{name.lower()}={value!r}"
+    return option.name if value is None or len(told) > 80 else told
 
 
 def _warn_of_joined(settings: LoaderSettings) -> None:

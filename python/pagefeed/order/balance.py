@@ -21,7 +21,7 @@ from pagefeed._base import Int64Array, UInt64Array, check_flag, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key
 from pagefeed.order.window import NEVER
-from pagefeed.sequences import SequenceCosts
+from pagefeed.sequences import AnyIndex, SequenceCosts, differ_in_tokens
 
 __all__ = ["Balance", "BalanceLike", "Costs", "deal", "quantiles"]
 
@@ -46,14 +46,16 @@ class Balance:
         attention: Cost of a token that another one of its document looks at.
         stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536. Long
             ones balance better, and hold pages for longer.
-        bucket: Sequences of a rank in a row that are of like cost, 1 to 65,536. By
-            default they are as unlike as they can be, so that steps cost alike; 64 make
-            batches of documents of like length, so that little is padded.
+        bucket: Sequences of a rank in a row that are of like cost, 1 to half a stretch.
+            By default they are as unlike as they can be, so that steps cost alike; 64
+            make batches of documents of like length, so that little is padded.
         exact: Deal the sequences of all ranks together. Ranks cost alike whatever lies
-            where, also of little data by few sources, and each reads pages of all.
+            where, also of little data by few sources, and each reads pages of all. One
+            rank has the same order either way.
 
     Raises:
-        InvalidArgumentError: If a cost is negative or not finite, or none is positive.
+        InvalidArgumentError: If a cost is negative or not finite, none is positive, or
+            a stretch has fewer than two buckets.
 
     Example:
         >>> Balance.parse("attention")
@@ -90,6 +92,12 @@ class Balance:
         for name, least in (("stretch", 2), ("bucket", 1)):
             size = check_whole(getattr(self, name), name, least=least, most=MOST)
             object.__setattr__(self, name, size)
+        if self.stretch < 2 * self.bucket:
+            raise InvalidArgumentError(
+                f"bucket={self.bucket} is more than half of stretch={self.stretch}: "
+                "each stretch would be delivered from cheap to dear. Give "
+                f"bucket={self.stretch // 2} or less, or a longer stretch"
+            )
 
     @classmethod
     def parse(cls, value: BalanceLike) -> Balance | None:
@@ -111,8 +119,20 @@ class Balance:
             return cls(attention=1)
         return cls(tokens=1, bucket=64, stretch=2048)
 
-    def costs(self, known: SequenceCosts) -> Costs:
-        """Return what gives the costs of sequences, float64 [sequences], by these."""
+    def costs(self, index: AnyIndex) -> Costs:
+        """Return what gives the costs of sequences, float64 [sequences], by these.
+
+        Raises:
+            InvalidArgumentError: If all cost the same, or their costs are not known.
+        """
+        if not (self.attention or differ_in_tokens(index)):
+            raise InvalidArgumentError(
+                f"balance=Balance(tokens={self.tokens:g}) balances nothing: all of "
+                f"these sequences have {index.length} tokens, padding included. Give "
+                "balance='attention' for what documents of unlike length cost, "
+                "Documents(max_length=...) with a batch_size, or leave balance out"
+            )
+        known = SequenceCosts(index)
 
         def costs(sequences: Int64Array) -> Float64Array:
             # What does not count is not read.

@@ -16,7 +16,6 @@ from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import (
-    SequenceCosts,
     SequenceIndex,
     SequenceSetting,
     cut_sequences,
@@ -152,7 +151,7 @@ class DatasetRun(Run):
         self.num_sequences = index.num_sequences
         """Sequences of an epoch."""
         if balance is not None:
-            self.costs = balance.costs(SequenceCosts(index))
+            self.costs = balance.costs(index)
         self.orders = DatasetOrder(
             dataset=dataset,
             fingerprint=f"{dataset.fingerprint} {sequences.identity}",

@@ -15,7 +15,7 @@ from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.erasures import Records
 from pagefeed.run.run import Cursor, SequencesOf
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
+from pagefeed.sequences import JoinedIndex, cut_sequences
 
 __all__ = ["GrownCursor", "GrownRun"]
 
@@ -81,7 +81,7 @@ class GrownRun(DatasetRun):
         self.index = JoinedIndex(cut, [len(part.index) for part in parts])  # type: ignore[assignment]
         self.num_sequences = self.index.num_sequences
         if self.balance is not None:
-            self.costs = self.balance.costs(SequenceCosts(self.index))
+            self.costs = self.balance.costs(self.index)
         self.orders = _Orders(self)
         self.initial = replace(
             self.whole.initial,
@@ -114,7 +114,7 @@ class _Orders(DatasetOrder):
     def __init__(self, run: GrownRun) -> None:
         self._run = run
         balance = run.balance
-        costs = balance and [balance.costs(SequenceCosts(i)) for i in run.indexes]
+        costs = balance and [balance.costs(i) for i in run.indexes]
         self._parts = [
             DatasetOrder(
                 dataset=dataset,

@@ -30,7 +30,7 @@ from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
 from pagefeed.run.route import Route
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
+from pagefeed.sequences import JoinedIndex, cut_sequences
 
 __all__ = ["MixtureCursor", "MixtureRun"]
 
@@ -311,7 +311,7 @@ class MixtureRun(Run):
         self.index = JoinedIndex(self.indexes, [len(d.index) for d in self.datasets])
         balance = self.balance
         if balance is not None:
-            self.costs = balance.costs(SequenceCosts(self.index))
+            self.costs = balance.costs(self.index)
         self.orders = lru_cache(maxsize=2)(self._make_orders)
         """The orders of each dataset in an epoch of the run."""
         self._course = lru_cache(maxsize=2)(self._make_course)

@@ -7,7 +7,7 @@ file order, grouped in blocks, each a few token ranges. No seed, no epoch, no da
 
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
-from pagefeed.sequences.costs import SequenceCosts
+from pagefeed.sequences.costs import SequenceCosts, differ_in_tokens
 from pagefeed.sequences.cutting import (
     SequenceSetting,
     check_sequences,
@@ -48,6 +48,7 @@ __all__ = [
     "are_bundles",
     "check_sequences",
     "cut_sequences",
+    "differ_in_tokens",
     "epochs_of",
     "epochs_of_bundles",
     "numbers_of",

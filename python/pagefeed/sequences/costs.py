@@ -23,7 +23,7 @@ from pagefeed.sequences.stored_numbers import (
 )
 from pagefeed.sequences.windows import WindowIndex
 
-__all__ = ["SequenceCosts"]
+__all__ = ["SequenceCosts", "differ_in_tokens"]
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -47,8 +47,7 @@ class SequenceCosts:
         self._parts = [_stored(part) for part in parts]
         # Of documents their tokens are kept, of which all the rest follows.
         self._length = index.length
-        is_batch = isinstance(parts[0], DocumentBatchIndex)
-        self._is_documents = isinstance(parts[0], DocumentIndex) and not is_batch
+        self._is_documents = differ_in_tokens(index)
 
     def tokens(self, sequences: Int64Array) -> Float64Array:
         """Return the tokens of sequences; padding counts, where it has a fixed place.
@@ -81,6 +80,13 @@ class SequenceCosts:
             local = sequences[here] - self._first[number]
             known[here] = self._parts[number][local]
         return known
+
+
+def differ_in_tokens(index: AnyIndex) -> bool:
+    """Return whether sequences have unlike numbers of tokens: documents have."""
+    part = index.parts[0] if isinstance(index, JoinedIndex) else index
+    is_batch = isinstance(part, DocumentBatchIndex)
+    return isinstance(part, DocumentIndex) and not is_batch
 
 
 def _stored(index: object) -> CheckedArray:

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -144,6 +146,20 @@ def test_ranks_of_a_group_have_each_token_once(data, layout, kind):
             assert np.array_equal(joined, whole[name])
 
 
+@pytest.mark.parametrize("cut", [pf.Windows(64), pf.Packed(64, multiple_of=8)])
+def test_columns_of_several_numbers_a_token_are_cut_like_tokens(tmp_path, cut):
+    rows = [np.arange(1, n % 50 + 2) + 100 * n for n in range(300)]
+    wide = [np.stack([row, -row], axis=1).ravel() for row in rows]
+    pq.write_table(pa.table({"tokens": rows, "wide": wide}), tmp_path / "a.parquet")
+    aligned = {"wide": pf.Aligned(width=2)}
+    data = pf.parquet(tmp_path, column="tokens", aligned=aligned)
+    options: dict[str, Any] = {"sequences": cut, "fields": ("input_ids",)}
+    for rank in range(4):
+        for batch in batches(data, pf.ContextParallel(rank, 4), **options):
+            tokens = batch["input_ids"][:, :, None]
+            assert np.array_equal(batch["wide"], tokens * [1, -1])
+
+
 def test_a_part_holds_its_share_of_the_memory(data):
     (batch,) = itertools.islice(batches(data, pf.ContextParallel(1, 8)), 1)
     (whole,) = itertools.islice(batches(data), 1)
@@ -160,13 +176,13 @@ def test_what_cannot_be_cut_is_refused(data):
         batches(data, pf.ContextParallel(0, 2), sequences=packed)
     with pytest.raises(InvalidArgumentError, match="multiple_of=5"):
         pf.Packed(64, multiple_of=5)
-    with pytest.raises(InvalidArgumentError, match="pad"):
-        batches(
-            data,
-            pf.ContextParallel(0, 2),
-            sequences=pf.Documents(max_length=64),
-            fields=("input_ids",),
-        )
+    for pad in ("longest", None):
+        documents = pf.Documents([], max_length=64, pad=pad)
+        for budget in (None, 640):
+            options: dict[str, Any] = {"sequences": documents, "batch_tokens": budget}
+            options["batch_size"] = None if budget else 4
+            with pytest.raises(InvalidArgumentError, match=f"pad={pad!r}.*differ"):
+                batches(data, pf.ContextParallel(0, 2), **options)
     for settings in ((2, 2), (0, 0), (-1, 2), (0, 2, "rings")):
         with pytest.raises(InvalidArgumentError):
             pf.ContextParallel(*settings)

@@ -144,7 +144,7 @@ def test_a_framework_tells_how_many_steps_it_accumulates(datasets, steps, is_war
     [
         {"balance": None, "batch_size": 1},
         {"balance": "attention", "batch_size": 2},
-        {"balance": pf.Balance(tokens=1, bucket=4), "batch_size": 1},
+        {"balance": pf.Balance(attention=1, bucket=4), "batch_size": 1},
         {
             "balance": "attention",
             "batch_size": None,
@@ -167,7 +167,7 @@ def test_a_state_is_small_and_of_its_balance_alone(datasets):
     state = loader.state_dict()
     assert len(json.dumps(state)) < 1000
     assert state["ranks"] == RANKS
-    for balance in (None, "tokens", pf.Balance(attention=1, stretch=100)):
+    for balance in (None, pf.Balance(attention=1, stretch=100)):
         (other, *_) = loaders(datasets["long"], balance=balance)
         with pytest.raises(StateMismatchError, match="balance"):
             other.load_state_dict(state)
@@ -264,6 +264,26 @@ def test_a_step_holds_lengths_and_sources_as_a_random_one(datasets, kind):
     # Of one sequence a rank all are about as long.
     one = step_costs_of(loaders(data, batch_size=1, **options)[0])
     assert one.variance_within < 0.3
+
+
+@pytest.mark.parametrize("kind", ["alone", "mixed"])
+@pytest.mark.parametrize("budget", [None, 2000])
+@pytest.mark.parametrize(
+    "sequences", [pf.Packed(LENGTH), pf.Windows(LENGTH), pf.Documents(max_length=99)]
+)
+def test_sequences_of_as_many_tokens_are_not_balanced_by_tokens(
+    datasets, sequences, budget, kind
+):
+    data = mixed(datasets, max_steps=9) if kind == "mixed" else datasets["long"]
+    options: dict[str, Any] = {"sequences": sequences, "balance": "tokens"}
+    options["fields"] = ("input_ids",)
+    if budget is not None:
+        options |= {"batch_size": None, "batch_tokens": budget}
+    elif isinstance(sequences, pf.Documents):
+        loaders(data, **options)
+        return
+    with pytest.raises(InvalidArgumentError, match="balances nothing"):
+        loaders(data, **options)
 
 
 def test_documents_without_borders_cannot_be_balanced(tmp_path):

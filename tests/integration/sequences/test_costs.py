@@ -95,11 +95,12 @@ def test_documents_cost_their_tokens_as_they_are_cut(data):
         world_size=1,
     )
     delivered = np.concatenate([batch["lengths"] for batch in loader])
-    costs = SequenceCosts(session_of(loader).run.index)
+    index = session_of(loader).run.index
+    costs = SequenceCosts(index)
     numbers = np.arange(len(delivered))
     assert costs.tokens(numbers).tolist() == delivered.tolist()
     assert costs.squares(numbers).tolist() == (delivered**2).tolist()
-    both = pf.Balance(tokens=3, attention=0.5).costs(costs)(numbers)
+    both = pf.Balance(tokens=3, attention=0.5).costs(index)(numbers)
     assert both.tolist() == (3 * delivered + delivered**2 / 2).tolist()
 
 

@@ -315,7 +315,7 @@ def test_where_mixed_data_come_from(tmp_path):
             break
 
 
-@pytest.mark.parametrize("balance", ["tokens", "attention"])
+@pytest.mark.parametrize("balance", ["attention", pf.Balance(tokens=9, attention=1)])
 def test_balanced_ranks_mix_new_data_in(tmp_path, balance):
     add_file(tmp_path, "b.parquet", 0)
     add_file(tmp_path, "c.parquet", 100)
