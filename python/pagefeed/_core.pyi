@@ -141,6 +141,7 @@ class Index:
         verify_checksums: bool,
         num_threads: int,
         by_row_group: bool = False,
+        missing_as_null: bool = False,
         storage: Remote | None = None,
         advance: Callable[[int], object] | None = None,
     ) -> Index: ...

@@ -118,7 +118,7 @@ def test_no_file_with_a_matching_row_is_left_out(files, langs, predicate, data):
         # Of all files but the first, nothing is read.
         pq.write_table(tables[0], paths[0])
         said = [data.draw(bounds_of(rows)) for rows in held]
-        table = TableColumns("t:1", columns, ColumnNames({}), {}, Listed(said))
+        table = TableColumns("t:1", columns, ColumnNames({}), {}, bounds=Listed(said))
         found = Files(Storage(), paths, columns, table)
         kept = files_that_may_match(found, predicate)
         full = pa.schema([*schema, pa.field("lang", pa.string())])
@@ -155,7 +155,7 @@ def test_what_is_proved_is_left_out(tmp_path):
         {},
     ]
     columns = {"lang": column_of_values(["de", "en", "de", None])}
-    table = TableColumns("t:1", columns, ColumnNames({}), {}, Listed(said))
+    table = TableColumns("t:1", columns, ColumnNames({}), {}, bounds=Listed(said))
     files = Files(Storage(), [path, "1", "2", "3"], columns, table)
     for predicate, expected in {
         "n > 9": [1, 3],

@@ -127,7 +127,7 @@ impl Index {
     /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
     /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, by_row_group = false, storage = None, advance = None))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, by_row_group = false, missing_as_null = false, storage = None, advance = None))]
     #[expect(
         clippy::too_many_arguments,
         reason = "all but two are keywords in Python"
@@ -140,6 +140,7 @@ impl Index {
         verify_checksums: bool,
         num_threads: usize,
         by_row_group: bool,
+        missing_as_null: bool,
         storage: Option<Bound<'_, PyAny>>,
         advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -157,6 +158,7 @@ impl Index {
             let options = BuildOptions {
                 use_page_index: page_index,
                 by_row_group,
+                missing_as_null,
                 verify_checksums,
                 num_threads,
                 cancel: Arc::clone(cancel),

@@ -94,6 +94,8 @@ class TableColumns:
     """What columns are called in the files."""
     reads: Mapping[str, tuple[int, int]]
     """Files that were read to know this, and their bytes, by what they are."""
+    if_missing: Mapping[str, Any] = field(default_factory=dict)
+    """Arrow types of columns that are null in the rows of files that lack them."""
     bounds: FileBounds | None = None
     """Between which values the columns of files lie."""
     pruned: frozenset[str] = frozenset()

@@ -147,6 +147,8 @@ class IndexRecipe(Recipe):
     page_index: PageIndexUse
     shared: SharedIndex | None = None
     """Where the index of these files, and perhaps of others, was written."""
+    missing_as_null: bool = False
+    """Rows of files that lack the column are null, if another file has it."""
 
     @classmethod
     def of(
@@ -158,6 +160,7 @@ class IndexRecipe(Recipe):
         verify_checksums: bool,  # noqa: FBT001 - as the caller gave it
         table: TableColumns | None = None,
         shared: SharedIndex | None = None,
+        missing_as_null: bool = False,  # noqa: FBT001, FBT002 - as a table gives it
     ) -> IndexRecipe:
         """Check the arguments of a caller."""
         return cls(
@@ -169,13 +172,20 @@ class IndexRecipe(Recipe):
             verify_checksums=check_flag(verify_checksums, "verify_checksums"),
             table=table,
             shared=shared,
+            missing_as_null=missing_as_null,
         )
 
     @property
     def settings(self) -> list[str]:
         """All that decides on the index but the files."""
         digest = self.shared and self.shared.digest(self.column, self.page_index)
-        return [self.column, str(self.page_index), *([digest] if digest else [])]
+        nulls = ["missing as null"] * self.missing_as_null
+        return [
+            self.column,
+            str(self.page_index),
+            *([digest] if digest else []),
+            *nulls,
+        ]
 
     def ready(self) -> _core.Index | None:
         """Return the shared index, if it has these files and no others."""
@@ -235,6 +245,7 @@ class IndexRecipe(Recipe):
                 self.column,
                 page_index=self.page_index is True,
                 by_row_group=self.page_index == "row_group",
+                missing_as_null=self.missing_as_null,
                 verify_checksums=self.verify_checksums,
                 num_threads=num_threads,
                 storage=self.storage.handle,

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, overload
 
+import numpy as np
+
 from pagefeed._base import Facts, check_flag, is_made, lazy, require
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
@@ -69,7 +71,7 @@ class ParquetDataset(DatasetRows):
         # A column that does not exist is an error here.
         for name in (*self.metadata, *self.span_columns):
             if name not in index.folder_columns and name != self.column:
-                self.column_index(name)
+                self._found(name)
         if self.tokenizer is not None:
             return self._tokenized(index, self.tokenizer)
         for each in self.aligned:
@@ -103,6 +105,7 @@ class ParquetDataset(DatasetRows):
             self.verify_checksums,
             table,
             self.shared,
+            self._may_be_missing(column),
         )
         if column in self._of_more_files:
             core = self._of_more_files[column].core
@@ -120,8 +123,9 @@ class ParquetDataset(DatasetRows):
             raise
         except ColumnNotFoundError as error:
             error.add_note(
-                "files that were written before a table got a column lack it, and no "
-                "token or field is made up for them: write them anew"
+                "files that were written before a table got a column lack it: with "
+                'missing="null" its rows are null for where() and metadata; tokens are '
+                "not made up: write such files anew"
             )
             raise
 
@@ -196,11 +200,30 @@ class ParquetDataset(DatasetRows):
                 have it.
         """
         try:
-            return self.column_index(column)
+            return self._found(column)
         except ColumnNotFoundError:
             if column not in self.index.folder_columns:
                 raise
             return self.index.folder_columns[column]
+
+    def _found(self, column: str) -> PageIndex | FolderColumn:
+        """Return the pages of a column, or nulls if all files lack it by rule."""
+        try:
+            return self.column_index(column)
+        except ColumnNotFoundError:
+            if not self._may_be_missing(column):
+                raise
+            return FolderColumn((), np.zeros(len(self.files), dtype=np.int64))
+
+    def _may_be_missing(self, column: str) -> bool:
+        """Whether rows of files that lack a column are null, by the rule of a table."""
+        of_tokens = {self.column, *(each.column for each in self.aligned)}
+        top = column.partition(".")[0]
+        return (
+            self.table is not None
+            and top in self.table.if_missing
+            and column not in of_tokens
+        )
 
     @lazy
     def _column_indexes(self) -> dict[str, PageIndex]:
@@ -216,11 +239,8 @@ class ParquetDataset(DatasetRows):
             MissingDependencyError: If pyarrow is not installed.
         """
         pyarrow = require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        table = self.table
-        found = select.schema_of(self._named_files, 0).remove_metadata()
-        if table is None:
-            return found
-        in_table = table.names.in_table(0)
+        found = select.schema_of(self._named_files, 0)
+        in_table = select.names_in_table(found)
         return pyarrow.schema(
             [field.with_name(in_table.get(field.name, field.name)) for field in found]
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
 from pyiceberg.types import LongType
 
@@ -412,20 +412,90 @@ def test_columns_are_found_by_field_ids(renamed):
     assert first.columns == found.columns
 
 
-def test_a_later_column_is_refused_by_name(tmp_path):
+@pytest.fixture(params=["delta", "iceberg"])
+def widened(tmp_path, request) -> Any:
+    """A table that got a column after its first file; opens it with a rule for that."""
+    rows = rows_table(0, 20), rows_table(20, 30, score=pa.array(range(10), pa.int64()))
+    if request.param == "delta":
+        write_deltalake(tmp_path, rows[0])
+        write_deltalake(tmp_path, rows[1], mode="append", schema_mode="merge")
+        return lambda **wanted: pf.delta(tmp_path, column="tokens", **wanted)
     catalog, properties = catalog_in(tmp_path)
-    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
-    table.append(rows_table(0, 20))
+    table = catalog.create_table("corpus.web", schema=rows[0].schema)
+    table.append(rows[0])
     with table.update_schema() as change:
         change.add_column("score", LongType())
-    table.append(rows_table(20, 30, score=[*range(10)]))
+    table.append(rows[1])
     catalog.close()
-    found = pf.iceberg(
-        "corpus.web", catalog=properties, column="tokens", metadata=["score"]
+    return lambda **wanted: pf.iceberg(
+        "corpus.web", catalog=properties, column="tokens", **wanted
     )
+
+
+def test_a_later_column_is_refused_by_name(widened):
     with pytest.raises(ColumnNotFoundError, match="score") as caught:
-        len(found)
-    assert any("before a table got a column" in note for note in caught.value.__notes__)
+        len(widened(metadata=["score"]))
+    assert any('missing="null"' in note for note in caught.value.__notes__)
+    with pytest.raises(ColumnNotFoundError, match="score"):
+        len(widened().where("score > 3"))
+    with pytest.raises(InvalidArgumentError, match="missing='none'"):
+        widened(missing="none")
+
+
+def test_a_later_column_is_null_before_by_rule(widened, tmp_path):
+    # The index of the rule is not one for those who refuse.
+    options: Any = {"missing": "null", "cache_dir": tmp_path / "cache"}
+    found = widened(metadata=["id", "score"], **options)
+    for _ in range(2):
+        assert [row["score"] for row in found] == [None] * 20 + [*range(10)]
+        found = widened(metadata=["id", "score"], **options)
+    with pytest.raises(ColumnNotFoundError, match="score"):
+        len(widened(metadata=["score"], cache_dir=tmp_path / "cache"))
+    assert "score" in found.columns
+    assert [row["id"] for row in found.where("score > 3")] == [*range(24, 30)]
+    assert [row["id"] for row in found.where("score is null")] == [*range(20)]
+    before = found.where("score is null")
+    assert [row["score"] for row in before] == [None] * 20
+    assert {*found.tiers("score", edges=[5])} == {
+        *("score < 5", "score >= 5", "score is null")
+    }
+    fields: Any = ("input_ids", "metadata")
+    documents = pf.Documents(columns=["id", "score"])
+    for dataset in (found, before):
+        loader = pf.Loader(
+            dataset, sequences=pf.Windows(8), batch_size=2, fields=fields
+        )
+        told = [
+            row for batch in loader for row in pa.table(batch["metadata"]).to_pylist()
+        ]
+        for batch in pf.Loader(dataset, sequences=documents, batch_size=2):
+            columns = {name: pa.array(batch[name]) for name in ("id", "score")}
+            told += pa.table(columns).to_pylist()
+        assert len(told) > len(dataset)
+        for row in told:
+            assert row["score"] == (None if row["id"] < 20 else row["id"] - 20)
+    with pytest.raises(ColumnNotFoundError, match="score"):
+        len(widened(missing="null", aligned=["score"]))
+
+
+def test_a_name_of_another_column_is_not_taken_for_a_missing_one(tmp_path):
+    catalog, properties = catalog_in(tmp_path)
+    first = rows_table(0, 20, score=pa.array(range(20), pa.int64()))
+    table = catalog.create_table("corpus.web", schema=first.schema)
+    table.append(first)
+    with table.update_schema() as change:
+        change.rename_column("score", "old")
+    with table.update_schema() as change:
+        change.add_column("score", LongType())
+    table.append(rows_table(20, 30, old=[*range(10)], score=[*range(10)]))
+    catalog.close()
+    wanted: Any = {"catalog": properties, "column": "tokens", "missing": "null"}
+    found = pf.iceberg("corpus.web", metadata=["id"], **wanted)
+    assert [row["id"] for row in found.where("score >= 8")] == [28, 29]
+    assert len(found.where("score is null")) == 20
+    assert [row["id"] for row in found.where("old == 3")] == [3, 23]
+    with pytest.raises(UnsupportedError, match="has no column of field id"):
+        len(pf.iceberg("corpus.web", metadata=["score"], **wanted))
 
 
 def test_the_snapshot_is_in_the_state(tmp_path):

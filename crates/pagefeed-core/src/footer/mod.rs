@@ -81,4 +81,9 @@ impl Footer {
     pub fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Self> {
         parse::parse(bytes, footer_start, column)
     }
+
+    /// The row groups of a file that lacks the column, without chunks.
+    pub(crate) fn parse_rows(bytes: &[u8]) -> Result<Vec<RowGroup>> {
+        parse::parse_rows(bytes)
+    }
 }

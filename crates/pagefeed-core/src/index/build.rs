@@ -9,7 +9,8 @@ use super::join::Joint;
 use super::locate::{ChunkReader, Regions, index_ranges, locate, whole};
 use super::table::{Table, TableBuilder};
 use super::{BuildOptions, Index};
-use crate::error::{Error, Result, catch_panic};
+use crate::codec::Codec;
+use crate::error::{Error, Kind, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
 use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
@@ -21,9 +22,15 @@ use crate::sync::{Mutex, PoisonError};
 struct IndexedFile {
     id: FileId,
     digest: u128,
-    schema: Arc<ColumnSchema>,
-    /// One per leaf.
-    tables: Vec<Table>,
+    pages: FilePages,
+}
+
+/// The pages of a column in a file.
+enum FilePages {
+    /// One table per leaf.
+    Found(Arc<ColumnSchema>, Vec<Table>),
+    /// It lacks the column: rows of its row groups, and what to tell if all files do.
+    Missing(Vec<u64>, Error),
 }
 
 struct IndexBuilder<'a> {
@@ -62,14 +69,35 @@ pub(super) fn build(
         }
     })?;
     let mut all = Joint::default();
-    for file in &files {
-        let schema = all.schema(&file.schema);
+    let known = files.iter().find_map(|file| match &file.pages {
+        FilePages::Found(schema, _) => Some(Arc::clone(schema)),
+        FilePages::Missing(..) => None,
+    });
+    for file in files {
+        let (schema, tables) = match (file.pages, &known) {
+            (FilePages::Found(schema, tables), _) => (schema, tables),
+            (FilePages::Missing(rows, _), Some(schema)) => {
+                (Arc::clone(schema), missing(schema, &rows)?)
+            }
+            (FilePages::Missing(_, error), None) => return Err(error),
+        };
+        let schema = all.schema(&schema);
         let FileId { path, stamp } = &file.id;
         all.files.push(path, *stamp, file.digest, schema)?;
-        all.push_tables(&file.tables, 0..1)
+        all.push_tables(&tables, 0..1)
             .map_err(|error| error.in_column(column))?;
     }
     all.finish(column)
+}
+
+/// Null rows of a file, as many as its row groups have.
+fn missing(schema: &ColumnSchema, rows: &[u64]) -> Result<Vec<Table>> {
+    let mut table = TableBuilder::new();
+    for (number, rows) in (0u32..).zip(rows) {
+        table.push_chunk(number, Codec::Uncompressed, &ChunkPages::missing(*rows))?;
+    }
+    table.end_file();
+    Ok(vec![table.finish(); schema.leaves.len()])
 }
 
 impl IndexBuilder<'_> {
@@ -79,7 +107,18 @@ impl IndexBuilder<'_> {
             stamp: self.store.stamp(path)?,
         };
         let tail = read_tail(self.store, &file)?;
-        let footer = Footer::parse(tail.footer(), tail.footer_start, self.column)?;
+        let footer = match Footer::parse(tail.footer(), tail.footer_start, self.column) {
+            Err(error) if self.options.missing_as_null && error.kind() == Kind::ColumnNotFound => {
+                let groups = Footer::parse_rows(tail.footer())?;
+                let rows = groups.iter().map(|group| group.num_rows).collect();
+                return Ok(IndexedFile {
+                    digest: tail.digest(),
+                    id: file,
+                    pages: FilePages::Missing(rows, error.in_file(path)),
+                });
+            }
+            found => found?,
+        };
         let schema = self.schema(&footer.schema)?;
         let chunks = || footer.row_groups.iter().flat_map(|group| &group.chunks);
         let uses_index = self.options.use_page_index && !self.options.by_row_group;
@@ -108,8 +147,10 @@ impl IndexBuilder<'_> {
         Ok(IndexedFile {
             digest: tail.digest(),
             id: file,
-            schema,
-            tables: tables.into_iter().map(TableBuilder::finish).collect(),
+            pages: FilePages::Found(
+                schema,
+                tables.into_iter().map(TableBuilder::finish).collect(),
+            ),
         })
     }
 

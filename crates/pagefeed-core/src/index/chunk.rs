@@ -107,6 +107,24 @@ impl ChunkPages {
     }
 }
 
+impl ChunkPages {
+    /// A page of null rows, of which the file has nothing; none for no row.
+    pub fn missing(num_rows: u64) -> Self {
+        let page = Page {
+            number: 0,
+            offset: 0,
+            size: 0,
+            num_rows,
+            num_values: 0,
+            flags: 0,
+        };
+        Self {
+            dictionary: None,
+            pages: (num_rows > 0).then_some(page).into_iter().collect(),
+        }
+    }
+}
+
 fn needs_dictionary(page: &StoredPage) -> u8 {
     u8::from(page.needs_dictionary) * NEEDS_DICTIONARY
 }

@@ -54,6 +54,8 @@ pub struct BuildOptions {
     pub use_page_index: bool,
     /// Take whole row groups for pages, so that nothing but footers is read.
     pub by_row_group: bool,
+    /// Rows of files that lack the column are null, if another file has it.
+    pub missing_as_null: bool,
     /// Verify CRCs of pages read while building.
     pub verify_checksums: bool,
     /// Threads for reading footers.
@@ -96,6 +98,11 @@ pub struct PageRecord {
 }
 
 impl PageRecord {
+    /// Whether the file lacks the column: all rows are null.
+    pub fn is_missing(&self) -> bool {
+        self.compressed_size == 0
+    }
+
     /// Bytes of the page and of its dictionary page.
     pub fn stored_size(&self) -> u64 {
         let dictionary = self.dictionary.as_ref();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, new_empty_array};
+use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 
@@ -14,6 +14,7 @@ use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
 use crate::pages::flat;
 use crate::pages::indexed::Indexed;
+use crate::pages::numbering::saturated;
 use crate::storage::Fetched;
 
 /// Reads and decodes `page` as `data_type`, a type that takes the column of any file: an
@@ -42,6 +43,10 @@ pub fn read_array(
                 &mut found,
             )?;
             return conform(&flat::to_array(found)?, data_type);
+        }
+        if record.is_missing() {
+            let num_rows = saturated(record.num_rows);
+            return Ok(new_null_array(data_type, num_rows));
         }
         let schema = index.schema(record.file);
         let runs = index.read_runs(&fetched.over(&*column.storage), page, true)?;

@@ -42,6 +42,7 @@ pub fn build_with(paths: &[String], column: &str, use_page_index: bool) -> Resul
     let options = BuildOptions {
         use_page_index,
         by_row_group: false,
+        missing_as_null: false,
         verify_checksums: true,
         num_threads: 3,
         cancel: Default::default(),

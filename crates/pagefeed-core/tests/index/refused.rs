@@ -70,6 +70,7 @@ fn an_index_built_again_reads_the_new_file_with_the_old_store() {
     let options = BuildOptions {
         use_page_index: true,
         by_row_group: false,
+        missing_as_null: false,
         verify_checksums: true,
         num_threads: 1,
         cancel: Default::default(),
@@ -81,6 +82,26 @@ fn an_index_built_again_reads_the_new_file_with_the_old_store() {
     fs::rename(new, &path).unwrap();
     assert_eq!(build().num_rows(), 2);
     assert_eq!(build().read_runs(&store, 0, true).unwrap()[0].num_rows, 2);
+}
+
+#[test]
+fn a_column_that_all_files_lack_is_refused_though_rows_may_be_null() {
+    let folder = Folder::new("lacking");
+    let path = folder.file("a", &HandMade::new(1, vec![Part::V1(vec![0])]).bytes());
+    let options = BuildOptions {
+        use_page_index: true,
+        by_row_group: false,
+        missing_as_null: true,
+        verify_checksums: true,
+        num_threads: 1,
+        cancel: Default::default(),
+        num_done: Default::default(),
+    };
+    let build = |column| Index::build(&Store::new(4), &[path.clone()], column, &options);
+    assert_eq!(build("tokens").unwrap().num_rows(), 1);
+    let error = build("other").unwrap_err();
+    assert_eq!(error.kind(), Kind::ColumnNotFound);
+    assert_eq!(error.location().file.as_deref(), Some(&*path));
 }
 
 #[test]

@@ -29,6 +29,7 @@ __all__ = [
     "check_boolean",
     "field_of",
     "named_by_table",
+    "names_in_table",
     "scalar_columns",
 ]
 
@@ -169,6 +170,12 @@ def named_by_table(schema: Schema, names: Mapping[str, str]) -> Schema:
     return schema.with_metadata({_TABLE_NAMES: json.dumps(dict(names))})
 
 
+def names_in_table(schema: Schema) -> Mapping[str, str]:
+    """Return what a table calls columns of a file, see :func:`named_by_table`."""
+    names: dict[str, str] = json.loads((schema.metadata or {}).get(_TABLE_NAMES, "{}"))
+    return names
+
+
 def balanced(
     join: Callable[[Expression, Expression], Expression], parts: list[Expression]
 ) -> Expression:
@@ -185,7 +192,7 @@ def scalar_columns(
     schema: Schema,
 ) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
     """Name, path in the file and type of all columns."""
-    names = json.loads((schema.metadata or {}).get(_TABLE_NAMES, "{}"))
+    names = names_in_table(schema)
     for name, column in _nested_columns(schema):
         yield names.get(name, name), column
 

@@ -276,8 +276,23 @@ def _with_folders(
     if known is not None:
         fragment = _open(files.storage, path, row_groups, known)
     if files.table is not None:
-        schema = named_by_table(schema, files.table.names.in_table(file))
+        schema = _as_in_table(schema, files.table, file)
     return Opened(fragment, schema)
+
+
+def _as_in_table(schema: Schema, table: TableColumns, file: int) -> Schema:
+    """Return the schema of a file with the table's names, and the columns it lacks.
+
+    These are null, if that is the rule of the table.
+    """
+    names = {**table.names.in_table(file)}
+    for name, kind in table.if_missing.items():
+        if name not in {names.get(own, own) for own in schema.names}:
+            # The file may have a column of that name which the table calls otherwise.
+            own = name if name not in schema.names else f"{name}, which is missing"
+            schema = schema.append(arrow().field(own, kind))
+            names[own] = name
+    return named_by_table(schema, names)
 
 
 def _open(

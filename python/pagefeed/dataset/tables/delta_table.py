@@ -17,7 +17,14 @@ from pagefeed.dataset.folders import ColumnNames
 from pagefeed.dataset.named_files import Columns
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.delta_bounds import DeltaBounds
-from pagefeed.dataset.tables.snapshot import DataFile, Snapshot, path_of, value_of
+from pagefeed.dataset.tables.snapshot import (
+    DataFile,
+    Missing,
+    Snapshot,
+    null_types,
+    path_of,
+    value_of,
+)
 from pagefeed.errors import (
     ChecksumError,
     CorruptFileError,
@@ -51,6 +58,7 @@ def delta(
     table: PathLike,
     version: int | str | datetime.datetime | None = None,
     *,
+    missing: Missing = "error",
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
     **wanted: Unpack[Columns],
@@ -66,6 +74,10 @@ def delta(
         table: Folder or URL of the table.
         version: Number of a version, or a time (``datetime``, or text such as
             ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
+        missing: What rows have of a column that the table got after their file was
+            written, and which the file lacks. By default it is refused by name where it
+            is asked for; with ``"null"`` it is null there, for ``where`` and
+            ``metadata``. Tokens and aligned columns are never made up.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`; the
             table's log is read with the same.
         storage_cache: What is kept of remote files, likewise.
@@ -96,7 +108,9 @@ def delta(
             f"{uri}: {name} deletes rows of {min(gone)}, which it does not name"
         )
     files = [file._replace(deleted=deleted.get(file.path)) for file in files]
-    return Snapshot(name, files, _names(opened), bounds=bounds).dataset(
+    types = null_types(missing, _arrow_schema(opened))
+    names = _names(opened)
+    return Snapshot(name, files, names, if_missing=types, bounds=bounds).dataset(
         storage_options, storage_cache, **wanted
     )
 
@@ -162,6 +176,12 @@ def _check_features(uri: str, protocol: Any) -> None:
             "pagefeed does not: drop the feature from the table, or write its rows as "
             "plain Parquet"
         )
+
+
+def _arrow_schema(opened: Any) -> Any:
+    from pyarrow import schema
+
+    return schema(opened.schema().to_arrow())
 
 
 def _path_of(opened: Any, table: str, uri: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from pagefeed._base import in_order
@@ -18,7 +19,12 @@ FIELD_ID = b"PARQUET:field_id"
 
 
 def field_names(
-    schema: Any, schemas: Iterable[Any], storage: Storage, files: Sequence[str]
+    schema: Any,
+    schemas: Iterable[Any],
+    storage: Storage,
+    files: Sequence[str],
+    *,
+    missing_as_null: bool = False,
 ) -> ColumnNames:
     """Return what files call columns.
 
@@ -30,36 +36,25 @@ def field_names(
         schemas: All that the table ever had.
         storage: Where the files lie.
         files: Their paths.
+        missing_as_null: Whether rows of files that lack a column are null.
     """
-    ids_of, names_of = defaultdict(set), defaultdict(set)
-    for each in (schema, *schemas):
-        for name, number in _columns(each.as_struct()):
-            ids_of[name].add(number)
-            names_of[number].add(name)
     current = dict(_columns(schema.as_struct()))
-    doubtful = {
-        name: number
-        for name, number in current.items()
-        if len(ids_of[name]) > 1 or len(names_of[number]) > 1
-    }
+    doubtful = _doubtful(current, schemas)
     if not doubtful:
         return ColumnNames({})
     names: dict[str, str] = {}
     torn: dict[str, str] = {}
     first: dict[str, str] = {}
+    lacking = list[tuple[str, str, set[str]]]()
     of_file = []
     found_of = in_order(partial(_ids_in, storage), files)
     for file, found in zip(files, found_of, strict=True):
         for name, number in doubtful.items():
             called = found.get(number)
             if called is None:
-                torn.setdefault(
-                    name,
-                    f"{file} has no column of field id {number}, which is {name!r} in "
-                    "the table now: it was written before, and nothing is made up for "
-                    "its rows; write the file anew, or leave its rows out",
-                )
-            elif names.setdefault(name, called) != called:
+                lacking.append((name, file, {*found.values()}))
+                continue
+            if names.setdefault(name, called) != called:
                 torn.setdefault(
                     name,
                     f"column {name!r} is called {names[name]!r} in {first[name]} and "
@@ -72,7 +67,30 @@ def field_names(
             if number in found:
                 in_table[found[number]] = name
         of_file.append(in_table)
+    for name, file, others in lacking:
+        # By its name another column would be read.
+        if not missing_as_null or names.get(name, name) in others:
+            torn.setdefault(
+                name,
+                f"{file} has no column of field id {current[name]}, which is {name!r} "
+                "in the table now: it was written before, and nothing is made up for "
+                "its rows; write the file anew, or leave its rows out",
+            )
     return ColumnNames(names, torn, of_file)
+
+
+def _doubtful(current: Mapping[str, int], schemas: Iterable[Any]) -> dict[str, int]:
+    """Columns that had another name, or a name that another column had."""
+    ids_of, names_of = defaultdict(set), defaultdict(set)
+    each = (_columns(schema.as_struct()) for schema in schemas)
+    for name, number in chain(current.items(), *each):
+        ids_of[name].add(number)
+        names_of[number].add(name)
+    return {
+        name: number
+        for name, number in current.items()
+        if len(ids_of[name]) > 1 or len(names_of[number]) > 1
+    }
 
 
 def _columns(kind: Any, before: str = "") -> Iterator[tuple[str, int]]:

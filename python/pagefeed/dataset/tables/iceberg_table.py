@@ -15,7 +15,13 @@ from pagefeed.dataset.tables.field_names import field_names
 from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
 from pagefeed.dataset.tables.manifests import live_files
-from pagefeed.dataset.tables.snapshot import DataFile, Snapshot, path_of
+from pagefeed.dataset.tables.snapshot import (
+    DataFile,
+    Missing,
+    Snapshot,
+    null_types,
+    path_of,
+)
 from pagefeed.errors import (
     CorruptFileError,
     DataError,
@@ -50,6 +56,7 @@ def iceberg(
     snapshot: int | str | datetime.datetime | None = None,
     *,
     catalog: str | Mapping[str, str] | Any | None = None,
+    missing: Missing = "error",
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
     **wanted: Unpack[Columns],
@@ -70,6 +77,10 @@ def iceberg(
             default the current one.
         catalog: A catalog of pyiceberg, the name of one that it is configured for, or
             properties of one: ``{"name": "prod", "type": "sql", "uri": ...}``.
+        missing: What rows have of a column that the table got after their file was
+            written, and which the file lacks. By default it is refused by name where it
+            is asked for; with ``"null"`` it is null there, for ``where`` and
+            ``metadata``. Tokens and aligned columns are never made up.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. The
             metadata of a table in a catalog are read with the catalog's own; those of a
             metadata file with these, if it is in S3.
@@ -117,11 +128,14 @@ def iceberg(
         for path, entry in zip(paths, live.data, strict=True)
     ]
     schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
-    names = field_names(schema, metadata.schemas, storage, paths)
+    types = null_types(missing, schema.as_arrow())
+    names = field_names(
+        schema, metadata.schemas, storage, paths, missing_as_null=bool(types)
+    )
     bounds = IcebergBounds(
         known_types(schema, metadata.schemas), [entry.metrics for entry in live.data]
     )
-    found = Snapshot(name, files, names, live.reads, bounds)
+    found = Snapshot(name, files, names, live.reads, types, bounds)
     return found.dataset(storage_options, storage_cache, **wanted)
 
 

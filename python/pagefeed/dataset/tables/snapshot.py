@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 from urllib.parse import unquote, urlsplit
 
-from pagefeed._base import Int64Array, lazy, logger
+from pagefeed._base import Int64Array, check_choice, lazy, logger
 from pagefeed.dataset.bounds import FileBounds
 from pagefeed.dataset.folders import ColumnNames, TableColumns, column_of_values
 from pagefeed.dataset.named_files import Columns, named_dataset
@@ -19,8 +19,10 @@ from pagefeed.dataset.spans import Spans
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.storage import StorageOptions, is_url, located_exactly
 
-__all__ = ["DataFile", "Snapshot", "Value", "path_of", "value_of"]
+__all__ = ["DataFile", "Missing", "Snapshot", "Value", "path_of", "value_of"]
 
+Missing = Literal["error", "null"]
+"""What becomes of rows of files that lack a later column."""
 Value = int | str | None
 """What all rows of a file have in a column of its partition."""
 
@@ -44,6 +46,7 @@ class Snapshot:
         files: Its files, in the order of the dataset.
         names: What files call columns.
         reads: What was read to know it, see :class:`TableColumns`.
+        if_missing: Columns that are null where files lack them, likewise.
         bounds: Between which values the columns of the files lie.
 
     Raises:
@@ -57,11 +60,13 @@ class Snapshot:
         files: Sequence[DataFile],
         names: ColumnNames,
         reads: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+        if_missing: Mapping[str, Any] = MappingProxyType({}),
         bounds: FileBounds | None = None,
     ) -> None:
         self.name = name
         self.files = files
-        self._names, self._reads, self._bounds = names, reads, bounds
+        self._names, self._reads = names, reads
+        self._if_missing, self._bounds = if_missing, bounds
         paths = set()
         for file in files:
             if file.path in paths:
@@ -79,7 +84,14 @@ class Snapshot:
             name: column_of_values(_alike([file[1].get(name) for file in self.files]))
             for name in partitions
         }
-        return TableColumns(self.name, of_files, self._names, self._reads, self._bounds)
+        return TableColumns(
+            self.name,
+            of_files,
+            self._names,
+            self._reads,
+            self._if_missing,
+            self._bounds,
+        )
 
     def dataset(
         self,
@@ -122,6 +134,17 @@ def _alike(values: list[Value]) -> list[Value]:
     if any(isinstance(value, str) for value in values):
         return [None if value is None else str(value) for value in values]
     return values
+
+
+def null_types(missing: Missing, schema: Any) -> dict[str, Any]:
+    """Return the columns that are null where files lack them: their Arrow types.
+
+    Raises:
+        InvalidArgumentError: If the rule is none.
+    """
+    if check_choice(missing, ("error", "null"), "missing") == "error":
+        return {}
+    return dict(zip(schema.names, schema.types, strict=True))
 
 
 def path_of(uri: str) -> str:
