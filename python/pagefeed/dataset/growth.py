@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from pagefeed.dataset.dataset import Dataset
-from pagefeed.dataset.identity import identity_of_data, what_changed
+from pagefeed.dataset.identity import identity_of_data, same_files, what_changed
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
@@ -58,15 +58,35 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
         raise InvalidArgumentError(
             f"a state goes on over data that grew in Parquet files alone, not {dataset}"
         )
+    lost_rows = False
     for numbers in _candidates(dataset, int(then.split()[1])):
         part = dataset.with_files(numbers)
-        if not what_changed(then, identity_of_data(part)):
+        now = identity_of_data(part)
+        if not what_changed(then, now):
             return part, numbers
+        lost_rows = lost_rows or same_files(then, now)
     changed = what_changed(then, identity_of_data(dataset))
+    table = dataset.table
+    if table is not None and lost_rows:
+        raise StateMismatchError(
+            f"the table lost rows of the files that the state is of, up to "
+            f"{table.snapshot}: open the snapshot of the state and leave them out, "
+            "web.erase(snapshot=...) with the dataset of now, load the state without "
+            "grown=, and begin the next epoch with a loader of the snapshot of now "
+            f"({changed})"
+        )
+    of_table = "" if table is None else "it lost rows or files, or they were rewritten"
+    advice = (
+        "name paths as a list, the files of before first, and then those that were "
+        "added"
+        if table is None
+        else "open the snapshot of the state, web.erase(where=...) what went, and "
+        "load it without grown="
+    )
     raise StateMismatchError(
         "the dataset is not that of the state with some files added: neither its first "
-        f"files nor its oldest ones hold what the state records ({changed}); name "
-        "paths as a list, the files of before first, and then those that were added"
+        f"files nor its oldest ones hold what the state records ({changed}"
+        f"{of_table and '; '}{of_table}); {advice}"
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pagefeed.dataset.dataset import Dataset
 
-__all__ = ["identity_of_data", "what_changed"]
+__all__ = ["identity_of_data", "same_files", "what_changed"]
 
 DIGITS = 12
 """Digits of the fingerprint in a record."""
@@ -78,6 +78,17 @@ def identity_of_data(dataset: Dataset) -> str:
 
 def _digits(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=4).hexdigest()
+
+
+def same_files(then: str, now: str) -> bool:
+    """Return whether two records are of the same files, whichever rows are selected.
+
+    Example:
+        >>> same_files("8c01 2 90 700 90 11 22 -", "7d02 2 90 700 85 11 22 -")
+        True
+    """
+    place = _Identity._fields.index("contents")
+    return then.split()[place] == now.split()[place]
 
 
 def what_changed(then: str, now: str) -> str:

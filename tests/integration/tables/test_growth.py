@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 import pagefeed as pf
-from made.tables import rows_table, write_delta
+from made.tables import delete_from_delta, rows_table, write_delta
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 SEQUENCES = pf.Windows(16, tail="drop")
@@ -41,6 +42,10 @@ def folder_loader(folder: Path, **options) -> pf.Loader:
 
 def batches(loader: pf.Loader) -> list[list[list[int]]]:
     return [batch["input_ids"].tolist() for batch in loader]
+
+
+def tokens_in(found: list[list[list[int]]]) -> set[int]:
+    return {token for batch in found for row in batch for token in row}
 
 
 def taken(loader: pf.Loader, steps: int) -> list[list[list[int]]]:
@@ -97,6 +102,42 @@ def test_a_table_that_grew(tmp_path):
     now.load_state_dict(before.state_dict(), grown="next-epoch")
     assert batches(now) == expected[2:]
     assert max(max(row) for batch in batches(now) for row in batch) >= 200
+
+
+@pytest.mark.parametrize("when", ["next-epoch", "now"])
+def test_a_table_that_grew_and_lost_rows(tmp_path, when):
+    """It is refused, and what the refusal says goes on without the deleted rows."""
+    write_delta(tmp_path, [rows_table(0, 100), rows_table(100, 200)])
+    before = loader_of(pf.delta(tmp_path, column="tokens"))
+    taken(before, 2)
+    state = before.state_dict()
+    same = loader_of(pf.delta(tmp_path, column="tokens"))
+    same.load_state_dict(state)
+    rest = batches(same)
+    write_delta(tmp_path, [rows_table(200, 300)])
+    gone = {0: [*range(1, 50)], 1: [*range(20, 70)]}
+    files = [Path(path).name for path in pf.delta(tmp_path, column="tokens").files]
+    delete_from_delta(tmp_path, {files[n]: rows for n, rows in gone.items()})
+    web = pf.delta(tmp_path, column="tokens")
+    now = loader_of(web)
+    with pytest.raises(StateMismatchError, match=r"lost rows .* delta:3.*erase\(snap"):
+        now.load_state_dict(state, grown=when)
+    then = pf.delta(tmp_path, 1, column="tokens").erase(snapshot=web)
+    again = loader_of(then)
+    again.load_state_dict(state)
+    left = batches(again)
+    deleted = {row + 100 * n for n, rows in gone.items() for row in rows}
+    assert tokens_in(left) & deleted == set()
+    assert tokens_in(left) | {0} == tokens_in(rest) - deleted | {0}
+    now.set_epoch(1)
+    seen = tokens_in(batches(now))
+    assert seen & deleted == set()
+    assert max(seen) >= 200
+    # A file that was written anew may have lost any of its rows.
+    DeltaTable(tmp_path).delete("id = 190")
+    rewritten = loader_of(pf.delta(tmp_path, column="tokens"))
+    with pytest.raises(StateMismatchError, match=r"they were rewritten.*erase\(where"):
+        rewritten.load_state_dict(state, grown=when)
 
 
 def test_an_end_and_a_begin_have_nothing_left_of_before(tmp_path):

@@ -2,6 +2,7 @@
 
 mod parse;
 mod read;
+mod rows;
 
 use std::ops::Range;
 
@@ -82,8 +83,8 @@ impl Footer {
         parse::parse(bytes, footer_start, column)
     }
 
-    /// The row groups of a file that lacks the column, without chunks.
-    pub(crate) fn parse_rows(bytes: &[u8]) -> Result<Vec<RowGroup>> {
-        parse::parse_rows(bytes)
+    /// Rows of each row group, of a file that lacks the column.
+    pub(crate) fn row_counts(bytes: &[u8]) -> Result<Vec<u64>> {
+        rows::row_counts(bytes)
     }
 }

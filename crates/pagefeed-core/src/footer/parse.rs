@@ -84,26 +84,6 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
     })
 }
 
-/// The row groups of a footer without any chunk, for a column that it lacks.
-pub(super) fn parse_rows(bytes: &[u8]) -> Result<Vec<RowGroup>> {
-    let (mut num_rows, mut row_groups) = (0, Vec::new());
-    Reader::new(bytes).fields(|id, wire, reader| {
-        match (id, wire) {
-            (3, Wire::I64) => num_rows = reader.count("the number of rows")?,
-            (4, Wire::List) => {
-                for _ in 0..reader.list_of(Wire::Struct)? {
-                    row_groups.push(parse_row_group(reader, None)?);
-                }
-            }
-            (8, _) => return Err(encrypted("the file")),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
-    })?;
-    check_rows(num_rows, &row_groups)?;
-    Ok(row_groups)
-}
-
 /// The schema in a footer.
 pub fn schema_tree(footer: &[u8]) -> Result<SchemaTree> {
     let mut tree = None;
@@ -192,7 +172,7 @@ fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Ve
     let count = reader.list_of(Wire::Struct)?;
     let mut row_groups = Vec::new();
     for number in 0..count {
-        let group = parse_row_group(reader, Some(context)).map_err(|error| {
+        let group = parse_row_group(reader, context).map_err(|error| {
             error.in_chunk(u32::try_from(number).unwrap_or(u32::MAX), context.column)
         })?;
         row_groups.push(group);
@@ -200,14 +180,12 @@ fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Ve
     Ok(row_groups)
 }
 
-fn parse_row_group(reader: &mut Reader<'_>, context: Option<&Context<'_>>) -> Result<RowGroup> {
-    let (mut num_rows, mut chunks) = (None, context.is_none().then(Vec::new));
+fn parse_row_group(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<RowGroup> {
+    let (mut num_rows, mut chunks) = (None, None);
     reader.fields(|id, wire, reader| {
-        match (id, wire, context) {
-            (1, Wire::List, Some(context)) => chunks = Some(parse_chunks(reader, context)?),
-            (3, Wire::I64, _) => {
-                num_rows = Some(reader.count("the row group's number of rows")?);
-            }
+        match (id, wire) {
+            (1, Wire::List) => chunks = Some(parse_chunks(reader, context)?),
+            (3, Wire::I64) => num_rows = Some(reader.count("the row group's number of rows")?),
             _ => reader.skip(wire)?,
         }
         Ok(())

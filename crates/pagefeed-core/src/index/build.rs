@@ -109,8 +109,7 @@ impl IndexBuilder<'_> {
         let tail = read_tail(self.store, &file)?;
         let footer = match Footer::parse(tail.footer(), tail.footer_start, self.column) {
             Err(error) if self.options.missing_as_null && error.kind() == Kind::ColumnNotFound => {
-                let groups = Footer::parse_rows(tail.footer())?;
-                let rows = groups.iter().map(|group| group.num_rows).collect();
+                let rows = Footer::row_counts(tail.footer())?;
                 return Ok(IndexedFile {
                     digest: tail.digest(),
                     id: file,
