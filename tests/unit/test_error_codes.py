@@ -39,6 +39,11 @@ def test_messages_end_with_the_code_of_what_was_raised():
     assert str(outer) == "nothing to read: a.parquet: no footer [PF-010]"
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_message_ends_with_its_code(kind):
+    assert str(kind("what was found")) == f"what was found [{kind.code}]"
+
+
 def test_names_are_codes_too(capsys):
     assert main(["explain", "stalefileerror", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["code"] == "PF-041"

@@ -1,11 +1,12 @@
 """`--help` of every verb shows commands, and they are ones that the verb takes."""
 
 import argparse
+import re
 import shlex
 
 import pytest
 
-from pagefeed.cli import VERBS, make_parser
+from pagefeed.cli import VERBS, main, make_parser
 
 
 def examples(description):
@@ -52,3 +53,32 @@ def test_each_verb_of_tokenizers_is_in_an_example(verb):
 def test_help_shows_every_option_with_what_it_does(verb):
     for action in verbs_of(make_parser())[verb]._actions:
         assert action.help, (verb, action.option_strings or action.dest)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("inspct corpus", "pagefeed: error: .*did you mean inspect"),
+        (
+            "plan x --column a --lenght 512",
+            "pagefeed plan: .*--lenght: did you mean --length",
+        ),
+        (
+            "plan x --column a --lenght=512",
+            "there is no --lenght: did you mean --length",
+        ),
+        ("plan x --column a --len 512", "there is no --len: did you mean --length"),
+        ("plan corpus --column a --shuffle pages", "did you mean page"),
+        ("demo --dta corpus", "did you mean --data"),
+        ("tokenizer trian corpus", "pagefeed tokenizer: .*did you mean train"),
+        ("plan", "--column"),
+        ("explain PF-031 PF-032", "there is no PF-032$"),
+    ],
+)
+def test_mistyped_names_are_told_from_what_was_meant(typed, meant, capsys):
+    with pytest.raises(SystemExit) as exited:
+        main(typed.split())
+    assert exited.value.code == 2
+    said, see = capsys.readouterr().err.splitlines()
+    assert re.search(meant, said), said
+    assert re.fullmatch(r"See pagefeed[a-z ]* --help", see)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
-from pagefeed.cli.common import add_verb, check_storage_options, in_flags
+from pagefeed.cli.common import Parser, add_verb, check_storage_options, in_flags
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
@@ -38,7 +38,7 @@ VERBS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return what reads the arguments, of all verbs."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="pagefeed", description="LLM training batches straight from Parquet."
     )
     parser.add_argument("--version", action="version", version=f"pagefeed {version()}")

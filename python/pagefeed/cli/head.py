@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pagefeed._base import format_bytes
+from pagefeed._base import check_whole, format_bytes
 from pagefeed.cli.common import (
     TEXT_TOKENIZER,
     arg,
@@ -58,6 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show rows; 1 if one cannot be read."""
+    check_whole(options.rows, "rows", least=1)
+    check_whole(options.start, "start", least=0)
     data, damage = make_sound_dataset(options)
     tokenizer = make_text_tokenizer(options, data)
     shown = []

@@ -422,9 +422,9 @@ def refuse_texts(index: PageIndex, what: str) -> None:
     """
     if index.value_bytes == 0:
         raise UnsupportedError(
-            f"column {index.column!r} of {index.files[0]} holds no numbers, and {what} "
-            "needs tokens: tokenize texts, dataset.tokenize(tokenizer) or --tokenize "
-            "FILE, or name a column of tokens"
+            f"column {index.column!r} of {index.files[0]} has no numbers, and {what} "
+            "needs tokens: name a column of tokens, or tokenize texts by "
+            "dataset.tokenize(tokenizer) or --tokenize FILE"
         ).at(file=index.files[0], column=index.column)
 
 

@@ -165,8 +165,8 @@ def _checked_steps(leg: Leg, number: int, route: Route) -> int:
     if leg.steps is not None and leg.steps > left:
         raise InvalidArgumentError(
             f"leg {number} has {leg.steps} steps of batch_size={leg.batch_size} x "
-            f"world_size={leg.world_size} sequences, and {left} are left of the epoch: "
-            "stop earlier"
+            f"world_size={leg.world_size} sequences, but only {left} are left of the "
+            "epoch: stop earlier"
         )
     return left if leg.steps is None else leg.steps
 

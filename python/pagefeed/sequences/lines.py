@@ -32,7 +32,7 @@ class Lines:
     """
 
     def __init__(self, spans: Spans, per_row: int) -> None:
-        refuse_texts(spans.index, "a line of tokens")
+        refuse_texts(spans.index, "cutting sequences")
         refuse_null_tokens(spans)
         if per_row:
             refuse_unknown_rows(spans, "a separator of documents")

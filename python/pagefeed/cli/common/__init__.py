@@ -33,6 +33,7 @@ from pagefeed.cli.common.data import (
     same_named,
     selected,
 )
+from pagefeed.cli.common.parser import Parser
 from pagefeed.cli.common.telling import (
     as_json,
     check_lines,
@@ -52,6 +53,7 @@ __all__ = [
     "TOKENIZER",
     "TOKENIZER_FILE",
     "AnyDataset",
+    "Parser",
     "add_verb",
     "arg",
     "as_json",

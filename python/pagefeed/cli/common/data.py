@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pagefeed.cli.common.arguments import (
@@ -148,6 +149,8 @@ def _make_mixture(options: argparse.Namespace) -> Mixture:
         try:
             share = number(weight if colon else "")
         except InvalidArgumentError:  # A path without a weight.
+            if Path(path).exists() > Path(place).exists():
+                raise
             parts[name] = open_parquet(options, place)
         else:
             parts[name] = open_parquet(options, path), share
