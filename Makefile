@@ -84,15 +84,18 @@ $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 60")
 	PYTHONPATH=tests $(BIN)/python tests/fuzz $(ARGS)
 
+# What holds everywhere, and takes seconds.
+RULES := tests/test_layers.py tests/test_house.py tests/test_exports.py tests/test_stubs.py \
+	tests/test_prose.py tests/test_links.py
+
 # On the core that is there: what a change of Python needs, in less than a minute.
 .PHONY: quick
-quick: $(HAVE_DEV) $(if $(wildcard python/pagefeed/_core.*so),,$(HAVE_CORE))  ## Lints, types, layers and chosen tests (ARGS="tests/unit -k words")
+quick: $(HAVE_DEV) $(if $(wildcard python/pagefeed/_core.*so),,$(HAVE_CORE))  ## Lints, types, layers, prose, links and chosen tests (ARGS="tests/unit -k words")
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/codespell $(PROSE)
 	$(BIN)/mypy
-	$(BIN)/pytest --quiet tests/test_layers.py tests/test_house.py tests/test_exports.py \
-		tests/test_stubs.py $(ARGS)
+	$(BIN)/pytest --quiet $(RULES) $(ARGS)
 
 # With --target, only what is tested is instrumented, not what builds it.
 .PHONY: asan
@@ -121,7 +124,7 @@ faults: $(HAVE_DEV)  ## Plant faults into the core, and see whether the simulati
 	$(BIN)/python tests/plant.py $(ARGS)
 
 .PHONY: check
-check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
+check: $(HAVE_DEV)  ## Formatting, lints, types, layers, prose and links; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell $(PROSE)
@@ -130,7 +133,7 @@ check: $(HAVE_DEV)  ## Formatting, lints, types and layers; changes nothing
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-python --no-default-features -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-core --features simulate --test simulate -- --deny warnings
-	$(BIN)/pytest --quiet tests/test_layers.py
+	$(BIN)/pytest --quiet tests/test_layers.py tests/test_prose.py tests/test_links.py
 
 .PHONY: format
 format: $(HAVE_DEV)  ## Format Python and Rust, apply the safe fixes
