@@ -22,7 +22,15 @@ pub(crate) struct Pulse {
     is_queued: AtomicBool,
     /// Attempts that were ended because they stood still.
     stuck: AtomicU32,
+    /// Uploads whose connection was closed before an answer.
+    cut: AtomicU32,
 }
+
+/// How long an upload whose connection was closed waits for an answer to its headers: a server
+/// that refuses them may close it, and what is still sent then takes its answer away.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Pauses double this often.
+const MOST_DOUBLINGS: u32 = 3;
 
 impl Pulse {
     pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
@@ -32,6 +40,7 @@ impl Pulse {
             most: AtomicU64::new(0),
             is_queued: AtomicBool::new(false),
             stuck: AtomicU32::new(0),
+            cut: AtomicU32::new(0),
         })
     }
 
@@ -45,6 +54,19 @@ impl Pulse {
     /// Notes that an attempt was ended because it stood still.
     pub(crate) fn note_stuck(&self) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long the body of the next attempt is held back.
+    pub(crate) fn pause(&self) -> Duration {
+        match self.cut.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            times => PAUSE * 2_u32.pow((times - 1).min(MOST_DOUBLINGS)),
+        }
+    }
+
+    /// Notes that the connection of an upload was closed before an answer.
+    pub(crate) fn note_cut(&self) {
+        self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Runs an attempt until it is done or stands still for `limit`; nothing then. An

@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutResult, 
 use crate::pace::pulse::arrived;
 use crate::places::address::object_path;
 use crate::places::bucket::Bucket;
-use crate::transport::failure::Failure;
+use crate::transport::failure::{Failure, error_code, is_bucket_missing};
 use crate::transport::observed;
 
 /// What buckets can do.
@@ -30,6 +30,19 @@ pub enum Condition {
     Absent,
     /// The object has this version.
     Unchanged(Version),
+}
+
+impl Condition {
+    /// Whether an answer says that it does not hold.
+    fn is_unmet(&self, status: Option<u16>, code: &str) -> bool {
+        match (self, status) {
+            (Self::Nothing, _) => false,
+            (Self::Absent | Self::Unchanged(_), Some(304 | 412)) => true,
+            (Self::Absent, Some(409)) => code.is_empty() || code.contains("AlreadyExists"),
+            (Self::Unchanged(_), Some(404)) => !is_bucket_missing(code),
+            (Self::Absent | Self::Unchanged(_), _) => false,
+        }
+    }
 }
 
 impl Bucket {
@@ -56,13 +69,8 @@ impl Bucket {
             observed(self.store().put_opts(&path(key)?, bytes.into(), options)).await;
         match result {
             Ok(done) => Ok(Some(version(done))),
-            Err(
-                object_store::Error::AlreadyExists { .. }
-                | object_store::Error::Precondition { .. },
-            ) => Ok(None),
-            // Another writer was at the same object: asked again, it is known who was first.
-            Err(_) if answer.status == Some(409) => {
-                Err(Failure::again("the object is being written"))
+            Err(error) if condition.is_unmet(answer.status, error_code(&error.to_string())) => {
+                Ok(None)
             }
             Err(error) => Err(self.failed(&error, &answer).await),
         }
@@ -170,4 +178,26 @@ fn path(key: &str) -> Result<Path, Failure> {
 
 fn version(done: PutResult) -> Version {
     (done.e_tag, done.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_is_unmet_by_answers_about_the_object_alone() {
+        let unchanged = Condition::Unchanged((Some("a".into()), None));
+        for (status, code, expected) in [
+            (412, "PreconditionFailed", [false, true, true]),
+            (409, "BlobAlreadyExists", [false, true, false]),
+            (409, "InvalidBucketState", [false, false, false]),
+            (404, "NoSuchKey", [false, false, true]),
+            (404, "NoSuchBucket", [false, false, false]),
+            (403, "AccessDenied", [false, false, false]),
+        ] {
+            let conditions = [&Condition::Nothing, &Condition::Absent, &unchanged];
+            let found = conditions.map(|each| each.is_unmet(Some(status), code));
+            assert_eq!(found, expected, "{status} {code}");
+        }
+    }
 }

@@ -11,8 +11,8 @@ use crate::transport::{Answer, STUCK, Sent};
 
 /// Seconds by which clocks may differ: servers refuse signatures that are 15 minutes old.
 const CLOCK: i64 = 600;
-const CREDENTIALS: &str = "give credentials that are valid and may read it, by environment \
-     variables or storage_options";
+/// Codes of status 409 that end with the request of another writer.
+const BUSY: [&str; 2] = ["ConditionalRequestConflict", "OperationAborted"];
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -65,7 +65,18 @@ impl Failure {
                 format!("access is denied ({shown}): {why}"),
             )
         };
+        let credentials = || {
+            denied(&format!(
+                "give credentials that are valid and may {} it, by environment variables or \
+                 storage_options",
+                answer.asked.verb()
+            ))
+        };
         match (status, code) {
+            (404, code) if is_bucket_missing(code) => Self::io(
+                ErrorKind::NotFound,
+                format!("there is no such bucket ({shown}): see to its name and endpoint_url"),
+            ),
             (404 | 410, _) => Self::io(ErrorKind::NotFound, format!("does not exist ({shown})")),
             (412 | 416, _) => Self::stale(&format!(
                 "the object changed since it was indexed ({shown})"
@@ -84,9 +95,12 @@ impl Failure {
                     side[usize::from(seconds > 0)]
                 ))
             }
-            (401 | 403, _) => denied(CREDENTIALS),
-            (400, code) if code.contains("Token") || code.contains("Credential") => {
-                denied(CREDENTIALS)
+            (507, _) => no_room(&shown),
+            (400..=428, code) if code.contains("Quota") => no_room(&shown),
+            (401 | 403, _) => credentials(),
+            (400, code) if code.contains("Token") || code.contains("Credential") => credentials(),
+            (409, code) if BUSY.contains(&code) => {
+                Self::again(format!("others write it now ({shown})"))
             }
             (400, "RequestTimeout") => Self::again(format!("the server answers {shown}")),
             (300..=399, _) => Self::moved(answer, &shown),
@@ -155,6 +169,18 @@ impl Failure {
     }
 }
 
+/// Whether an error code says that there is no such bucket.
+pub(crate) fn is_bucket_missing(code: &str) -> bool {
+    matches!(code, "NoSuchBucket" | "ContainerNotFound")
+}
+
+fn no_room(shown: &str) -> Failure {
+    Failure::io(
+        ErrorKind::StorageFull,
+        format!("a quota is used up ({shown}): remove objects, or ask for more"),
+    )
+}
+
 /// Whether object_store found no tag in an answer that is right in all else.
 fn is_without_tag(error: &object_store::Error) -> bool {
     cause(error).contains("ETag Header missing")
@@ -197,6 +223,7 @@ fn cause(error: &dyn StdError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Asked;
 
     fn kind(status: u16, code: &str) -> Option<Kind> {
         match Failure::of_answer(&answer(status), code) {
@@ -245,6 +272,36 @@ mod tests {
         assert_eq!(expired, Some(Kind::Io(ErrorKind::PermissionDenied)));
         assert_eq!(kind(412, ""), Some(Kind::Stale));
         assert_eq!(kind(501, ""), Some(Kind::Io(ErrorKind::Other)));
+        assert_eq!(kind(409, "OperationAborted"), None);
+        let refused = kind(409, "InvalidBucketState");
+        assert_eq!(refused, Some(Kind::Io(ErrorKind::Other)));
+        for (status, code) in [
+            (507, ""),
+            (403, "QuotaExceeded"),
+            (400, "XAdminQuotaExceeded"),
+        ] {
+            let full = Some(Kind::Io(ErrorKind::StorageFull));
+            assert_eq!(kind(status, code), full, "{status}");
+        }
+        assert_eq!(kind(429, "QuotaExceeded"), None);
+    }
+
+    #[test]
+    fn what_credentials_lack_is_what_was_asked() {
+        for (asked, verb) in [
+            (Asked::Reading, "may read it"),
+            (Asked::Writing, "may write it"),
+            (Asked::Removing, "may remove it"),
+        ] {
+            let answer = Answer {
+                asked,
+                ..answer(403)
+            };
+            let said = told(&answer, "AccessDenied");
+            assert!(said.contains(verb), "{said}");
+        }
+        let missing = told(&answer(404), "NoSuchBucket");
+        assert!(missing.contains("no such bucket"), "{missing}");
     }
 
     #[test]

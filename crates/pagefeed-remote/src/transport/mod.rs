@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, DATE, RETRY_AFTER};
+use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 use object_store::ClientOptions;
 use object_store::client::{
@@ -46,6 +46,34 @@ pub(crate) struct Answer {
     pub(crate) seconds_ahead: i64,
     /// Whether a service of this machine was asked, for credentials.
     pub(crate) is_near: bool,
+    pub(crate) asked: Asked,
+}
+
+/// What a request is to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Asked {
+    #[default]
+    Reading,
+    Writing,
+    Removing,
+}
+
+impl Asked {
+    fn by(method: &Method, query: Option<&str>) -> Self {
+        match (method, query) {
+            (&Method::DELETE, _) | (&Method::POST, Some("delete")) => Self::Removing,
+            (&Method::PUT | &Method::POST, _) => Self::Writing,
+            _ => Self::Reading,
+        }
+    }
+
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Self::Reading => "read",
+            Self::Writing => "write",
+            Self::Removing => "remove",
+        }
+    }
 }
 
 impl Answer {
@@ -55,7 +83,7 @@ impl Answer {
         matches!(self.status, Some(400 | 403 | 405 | 501))
     }
 
-    fn of(status: u16, headers: &HeaderMap, is_near: bool) -> Self {
+    fn of(status: u16, headers: &HeaderMap, sent: Self) -> Self {
         let word = |name: &str| {
             let value = headers.get(name)?.to_str().ok()?;
             let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -63,14 +91,12 @@ impl Answer {
             is_short.then(|| value.to_string())
         };
         Self {
-            sent: true,
             status: Some(status),
             retry_after: retry_after(headers),
-            refused: None,
             region: word("x-amz-bucket-region"),
             code: word("x-error-code"),
             seconds_ahead: seconds_ahead(headers).unwrap_or_default(),
-            is_near,
+            ..sent
         }
     }
 }
@@ -183,13 +209,13 @@ impl Transport {
             .url()
             .host_str()
             .is_some_and(|host| HOSTS_NEAR.contains(&host));
-        observe(|answer| {
-            *answer = Answer {
-                sent: true,
-                is_near,
-                ..Answer::default()
-            };
-        });
+        let begun = Answer {
+            sent: true,
+            is_near,
+            asked: Asked::by(request.method(), request.url().query()),
+            ..Answer::default()
+        };
+        observe(|answer| *answer = begun.clone());
         add(&self.counters.requests, 1);
         let client = if is_near { &self.near } else { &self.client };
         let sent = if body.len() > LONG_BODY {
@@ -202,7 +228,7 @@ impl Transport {
         };
         let response = sent.map_err(|error| Sent::Failed(error.without_url()))?;
         let status = response.status().as_u16();
-        observe(|answer| *answer = Answer::of(status, response.headers(), is_near));
+        observe(|answer| *answer = Answer::of(status, response.headers(), begun));
         Ok(response)
     }
 
@@ -213,15 +239,21 @@ impl Transport {
         body: Bytes,
     ) -> Result<reqwest::Result<reqwest::Response>, Sent> {
         let pulse = Pulse::new(Arc::clone(&self.counters));
-        let body = Upload::new(body, Arc::clone(&pulse));
-        *request.body_mut() = Some(reqwest::Body::wrap(body));
-        let sent = async { Ok::<_, Infallible>(self.uploads.execute(request).await) };
         let attempts = current();
         let patience = attempts
             .as_ref()
             .map_or(self.timeout, |all| all.patience(self.timeout));
+        let pause = attempts.as_ref().map(|all| all.pause()).unwrap_or_default();
+        let body = Upload::new(body, Arc::clone(&pulse), pause.min(patience / 2));
+        *request.body_mut() = Some(reqwest::Body::wrap(body));
+        let sent = async { Ok::<_, Infallible>(self.uploads.execute(request).await) };
         match pulse.watch(patience, sent).await {
-            Some(Ok(sent)) => Ok(sent),
+            Some(Ok(sent)) => {
+                if sent.as_ref().is_err_and(|error| !error.is_connect()) {
+                    attempts.iter().for_each(|all| all.note_cut());
+                }
+                Ok(sent)
+            }
             None => {
                 attempts.iter().for_each(|all| all.note_stuck());
                 Err(Sent::Stuck)

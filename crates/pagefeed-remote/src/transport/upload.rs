@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
 
 use crate::pace::pulse::{Pulse, current};
 
@@ -18,16 +20,20 @@ const PIECE: usize = 64 << 10;
 pub(super) struct Upload {
     rest: Bytes,
     sent: u64,
+    /// Until when the server may answer to the headers alone.
+    pause: Option<Pin<Box<Sleep>>>,
     /// Of the request, and of all attempts of it.
     pulses: [Option<Arc<Pulse>>; 2],
 }
 
 impl Upload {
-    /// A body for the attempt that runs here; `pulse` is that of the request.
-    pub(super) fn new(rest: Bytes, pulse: Arc<Pulse>) -> Self {
+    /// A body for the attempt that runs here, which begins to leave after a pause; `pulse`
+    /// is that of the request.
+    pub(super) fn new(rest: Bytes, pulse: Arc<Pulse>, pause: Duration) -> Self {
         Self {
             rest,
             sent: 0,
+            pause: (!pause.is_zero()).then(|| Box::pin(sleep(pause))),
             pulses: [Some(pulse), current()],
         }
     }
@@ -39,8 +45,12 @@ impl Body for Upload {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
         let size = self.rest.len().min(PIECE);
         if size == 0 {
             return Poll::Ready(None);
