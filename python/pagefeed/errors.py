@@ -400,13 +400,15 @@ class StateMismatchError(PagefeedError, ValueError):
 
 
 class CancelledError(PagefeedError, RuntimeError):
-    """The work was cancelled: the engine was closed.
+    """The work was cancelled: the engine was closed, or another rank failed.
 
     Cause:
         The loader was closed, moved to another place, or a newer iterator took its
-        place while this one still waited.
+        place while this one still waited. Or the policy of a mixture failed on another
+        rank, for which this one would have waited.
     Remedy:
-        Take batches from the newest iterator; make one with ``iter(loader)``.
+        Take batches from the newest iterator; make one with ``iter(loader)``. The log
+        of the other rank says what its policy raised.
     """
 
     code = "PF-044"

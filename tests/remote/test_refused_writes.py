@@ -3,7 +3,7 @@
 import pytest
 
 from pagefeed.errors import AccessDeniedError, FileAccessError, MissingFileError
-from pagefeed.storage import output_folder
+from pagefeed.storage import RemoteStorage, output_folder
 from servers.refusing_store import refusing
 
 MIB = 1 << 20
@@ -18,13 +18,12 @@ REFUSALS = [
 
 
 def put(url, options, size, **condition):
-    folder = output_folder(url, options, "output")
-    handle = folder.storage.handle
+    storage = RemoteStorage(options)
     try:
-        return handle.put(f"{url}/a.bin", bytes(size), **condition)
+        return storage.remote.put(f"{url}/a.bin", bytes(size), **condition)
     finally:
         # A first try that was cut, and one that waited for its answer.
-        assert handle.counts()["retries"] <= 1
+        assert storage.counts()["retries"] <= 1
 
 
 @pytest.mark.parametrize("size", [1 << 10, MIB, 20 * MIB])
@@ -58,7 +57,8 @@ def test_an_upload_of_parts(status, code, kind, said, begins):
         folder = output_folder("s3://corpus/out", store.options, "output")
         with pytest.raises(kind, match=f"s3://corpus/out/.*: .*{said}"):
             write_parts(folder)
-        assert folder.storage.handle.counts()["retries"] <= 2  # One of each part.
+        assert isinstance(folder.storage, RemoteStorage)
+        assert folder.storage.counts()["retries"] <= 2  # One of each part.
 
 
 @pytest.mark.parametrize("size", [1 << 10, MIB, 20 * MIB])

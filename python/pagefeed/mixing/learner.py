@@ -11,7 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import check_flag, check_positive, logger, require
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import (
+    CancelledError,
+    InvalidArgumentError,
+    StateMismatchError,
+)
 from pagefeed.launch import sums_over
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixing.cross_entropy import token_losses
@@ -278,6 +282,10 @@ class Learner:
 
         Returns:
             Whether the weights changed.
+
+        Raises:
+            CancelledError: If the policy failed on another rank. On that rank its own
+                error is raised.
         """
         added, self._added = self._added, None
         if added is None:
@@ -297,17 +305,27 @@ class Learner:
 
     def _decide(self, step: int, losses: dict[str, float]) -> bool:
         """Ask the policy, and set what the first rank's returns on all of them."""
-        weights = None if self.policy is None else self.policy.update(step, losses)
-        chosen = np.full(len(self._names), np.nan)
-        if weights is not None:
-            weights = check_weights(weights, dict.fromkeys(self._names))
-            chosen = np.array([weights.get(name, 0.0) for name in self._names], float)
-        is_first = self.loader.rank == 0
-        # Sums of one rank's numbers and zeros: equal everywhere, to the last bit.
-        told = np.where(is_first, np.nan_to_num(chosen, nan=-1.0), 0.0)
-        told = np.append(told, float(is_first))
+        chosen, problem = np.full(len(self._names), -1.0), None
+        try:
+            chosen = self._chosen(step, losses, chosen)
+        except Exception as error:  # noqa: BLE001 - raised below
+            problem = error
+        is_first, failed = self.loader.rank == 0, problem is not None
+        # Sums of one rank's numbers and zeros: equal everywhere, to the last bit. With
+        # them go the ranks that failed, for which the others would wait.
+        flags = [is_first, failed, failed * self.loader.rank]
+        told = np.append(np.where(is_first, chosen, 0.0), flags)
         found = np.asarray(_on_host(sums_over(told, self._group)))
-        found = found[:-1] / found[-1]
+        found, (firsts, failures, rank) = found[:-3], found[-3:]
+        if problem is not None:
+            raise problem
+        if failures:
+            where = f"rank {rank:.0f}" if failures == 1 else f"{failures:.0f} ranks"
+            raise CancelledError(
+                f"the policy {type(self.policy).__name__} failed on {where} at step "
+                f"{step}, and all ranks end: the log of that rank says why"
+            )
+        found /= firsts
         if (found < 0).any():
             return False
         self.loader.set_weights(dict(zip(self._names, found.tolist(), strict=True)))
@@ -318,6 +336,16 @@ class Learner:
         if is_first:
             logger.info("weights from step %d on: %s", step, shares)
         return True
+
+    def _chosen(
+        self, step: int, losses: dict[str, float], unchanged: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the policy's weights by number, or what stands for none."""
+        weights = None if self.policy is None else self.policy.update(step, losses)
+        if weights is None:
+            return unchanged
+        weights = check_weights(weights, dict.fromkeys(self._names))
+        return np.array([weights.get(name, 0.0) for name in self._names], float)
 
     def means(self) -> dict[str, float]:
         """Return ``loss/NAME`` of each dataset since the last call, over all ranks.

@@ -70,6 +70,22 @@ def test_two_by_two_with_tensor_parallelism(folder):
         assert "has one process, beside groups mesh_tp" in each["alone"][0]
 
 
+def test_a_policy_that_fails_on_one_rank_ends_all(folder):
+    run_processes(folder, "failing_policy.py", 2)
+    first, second = (
+        json.loads((folder / f"failing-{rank}.json").read_text()) for rank in (0, 1)
+    )
+    assert first["first"][0] == second["second"][0] == "ZeroDivisionError"
+    assert first["both"][0] == second["both"][0] == "ZeroDivisionError"
+    assert second["weights"][0] == "InvalidArgumentError"
+    for rank, told in ((0, second["first"]), (1, first["second"])):
+        assert told[0] == "CancelledError"
+        assert f"the policy Failing failed on rank {rank} at step 2" in told[1]
+    assert "on rank 1 at step 2" in first["weights"][1]
+    assert [step for *_, step in first.values()] == [1, 1, 1, 1, 9]
+    assert [step for *_, step in second.values()] == [1, 1, 1, 1, 9]
+
+
 def test_ranks_are_those_of_the_data_dimensions(found):
     for rank, one in enumerate(found):
         assert one["data"] == one["both"] == one["group"] == [rank, 2]
