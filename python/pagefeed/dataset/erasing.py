@@ -82,7 +82,7 @@ def _lost(index: PageIndex, snapshot: Any) -> dict[str, Int64Array]:
         UnsupportedError: If the snapshot has other files in the place of some.
     """
     table, later = index.recipe.table, getattr(snapshot, "index", None)
-    if table is None or later is None or later.recipe.table is None:
+    if table is None or not isinstance(later, PageIndex) or later.recipe.table is None:
         raise InvalidArgumentError(
             f"snapshot={snapshot!r:.60} must be a later snapshot of the same table, "
             "such as pagefeed.delta(table, column=...), and the dataset one too"

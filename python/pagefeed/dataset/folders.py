@@ -94,14 +94,21 @@ class TableColumns:
     """What columns are called in the files."""
     reads: Mapping[str, tuple[int, int]]
     """Files that were read to know this, and their bytes, by what they are."""
-    if_missing: Mapping[str, Any] = field(default_factory=dict)
-    """Arrow types of columns that are null in the rows of files that lack them."""
+    types: Mapping[str, Any] = field(default_factory=dict)
+    """Arrow types of the columns of the snapshot."""
+    missing_as_null: bool = False
+    """Whether these are null in the rows of files that lack them."""
     bounds: FileBounds | None = None
     """Between which values the columns of files lie."""
     pruned: frozenset[str] = frozenset()
     """Files that are left out, as the table proves that no row of them is selected."""
     without_rows: frozenset[str] = frozenset()
     """Files that are left out, as no row of them is selected, which were looked at."""
+
+    @property
+    def if_missing(self) -> Mapping[str, Any]:
+        """Arrow types of the columns that are null where files lack them."""
+        return self.types if self.missing_as_null else {}
 
     @property
     def left_out(self) -> frozenset[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Required, TypedDict, Unpack
 
-from pagefeed._base import check_column, check_columns, check_flag
+from pagefeed._base import check_column, check_columns, check_flag, near_name
 from pagefeed.dataset.aligned import AlignedColumnNames, parse_aligned
 from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.index_recipe import (
@@ -32,7 +32,7 @@ from pagefeed.storage import (
 )
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["Columns", "named_dataset", "parquet"]
+__all__ = ["Columns", "check_wanted", "named_dataset", "parquet"]
 
 
 def parquet(
@@ -161,6 +161,23 @@ class Columns(TypedDict, total=False):
     page_index: PageIndexUse
     verify_checksums: bool
     tokenizer: Tokenizer | None
+
+
+def check_wanted(wanted: Mapping[str, object]) -> None:
+    """Refuse arguments that are none, or lack the token column.
+
+    Raises:
+        InvalidArgumentError: Naming the argument.
+    """
+    known = [*Columns.__annotations__]
+    for name in wanted:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"there is no argument {name!r}{near_name(name, known)}; the further "
+                f"ones are {', '.join(known)}"
+            )
+    if "column" not in wanted:
+        raise InvalidArgumentError("name the token column: column='input_ids'")
 
 
 def named_dataset(

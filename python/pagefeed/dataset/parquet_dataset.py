@@ -122,6 +122,8 @@ class ParquetDataset(DatasetRows):
             )
             raise
         except ColumnNotFoundError as error:
+            if column.partition(".")[0] not in table.types:
+                raise
             error.add_note(
                 "files that were written before a table got a column lack it: with "
                 'missing="null" its rows are null for where() and metadata; tokens are '

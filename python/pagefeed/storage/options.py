@@ -118,6 +118,10 @@ def library_options(options: Mapping[str, object] | None) -> dict[str, str]:
         >>> library_options({"key": "a", "allow_http": True, "deadline": 9})
         {'access_key_id': 'a', 'allow_http': 'true'}
     """
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidArgumentError(
+            f"storage_options={options!r:.60} must be a dict of settings"
+        )
     own = {*_GENERAL} - {"allow_http"}
     texts = texts_of(options or {})
     return {name: value for name, value in texts.items() if name not in own}

@@ -33,7 +33,9 @@ from pagefeed.dataset import ParquetDataset
 from pagefeed.dataset.tables.deletion_vector import rows_of_vector
 from pagefeed.errors import (
     ChecksumError,
+    ColumnNotFoundError,
     CorruptFileError,
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
     StateMismatchError,
@@ -400,3 +402,61 @@ def test_inspect_tells_the_snapshot(tmp_path):
     found = pf.inspect(pf.delta(tmp_path, 0, column="tokens"))
     assert found.snapshot == "delta:0"
     assert ("table", "delta:0") in [*facts_of_inspection(found)]
+
+
+def test_wrong_arguments_are_named(tmp_path):
+    write_delta(tmp_path / "delta", [rows_table(0, 10)])
+    metadata = write_iceberg(tmp_path / "ice", [rows_table(0, 10)])
+    catalog, _ = catalog_in(tmp_path / "ice")
+    delta, iceberg, gone = (
+        str(tmp_path / "delta"),
+        metadata,
+        {"uri": "sqlite:////none/c"},
+    )
+
+    def refused(
+        error: type[Exception], match: str, call: Any, *given, **wanted
+    ) -> None:
+        with pytest.raises(error, match=match):
+            call(*given, **{"column": "tokens", **wanted})
+
+    wrong: Any = InvalidArgumentError
+    for call, table in ((pf.delta, delta), (pf.iceberg, iceberg)):
+        refused(wrong, "table=None must be", call, None)
+        refused(
+            wrong, "'metadatas'; did you mean 'metadata'", call, table, metadatas=[]
+        )
+        refused(wrong, "storage_options='x' must be", call, table, storage_options="x")
+        refused(wrong, "missing=None", call, table, missing=None)
+        with pytest.raises(wrong, match="name the token column"):
+            call(table)  # type: ignore[call-arg]
+    refused(wrong, "version='v1' is no time", pf.delta, delta, "v1")
+    refused(wrong, "before the first one", pf.delta, delta, "2020-01-01")
+    assert len(pf.delta(delta, "2999-01-01", column="tokens")) == 10
+    refused(MissingFileError, "no Delta table", pf.delta, str(tmp_path / "none"))
+    refused(MissingFileError, "metadata.json", pf.delta, iceberg)
+    refused(wrong, "'mian' is neither", pf.iceberg, iceberg, "mian")
+    refused(wrong, r"'corpus\.web'", pf.iceberg, "web", catalog=catalog)
+    refused(wrong, "found int", pf.iceberg, "corpus.web", catalog=3)
+    refused(wrong, "sqll", pf.iceberg, "corpus.web", catalog={"type": "sqll"})
+    refused(
+        FileAccessError,
+        "cannot be reached",
+        pf.iceberg,
+        "corpus.web",
+        catalog={"type": "sql", **gone},
+    )
+    refused(
+        FileAccessError,
+        "cannot be reached",
+        pf.iceberg,
+        "corpus.web",
+        catalog={"type": "rest", "uri": "http://127.0.0.1:9"},
+    )
+    catalog.close()
+    web = pf.delta(delta, column="tokens")
+    with pytest.raises(wrong, match="later snapshot of the same table"):
+        web.erase(snapshot="v1")  # type: ignore[arg-type]
+    with pytest.raises(ColumnNotFoundError, match='mean "tokens"') as caught:
+        len(pf.delta(delta, column="token"))
+    assert not getattr(caught.value, "__notes__", [])

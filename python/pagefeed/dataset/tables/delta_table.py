@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
@@ -14,23 +13,26 @@ import numpy as np
 
 from pagefeed._base import Int64Array, require
 from pagefeed.dataset.folders import ColumnNames
-from pagefeed.dataset.named_files import Columns
+from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.delta_bounds import DeltaBounds
 from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
     Snapshot,
-    null_types,
+    location_of,
     path_of,
+    time_of,
+    types_of,
     value_of,
 )
 from pagefeed.errors import (
     ChecksumError,
     CorruptFileError,
-    DataError,
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
+    PagefeedError,
     UnsupportedError,
 )
 from pagefeed.storage import (
@@ -38,7 +40,6 @@ from pagefeed.storage import (
     StorageOptions,
     is_url,
     library_options,
-    local_path,
 )
 
 __all__ = ["delta"]
@@ -96,8 +97,8 @@ def delta(
     Example:
         >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
     """
-    uri = os.fspath(table)
-    uri = uri if is_url(uri) else local_path(uri, "table")
+    check_wanted(wanted)
+    uri = location_of(table)
     opened = _open(uri, version, storage_options)
     _check_features(uri, opened.protocol())
     with _told(uri):
@@ -108,9 +109,9 @@ def delta(
             f"{uri}: {name} deletes rows of {min(gone)}, which it does not name"
         )
     files = [file._replace(deleted=deleted.get(file.path)) for file in files]
-    types = null_types(missing, _arrow_schema(opened))
+    types = types_of(missing, _arrow_schema(opened))
     names = _names(opened)
-    return Snapshot(name, files, names, if_missing=types, bounds=bounds).dataset(
+    return Snapshot(name, files, names, types=types, bounds=bounds).dataset(
         storage_options, storage_cache, **wanted
     )
 
@@ -128,6 +129,14 @@ def _open(
         raise InvalidArgumentError(
             f"version={version!r} must be a number, a time, or None for the newest"
         )
+    if isinstance(version, str | datetime.datetime):
+        try:
+            version = time_of(version)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"version={version!r} is no time, such as '2026-11-01T12:00:00Z'; the "
+                "number of a version is no text"
+            ) from None
     options = library_options(storage_options)
     with _told(uri):
         opened = library.DeltaTable(uri, storage_options=options or None)
@@ -139,6 +148,14 @@ def _open(
     if version is not None:
         with _told(uri):
             opened.load_as_version(version)
+    if isinstance(version, datetime.datetime) and opened.version() == 0:
+        begun = opened.history(1)[0].get("timestamp", 0) / 1000
+        if version.timestamp() < begun:
+            first = datetime.datetime.fromtimestamp(begun, datetime.UTC)
+            raise InvalidArgumentError(
+                f"version={version.isoformat()!r} is before the first one of {uri}, of "
+                f"{first.isoformat()}"
+            )
     return opened
 
 
@@ -150,11 +167,16 @@ def _told(uri: str) -> Iterator[None]:
     try:
         yield
     except TableNotFoundError as problem:
-        raise MissingFileError(f"{uri} is no Delta table: {problem}") from None
+        text = " ".join(str(problem).split())
+        raise MissingFileError(f"{uri} is no Delta table: {text}") from None
     except (DeltaError, OSError, ValueError) as problem:
         text = " ".join(str(problem).split())
-        kind: type[DataError] = CorruptFileError
-        if "checksum" in text.lower():
+        kind: type[PagefeedError] = CorruptFileError
+        if isinstance(problem, OSError):
+            kind = FileAccessError
+        elif "Invalid table location" in text:
+            kind = MissingFileError
+        elif "checksum" in text.lower():
             kind = ChecksumError
         elif "unsupported" in text.lower() or "not yet supported" in text:
             kind = UnsupportedError

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 
 from pagefeed._base import require
-from pagefeed.dataset.named_files import Columns
+from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.field_names import field_names
 from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
@@ -19,14 +19,17 @@ from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
     Snapshot,
-    null_types,
+    location_of,
     path_of,
+    time_of,
+    types_of,
 )
 from pagefeed.errors import (
     CorruptFileError,
-    DataError,
+    FileAccessError,
     InvalidArgumentError,
     MissingFileError,
+    PagefeedError,
     UnsupportedError,
 )
 from pagefeed.storage import (
@@ -34,7 +37,6 @@ from pagefeed.storage import (
     StorageOptions,
     is_url,
     library_options,
-    local_path,
     located_exactly,
 )
 
@@ -105,6 +107,7 @@ def iceberg(
         ...     "corpus.web", catalog=catalog, column="tokens"
         ... )
     """
+    check_wanted(wanted)
     opened = _open(table, catalog, storage_options)
     metadata = opened.metadata
     if metadata.format_version > FORMAT_VERSION:
@@ -128,9 +131,9 @@ def iceberg(
         for path, entry in zip(paths, live.data, strict=True)
     ]
     schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
-    types = null_types(missing, schema.as_arrow())
+    types = types_of(missing, schema.as_arrow())
     names = field_names(
-        schema, metadata.schemas, storage, paths, missing_as_null=bool(types)
+        schema, metadata.schemas, storage, paths, missing_as_null=types[1]
     )
     bounds = IcebergBounds(
         known_types(schema, metadata.schemas), [entry.metrics for entry in live.data]
@@ -143,16 +146,17 @@ def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None)
     purpose = "reading Iceberg tables"
     require("pyarrow", extra="iceberg", purpose=purpose)
     library = require("pyiceberg.table", extra="iceberg", purpose=purpose)
-    given = os.fspath(table)
+    given = location_of(table)
     if catalog is None:
         if not given.endswith(".metadata.json"):
             raise InvalidArgumentError(
                 f"table={given!r} must be a metadata file (.metadata.json); of a table "
                 "in a catalog give the name of the catalog too, catalog='name'"
             )
-        path = given if is_url(given) else local_path(given, "table")
         with _told(given):
-            return library.StaticTable.from_metadata(path, _properties(storage_options))
+            return library.StaticTable.from_metadata(
+                given, _properties(storage_options)
+            )
     catalogs = require("pyiceberg.catalog", extra="iceberg", purpose=purpose)
     try:
         if isinstance(catalog, str):
@@ -162,13 +166,25 @@ def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None)
             catalog = catalogs.load_catalog(properties.pop("name"), **properties)
     except ValueError as problem:
         raise InvalidArgumentError(f"the catalog cannot be used: {problem}") from None
+    except _unreachable() as problem:
+        raise FileAccessError(f"the catalog cannot be reached: {problem}") from None
     if not hasattr(catalog, "load_table"):
         raise InvalidArgumentError(
             "catalog must be a catalog of pyiceberg, the name of one, or its "
             f"properties, found {type(catalog).__name__}"
         )
+    if "." not in given:
+        raise InvalidArgumentError(
+            f"table={given!r} must name its namespace too, such as 'corpus.{given}'"
+        )
     with _told(given):
         return catalog.load_table(given)
+
+
+def _unreachable() -> tuple[type[Exception], ...]:
+    """What catalogs raise that do not answer."""
+    alchemy = sys.modules.get("sqlalchemy.exc")
+    return OSError, *(() if alchemy is None else (alchemy.SQLAlchemyError,))
 
 
 def _properties(storage_options: StorageOptions | None) -> dict[str, str]:
@@ -193,9 +209,12 @@ def _told(table: str) -> Iterator[None]:
         yield
     except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as problem:
         raise MissingFileError(f"{table}: {problem}") from None
-    except DataError:
+    except PagefeedError:
         raise
-    except (ValidationError, ValueError, OSError) as problem:
+    except _unreachable() as problem:
+        text = " ".join(str(problem).split())
+        raise FileAccessError(f"{table}: pyiceberg says: {text}") from None
+    except (ValidationError, ValueError) as problem:
         text = " ".join(str(problem).split())
         error = CorruptFileError(f"{table}: pyiceberg says: {text}")
         raise error.at(file=table) from None
@@ -232,17 +251,12 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
 
 def _milliseconds(time: str | datetime.datetime, refs: list[str]) -> int:
     try:
-        parsed = (
-            datetime.datetime.fromisoformat(time) if isinstance(time, str) else time
-        )
+        return int(time_of(time).timestamp() * 1000)
     except ValueError:
         raise InvalidArgumentError(
             f"snapshot={time!r} is neither a time nor one of the table's tags and "
             f"branches: {', '.join(refs)}"
         ) from None
-    if parsed.tzinfo is None:
-        parsed = parsed.replace(tzinfo=datetime.UTC)
-    return int(parsed.timestamp() * 1000)
 
 
 def _schema_of(metadata: Any, chosen: Any) -> Any:

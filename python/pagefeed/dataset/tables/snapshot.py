@@ -17,7 +17,12 @@ from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.select import without_rows
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
-from pagefeed.storage import StorageOptions, is_url, located_exactly
+from pagefeed.storage import (
+    StorageOptions,
+    is_url,
+    local_path,
+    located_exactly,
+)
 
 __all__ = ["DataFile", "Missing", "Snapshot", "Value", "path_of", "value_of"]
 
@@ -46,7 +51,7 @@ class Snapshot:
         files: Its files, in the order of the dataset.
         names: What files call columns.
         reads: What was read to know it, see :class:`TableColumns`.
-        if_missing: Columns that are null where files lack them, likewise.
+        types: Its columns, and whether they are null where files lack them.
         bounds: Between which values the columns of the files lie.
 
     Raises:
@@ -60,13 +65,13 @@ class Snapshot:
         files: Sequence[DataFile],
         names: ColumnNames,
         reads: Mapping[str, tuple[int, int]] = MappingProxyType({}),
-        if_missing: Mapping[str, Any] = MappingProxyType({}),
+        types: tuple[Mapping[str, Any], bool] = ({}, False),
         bounds: FileBounds | None = None,
     ) -> None:
         self.name = name
         self.files = files
         self._names, self._reads = names, reads
-        self._if_missing, self._bounds = if_missing, bounds
+        self._types, self._bounds = types, bounds
         paths = set()
         for file in files:
             if file.path in paths:
@@ -89,7 +94,7 @@ class Snapshot:
             of_files,
             self._names,
             self._reads,
-            self._if_missing,
+            *self._types,
             self._bounds,
         )
 
@@ -136,15 +141,39 @@ def _alike(values: list[Value]) -> list[Value]:
     return values
 
 
-def null_types(missing: Missing, schema: Any) -> dict[str, Any]:
-    """Return the columns that are null where files lack them: their Arrow types.
+def types_of(missing: Missing, schema: Any) -> tuple[dict[str, Any], bool]:
+    """Return Arrow types of columns, and whether these are null where files lack them.
 
     Raises:
         InvalidArgumentError: If the rule is none.
     """
-    if check_choice(missing, ("error", "null"), "missing") == "error":
-        return {}
-    return dict(zip(schema.names, schema.types, strict=True))
+    is_null = check_choice(missing, ("error", "null"), "missing") == "null"
+    return dict(zip(schema.names, schema.types, strict=True)), is_null
+
+
+def location_of(table: object) -> str:
+    """Return the path or URL that a caller gave of a table or a file of it.
+
+    Raises:
+        InvalidArgumentError: If it is neither.
+    """
+    if isinstance(table, str) and is_url(table):
+        return table
+    return local_path(table, "table")
+
+
+def time_of(value: str | datetime.datetime) -> datetime.datetime:
+    """Return a time, in UTC if it does not say where.
+
+    Raises:
+        ValueError: If a text is none.
+
+    Example:
+        >>> time_of("2026-11-01").isoformat()
+        '2026-11-01T00:00:00+00:00'
+    """
+    found = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
 
 
 def path_of(uri: str) -> str:
