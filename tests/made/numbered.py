@@ -41,7 +41,7 @@ def write_numbered(
 
 
 def numbered_loader(
-    data: pf.dataset.ParquetDataset | pf.Mixture | Path | str, **options: Any
+    data: pf.dataset.Dataset | pf.Mixture | Path | str, **options: Any
 ) -> pf.Loader:
     """A loader of these files, for one rank unless told otherwise."""
     settings: dict[str, Any] = {
@@ -54,7 +54,7 @@ def numbered_loader(
         "rank": 0,
         "world_size": 1,
     }
-    if not isinstance(data, pf.dataset.ParquetDataset | pf.Mixture):
+    if isinstance(data, Path | str):
         data = pf.parquet(data, column="input_ids")
     return pf.Loader(data, **settings | options)
 

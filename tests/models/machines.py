@@ -17,6 +17,14 @@ from pagefeed.loader import session_of
 
 SIZES = st.tuples(st.integers(1, 6), st.sampled_from([1, 2, 3, 4]))
 """Batch size and world size; the lanes of all these world sizes are the same."""
+PARTS = st.sampled_from(
+    [
+        *([None] * 2),
+        pf.ContextParallel(0, 2),
+        pf.ContextParallel(0, 4, "contiguous"),
+    ]
+)
+"""Of a group that shares sequences the first rank, whose rows begin as all rows do."""
 PADDING = -1
 
 
@@ -42,6 +50,8 @@ class RunMachine(RuleBasedStateMachine):
     """Iterations that were begun, by all machines."""
     model: RunModel
     loaders: list[pf.Loader]
+    part: pf.ContextParallel | None = None
+    """Which part of each sequence the loaders give."""
 
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         raise NotImplementedError

@@ -15,7 +15,7 @@ from made.numbered import (
     numbered_loader,
     write_numbered,
 )
-from models.machines import PADDING, SIZES, Fuse, RunMachine
+from models.machines import PADDING, PARTS, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
 from models.runs import folder, rows_of_file
 
@@ -125,9 +125,10 @@ class MixtureMachine(RunMachine):
     def check_sequence(cls, token: Any, name: str, run: int, epoch: int) -> None:
         """Whether a sequence is one of a dataset's epoch, in an epoch of the run."""
 
-    @initialize(sizes=SIZES)
-    def start(self, sizes: tuple[int, int]) -> None:
+    @initialize(sizes=SIZES, part=PARTS)
+    def start(self, sizes: tuple[int, int], part: pf.ContextParallel | None) -> None:
         batch_size, world_size = sizes
+        self.part = part
         self.begin(
             RunModel(batch_size=batch_size, world_size=world_size, max_steps=MAX_STEPS)
         )
@@ -140,6 +141,7 @@ class MixtureMachine(RunMachine):
             world_size=world_size,
             batch_size=batch_size,
             transform=Fuse(),
+            context_parallel=self.part,
         )
 
     def check_batch(self, batch: Any) -> None:

@@ -9,53 +9,121 @@ goes through one by one. Nothing is decoded, so a run takes a millisecond.
 import functools
 import json
 import random
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import pagefeed as pf
+from made.flat_files import stream
 from made.numbered import numbered_loader
 from models.mixture_runs import FAR, MAX_STEPS, ROWS, mixture_loader
 from models.run_model import RunModel
-from models.runs import BALANCED, infilled, numbered
+from models.runs import folder, infilled, numbered
 from pagefeed.loader import session_of
 from pagefeed.run import LoaderState, Run
 
-PASSES = pf.Shuffle(passes=2)
-BUDGET = {"sequences": pf.Documents([], max_length=50), "batch_tokens": 150}
-SETTINGS: dict[str, dict[str, Any]] = {
+SHUFFLES: list[Any] = ["page", "row", "row_group", "buffer", None]
+SHUFFLES += [pf.Shuffle(passes=2), pf.Shuffle(window=20)]
+BUDGETS = {"batch_tokens": 150, "batch_size": None}
+CUTS: dict[str, dict[str, Any]] = {
     "windows": {},
-    "rows": {"shuffle": "row"},
-    "row groups": {"shuffle": "row_group"},
-    "buffer": {"shuffle": "buffer"},
-    "in order": {"shuffle": None},
-    "passes": {"shuffle": PASSES},
     "packed": {"sequences": pf.Packed(64)},
     "documents": {"sequences": pf.Documents([], max_length=50)},
-    "budget": {**BUDGET, "batch_size": None},
-    "balanced": BALANCED,
-    "infilled": {},
-    "mixture": {},
+    "padded": {"sequences": pf.Documents([], max_length=50), **BUDGETS},
+    "joined": {"sequences": pf.Documents([], max_length=50, pad=None), **BUDGETS},
 }
+BALANCES = [
+    None,
+    pf.Balance(attention=1, stretch=2),
+    pf.Balance(tokens=1, attention=1, stretch=6, bucket=3),
+    pf.Balance(attention=1, stretch=3, exact=True),
+]
+LETTERS = pf.Tokenizer(lambda text: list(text.encode()), vocab_size=256, name="letters")
+
+
+class Setting(NamedTuple):
+    """What a run delivers, and in which order."""
+
+    data: str
+    cut: str
+    shuffle: Any
+    balance: pf.Balance | None
+
+    @property
+    def is_mixture(self) -> bool:
+        return self.data == "mixture"
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether a sequence is a batch of so many tokens."""
+        return "batch_tokens" in CUTS[self.cut]
+
+
+def texts() -> Any:
+    """Texts that are counted, some of them empty or missing."""
+    made = ["some words " * (row % 9) if row % 13 else None for row in range(120)]
+    (folder() / "texts").mkdir()
+    path = folder() / "texts" / "0.parquet"
+    pq.write_table(pa.table({"text": made}), path, data_page_size=500)
+    return pf.parquet(folder() / "texts", column="text").tokenize(LETTERS)
+
+
+def streamed() -> Any:
+    """A stream of several shards."""
+    (folder() / "stream").mkdir()
+    documents = [range(1, row * row % 53 + 2) for row in range(150)]
+    return stream(folder() / "stream", documents)
+
+
+DATA: dict[str, Callable[[], Any]] = {
+    "numbered": numbered,
+    "selected": lambda: numbered().split(some=0.6, others=0.4, seed=1)["some"],
+    "infilled": infilled,
+    "texts": texts,
+    "stream": streamed,
+    "mixture": dict,
+}
+ERASED = "numbered", "infilled", "stream"
+"""Data that documents are erased of."""
+
+
+def setting_of(number: int) -> Setting:
+    """A setting that loaders accept; of 168 in a row every two parts meet."""
+    names = list(DATA), list(CUTS), SHUFFLES, BALANCES
+    data, cut, shuffle, balance = (
+        each[at % len(each)]
+        for each, at in zip(names, (*[number] * 3, number // 6), strict=True)
+    )
+    setting = Setting(data, cut, shuffle, balance)
+    # Batches are made of the lengths in the files, and those of infilled ones differ.
+    is_refused = data == "infilled" and setting.has_budget
+    return setting._replace(data="numbered") if is_refused else setting
 
 
 @functools.cache
-def data_of(setting: str, *, erased: bool) -> pf.dataset.ParquetDataset:
-    data = infilled() if setting == "infilled" else numbered()
-    return data.erase(rows={data.files[0]: range(20, 45)}) if erased else data
+def data_of(name: str, *, erased: bool) -> Any:
+    if not erased:
+        return DATA[name]()
+    data = data_of(name, erased=False)
+    return data.erase(rows={data.files[0]: range(20, 45)})
 
 
 @functools.cache
-def run_of(setting: str, sizes: tuple[int, int], **options: Any) -> Run:
+def run_of(setting: Setting, sizes: tuple[int, int], **options: Any) -> Run:
     """What loaders of a setting and of these sizes deliver, on all ranks."""
     batch_size, world_size = sizes
     erased = options.pop("erased", False)
-    given = {"batch_size": batch_size, "world_size": world_size, **SETTINGS[setting]}
-    if setting == "mixture":
+    given = {"batch_size": batch_size, "world_size": world_size, **CUTS[setting.cut]}
+    given |= {"shuffle": setting.shuffle, "balance": setting.balance}
+    if setting.is_mixture:
         loader = mixture_loader(options.pop("max_steps"), **given)
     else:
-        data = data_of(setting, erased=erased)
+        data = data_of(setting.data, erased=erased)
         loader = numbered_loader(data, **given, **options)
     return session_of(loader).run
 
@@ -71,7 +139,7 @@ def given_to_all(run: Run, state: LoaderState, steps: int) -> tuple[Any, LoaderS
 
 
 @functools.cache
-def order_of(setting: str, epoch: int, ranks: int) -> list[int]:
+def order_of(setting: Setting, epoch: int, ranks: int) -> list[int]:
     """The sequences of an epoch by their positions: each is there once."""
     run = run_of(setting, (1, ranks), epochs=1, drop_last=False)
     begin = run.beginning(epoch)
@@ -82,12 +150,26 @@ def order_of(setting: str, epoch: int, ranks: int) -> list[int]:
     return order
 
 
-def order_of_mixture(state: LoaderState) -> list[int]:
+def order_of_mixture(setting: Setting, state: LoaderState) -> list[int]:
     """The sequences of an epoch under the weights of a state, one by one."""
-    run = run_of("mixture", (16, 1), max_steps=FAR)
-    begin = run.accept(replace(state, position=0, step=0, skipped=(), sizes=None))
-    order: list[int] = run.at(begin).sequences(0, FAR).tolist()
-    check_lanes(run, order, state.num_lanes)
+    first = replace(state, position=0, step=0, skipped=(), sizes=None)
+    size = (1, 16) if setting.has_budget else (16, 1)
+    run = run_of(setting, size, max_steps=FAR)
+    begin = run.accept(first)
+    num_lanes = 1 if setting.shuffle is None else state.num_lanes
+    order: list[int] = given_to_all(run, begin, FAR)[0].ravel().tolist()
+    if setting.balance is None:
+        check_lanes(run, order, num_lanes)
+        return order
+    cursor: Any = run.at(begin)
+    parts = cursor.unbalanced(range(len(order)))
+    dealt = np.concatenate([part for part in parts if part is not None]).tolist()
+    check_lanes(run, dealt, num_lanes)
+    # What stands before a place was dealt before it, but for a stretch: twice as long
+    # is the last one of some weights.
+    most = 2 * setting.balance.stretch * (state.ranks or 1)
+    for end in range(0, len(order) + 1, 40):
+        assert (Counter(dealt[:end]) - Counter(order[:end])).total() <= most
     return order
 
 
@@ -114,8 +196,8 @@ class PlannedRun:
 
     def __init__(self, number: int) -> None:
         self.chance = random.Random(number)
-        self.setting = self.chance.choice(list(SETTINGS))
-        self.is_mixture = self.setting == "mixture"
+        self.setting = setting_of(number)
+        self.is_mixture = self.setting.is_mixture
         self.options: dict[str, Any] = {"max_steps": MAX_STEPS}
         if not self.is_mixture:
             self.options = {
@@ -130,7 +212,7 @@ class PlannedRun:
         self.model.begin_again(first)
 
     def any_sizes(self) -> tuple[int, int]:
-        batch_size = 1 if self.setting == "budget" else self.chance.randint(1, 6)
+        batch_size = 1 if self.setting.has_budget else self.chance.randint(1, 6)
         return batch_size, self.chance.choice([1, 2, 3, 4])
 
     def model_options(self) -> dict[str, Any]:
@@ -138,7 +220,7 @@ class PlannedRun:
             return {"max_steps": MAX_STEPS}
         return {
             "epoch_size": self.run.index.num_sequences,
-            "balanced": self.setting == "balanced",
+            "balanced": self.setting.balance is not None,
             **self.options,
         }
 
@@ -167,7 +249,7 @@ class PlannedRun:
         """Some steps, or all that are left."""
         steps = self.model.steps()
         num_taken = min(len(steps), self.chance.choice([1, 2, 5, 300]))
-        order = order_of_mixture(self.state) if self.is_mixture else []
+        order = order_of_mixture(self.setting, self.state) if self.is_mixture else []
         found, self.state = given_to_all(self.run, self.state, num_taken)
         for row, step in zip(found.tolist(), steps, strict=False):
             expected = (
@@ -212,7 +294,7 @@ class PlannedRun:
     def resume(self) -> None:
         """Killed; the state goes to loaders of other sizes, some rows perhaps gone."""
         sizes = self.any_sizes()
-        if not self.is_mixture and self.chance.random() < 0.1:
+        if self.setting.data in ERASED and self.chance.random() < 0.1:
             self.options = {**self.options, "erased": True}
         text = json.dumps(self.state.to_dict())
         assert len(text) < 3000

@@ -19,7 +19,7 @@ from made.numbered import (
     rows_of,
     write_numbered,
 )
-from models.machines import PADDING, SIZES, Fuse, RunMachine
+from models.machines import PADDING, PARTS, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
 
 BALANCED: dict[str, Any] = {
@@ -66,9 +66,21 @@ class EpochMachine(RunMachine):
     options: ClassVar[dict[str, Any]] = {}
     """Further settings of the loaders."""
 
-    @initialize(sizes=SIZES, epochs=st.sampled_from([1, 1, 2]), drop_last=st.booleans())
-    def start(self, sizes: tuple[int, int], epochs: int, drop_last: bool) -> None:
+    @initialize(
+        sizes=SIZES,
+        epochs=st.sampled_from([1, 1, 2]),
+        drop_last=st.booleans(),
+        part=PARTS,
+    )
+    def start(
+        self,
+        sizes: tuple[int, int],
+        epochs: int,
+        drop_last: bool,
+        part: pf.ContextParallel | None,
+    ) -> None:
         batch_size, world_size = sizes
+        self.part = part
         model = RunModel(
             batch_size=batch_size,
             world_size=world_size,
@@ -89,6 +101,7 @@ class EpochMachine(RunMachine):
             drop_last=self.model.drop_last,
             padding=PADDING,
             transform=Fuse(),
+            context_parallel=self.part,
             **self.options,
         )
 

@@ -1,5 +1,6 @@
 """Loaders do what a plain model of a run does, whatever is asked of them in turn."""
 
+import itertools
 import os
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import Phase, settings
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.planned import PlannedRun, setting_of
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
@@ -52,3 +54,18 @@ TestLearning.settings = TestPacked.settings = settings(
     max_examples=20 * TIMES,
     stateful_step_count=20,
 )
+
+PLANNED = range(168 * TIMES)
+
+
+@pytest.mark.timeout(240 * TIMES)
+def test_what_ranks_are_given_is_what_a_plain_model_gives_them():
+    for number in PLANNED:
+        PlannedRun(number).live()
+
+
+def test_each_setting_meets_each_other_in_these_runs():
+    settings = [setting_of(number) for number in PLANNED]
+    for one, other in itertools.combinations(zip(*settings, strict=True), 2):
+        missing = {*itertools.product(one, other)} - {*zip(one, other, strict=True)}
+        assert missing <= {("infilled", "padded"), ("infilled", "joined")}
