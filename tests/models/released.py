@@ -81,12 +81,21 @@ SHUFFLES: dict[str, Any] = {
     "passes": pf.Shuffle(passes=3),
     "window": pf.Shuffle(window=20),
 }
+BALANCES = {
+    "balanced": pf.Balance(attention=1, stretch=4),
+    "balanced, exact": pf.Balance(tokens=2, attention=1, stretch=4, exact=True),
+    "balanced, buckets": pf.Balance(attention=1, stretch=16, bucket=4),
+}
 SEQUENCES: dict[str, Any] = {
     "windows": pf.Windows(LENGTH),
     "windows, tail dropped, eos": pf.Windows(LENGTH, tail="drop", eos=1),
     "packed": pf.Packed(LENGTH, eos=1),
     "packed, never split": pf.Packed(LENGTH, bos=2, split="never"),
     "documents": pf.Documents(columns=["input_ids"], max_length=LENGTH),
+}
+BUDGETS: dict[str, Any] = {
+    "a budget, padded": pf.Documents(columns=[], max_length=LENGTH),
+    "a budget, joined": pf.Documents(columns=[], max_length=LENGTH, pad=None),
 }
 FIELDS = ("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens")
 
@@ -118,10 +127,15 @@ class Released:
         return pf.mix(weighted, stages=[stage], max_steps=60)
 
     def orders(self) -> dict[str, str]:
-        """All sequences of two epochs."""
+        """Two epochs: all sequences, and those of one of two ranks."""
+        given: dict[str, dict[str, Any]] = {
+            name: {"shuffle": shuffle} for name, shuffle in SHUFFLES.items()
+        }
+        for name, balance in BALANCES.items():
+            given[name] = {"balance": balance, "world_size": 2}
         return {
-            name: digest_of(iter(self.loader(shuffle=shuffle, epochs=2)))
-            for name, shuffle in SHUFFLES.items()
+            name: digest_of(iter(self.loader(epochs=2, **options)))
+            for name, options in given.items()
         }
 
     def batches(self) -> dict[str, str]:
@@ -131,7 +145,14 @@ class Released:
             fields = ("input_ids",) if name == "documents" else FIELDS
             loader = self.loader(sequences=sequences, fields=fields)
             found[name] = digest_of(iter(loader))
+        for name, documents in BUDGETS.items():
+            found[name] = digest_of(iter(self.with_budget(documents)))
         return found
+
+    def with_budget(self, documents: pf.Documents) -> pf.Loader:
+        return self.loader(
+            sequences=documents, batch_size=None, batch_tokens=5 * LENGTH
+        )
 
     def runs(self) -> dict[str, Any]:
         """The loaders whose states are pinned, and how far they go."""
@@ -143,6 +164,12 @@ class Released:
                 (),
             ),
             "some steps skipped": (self.loader, 4, (9, 10, 12)),
+            "balanced ranks": (
+                lambda: self.loader(balance=BALANCES["balanced"], world_size=2),
+                6,
+                (),
+            ),
+            "a budget": (lambda: self.with_budget(BUDGETS["a budget, padded"]), 6, ()),
             "a mixture": (lambda: self.loader(self.mixture()), 11, (20,)),
         }
 

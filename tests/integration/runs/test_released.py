@@ -18,8 +18,8 @@ def now(tmp_path_factory: pytest.TempPathFactory) -> released.Released:
 
 
 def test_everything_is_pinned(now):
-    assert set(PINNED["orders"]) == set(released.SHUFFLES)
-    assert set(PINNED["batches"]) == set(released.SEQUENCES)
+    assert set(PINNED["orders"]) == {*released.SHUFFLES, *released.BALANCES}
+    assert set(PINNED["batches"]) == {*released.SEQUENCES, *released.BUDGETS}
     assert set(PINNED["states"]) == set(now.runs())
 
 
