@@ -344,6 +344,7 @@ class LearningMachine(MixtureMachine):
     # Learning.
 
     def begin(self, model: RunModel) -> None:
+        self.part = None  # Rows are told apart by all that they hold.
         super().begin(model)
         self.plain = PlainLearner()
         self.learn()

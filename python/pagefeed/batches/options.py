@@ -22,9 +22,9 @@ KINDS = {
     "flat": "token files that are no Parquet, likewise",
     "text": "texts, `tokenize(tokenizer)`, likewise",
     "uncounted": "texts, `tokenize(tokenizer, count=False)`",
-    "mixture": "`pagefeed.mix`: what its datasets can, and this",
-    "documents": "`Documents(max_length=)`: padded tokens of a row",
-    "rows": "`Documents()`: columns of a row",
+    "mixture": "`pagefeed.mix`, what its datasets can, and this",
+    "documents": "`Documents(max_length=)`, padded tokens of a row",
+    "rows": "`Documents()`, columns of a row",
 }
 """Kinds of source, and what they are."""
 
@@ -52,9 +52,10 @@ def _parts(settings: LoaderSettings) -> list[Any]:
     return [getattr(part, "texts", part) for part in parts]
 
 
-_COUNT = "or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
-_BLOCKS = f"blocks are permuted, and rows inside each: give 'page' or None, {_COUNT}"
-_CUT = f"texts are joined and cut by Windows(length, eos=...), {_COUNT}"
+_COUNT = ", or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
+"""What else makes all of it possible for texts that are not counted."""
+_BLOCKS = "blocks are permuted, and rows inside each: give 'page' or None"
+_CUT = "texts are joined and cut by Windows(length, eos=...)"
 _ROWS = "take rows with Documents(columns=[...])"
 
 OPTIONS: tuple[Option, ...] = (
@@ -109,22 +110,22 @@ OPTIONS: tuple[Option, ...] = (
         "batch_tokens=",
         lambda s: s.batch_tokens is not None,
         ("uncounted", "rows"),
-        f"tokens are counted: give batch_size, {_COUNT}, or give Documents a "
-        "max_length and no pad= by columns",
+        "tokens are counted: give batch_size, or Documents a max_length and no pad= by "
+        "columns",
     ),
     Option(
         "balance=",
         lambda s: s.balance,
         ("uncounted", "rows"),
-        f"what a sequence costs is told by its tokens: leave it out, {_COUNT}, or give "
-        "Documents a max_length",
+        "what a sequence costs is told by its tokens: leave it out, or give Documents "
+        "a max_length and no pad= by columns",
     ),
     Option(
         "context_parallel=",
         lambda s: s.context_parallel,
         ("uncounted", "rows"),
         "sequences of one length are cut: give Windows, Packed or "
-        f"Documents(max_length=..., pad='max_length'), {_COUNT}",
+        "Documents(max_length=..., pad='max_length')",
     ),
     Option(
         "fields=('labels', ...)",
@@ -136,19 +137,19 @@ OPTIONS: tuple[Option, ...] = (
         "fields=('dataset_ids',)",
         lambda s: "dataset_ids" in s.fields.names,
         ("uncounted",),
-        f"these texts are one dataset: leave it out, {_COUNT}",
+        "these texts are one dataset: leave it out",
     ),
     Option(
         "fields=('metadata',)",
         lambda s: "metadata" in s.fields.names,
         ("uncounted", "rows"),
-        f"columns come as they are with Documents(columns=[...]), {_COUNT}",
+        "columns come as they are with Documents(columns=[...])",
     ),
     Option(
         "metadata=",
         lambda s: any(part.metadata for part in _parts(s)),
         ("uncounted",),
-        f"it would not arrive: leave it out, {_COUNT}",
+        "it would not arrive: leave it out",
         never=("flat",),
     ),
     Option(
@@ -160,8 +161,8 @@ OPTIONS: tuple[Option, ...] = (
             for part in _parts(s)
         ),
         ("uncounted", "rows"),
-        f"they would not arrive: leave them out, name their columns in "
-        f"Documents(columns=[...]), {_COUNT}",
+        "they would not arrive: leave them out, or name their columns in "
+        "Documents(columns=[...])",
     ),
     Option(
         "aligned=",
@@ -183,7 +184,7 @@ OPTIONS: tuple[Option, ...] = (
         lambda s: s.epochs is not None and s.world_size > 1,
         ("uncounted",),
         "the texts of ranks come to unequal numbers of tokens, so that ranks would end "
-        f"at different steps: give epochs=None and end by step, {_COUNT}",
+        "at different steps: give epochs=None and end by step",
     ),
     Option(
         "epochs=2",
@@ -250,9 +251,10 @@ def check_options(settings: LoaderSettings) -> None:
     for option in OPTIONS:
         for kind in kinds.intersection(option.refused):
             if option.is_asked(settings):
+                count = _COUNT if kind == "uncounted" else ""
                 raise InvalidArgumentError(
                     f"{_asked(option, settings)} does not go with {KINDS[kind]}: "
-                    f"{option.instead}"
+                    f"{option.instead}{count}"
                 )
     _warn_of_joined(settings)
 

@@ -115,6 +115,7 @@ def sized(
         return DocumentBatches.of(sequences, budget) if can else sequences, 1
     if sequences.length > budget:
         raise InvalidArgumentError(
-            f"batch_tokens={budget} does not hold a sequence of {sequences!r}"
+            f"batch_tokens={budget} does not hold a sequence of {sequences!r}: give "
+            f"{sequences.length} or more"
         )
     return sequences, budget // sequences.length

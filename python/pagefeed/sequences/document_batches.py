@@ -63,7 +63,8 @@ class DocumentBatches(Documents):
         if self.max_length > self.batch_tokens:
             raise InvalidArgumentError(
                 f"batch_tokens={self.batch_tokens} does not hold a document of "
-                f"max_length={self.max_length} tokens"
+                f"max_length={self.max_length} tokens: give {16 * self.max_length} or "
+                "more, so that little of it is wasted"
             )
 
     @classmethod

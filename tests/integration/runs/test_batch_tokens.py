@@ -214,6 +214,8 @@ def test_plan_and_verify_know_budgets(web, capsys):
     assert plan["steps"] == len(loader(web[0]))
     assert main(["verify", *run, "--resume", "5:2"]) == 0
     assert "exactly once" in capsys.readouterr().out
+    assert main(["plan", *run, "--batch-size", "4"]) != 0
+    assert "--batch-size=4 and --batch-tokens=4096" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("pad", ["longest", None])

@@ -146,7 +146,7 @@ RUN = {
     ),
     **TOKENIZER,
     "--length": arg(int, "tokens of a sequence"),
-    "--batch-size": arg(8, "sequences of a step on each rank"),
+    "--batch-size": arg(int, "sequences of a step on each rank (8)"),
     "--batch-tokens": arg(int, "or its tokens at most"),
     "--world-size": arg(1, "number of ranks"),
     "--seed": arg(0, "of the order"),

@@ -213,9 +213,10 @@ def make_loader(
     """
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
+    neither = options.batch_size is options.batch_tokens is None
     given: dict[str, Any] = {
         "sequences": make_sequences(options),
-        "batch_size": None if options.batch_tokens else options.batch_size,
+        "batch_size": 8 if neither else options.batch_size,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
         "rank": 0,
     }
