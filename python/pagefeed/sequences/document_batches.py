@@ -110,33 +110,28 @@ def batches_of_lengths(
     """
     # One without tokens is in a batch, too.
     counted = np.maximum(np.asarray(lengths, dtype=np.int64), 1)
-    if is_padded:
-        less = counted.max(initial=1) - counted
-        # Numbers of 16 bits are sorted by counting.
-        narrow = less.astype(np.uint16) if less.max(initial=0) < 1 << 16 else less
-        document = np.argsort(narrow, kind="stable")
-        borders, falling = [0], counted[document].tolist()
-        while borders[-1] < len(falling):
-            borders.append(borders[-1] + budget // falling[borders[-1]])
-        borders[-1] = len(falling)
-    else:
+    if not is_padded:
         layout = SequenceLayout(packing="best_fit", never_split=True)
         packed = pack_lengths(counted, budget, layout)
-        document = packed.row
-        borders = [*np.flatnonzero(np.diff(packed.sequence, prepend=-1)).tolist()]
-        borders.append(len(document))
-    first = np.array(borders, dtype=np.int64)
-    if not is_padded:
-        return Batches(document, first)
+        begins = np.flatnonzero(np.diff(packed.sequence, prepend=-1))
+        return Batches(packed.row, np.append(begins, len(packed.row)))
+    less = counted.max(initial=1) - counted
+    # Numbers of 16 bits are sorted by counting.
+    narrow = less.astype(np.uint16) if less.max(initial=0) < 1 << 16 else less
+    document = np.argsort(narrow, kind="stable")
+    borders, falling = [0], counted[document].tolist()
+    while borders[-1] < len(falling):
+        borders.append(borders[-1] + budget // falling[borders[-1]])
+    borders[-1] = len(falling)
     # By a hash: neighbours are of unlike lengths, and no long batch comes first. Its
     # key is of the lengths: blocks of as many batches are not ordered alike.
-    hashed = np.arange(len(first) - 1, dtype=np.uint64)
-    _core.mix(hashed, int(counted.sum()), len(counted))
-    mixed = np.argsort(hashed)
-    begin, end = first[mixed], first[mixed + 1]
-    document = document[joined_ranges(begin, end)]
-    first = np.concatenate([[0], np.cumsum(end - begin)]).astype(np.int64)
-    return Batches(document.astype(np.int64), first)
+    mixed = np.arange(len(borders) - 1, dtype=np.uint64)
+    _core.mix(mixed, int(counted.sum()), len(counted))
+    begin, end = np.array([borders[:-1], borders[1:]], dtype=np.int64)[
+        :, np.argsort(mixed)
+    ]
+    first = np.append(0, np.cumsum(end - begin))
+    return Batches(document[joined_ranges(begin, end)], first)
 
 
 class DocumentBatchIndex(DocumentIndex):
