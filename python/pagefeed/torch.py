@@ -112,8 +112,7 @@ class _Notice:
             return None
         self._num_seen = number
         text = b"".join(bytes(piece.numpy()) for piece in self._pieces)
-        state: dict[str, Any] = json.loads(text)
-        return state
+        return json.loads(text)
 
     def check_state(self) -> None:
         """Raise if workers iterate: only they know the position."""
@@ -277,8 +276,7 @@ def _as_bytes(view: memoryview) -> tuple[Callable[[bytes], memoryview], tuple[by
 def _shared(size: int, dtype: torch.dtype) -> torch.Tensor:
     """Return zeros in memory that is shared with other processes, also by pickle."""
     zeros: Any = torch.zeros(size, dtype=dtype)
-    tensor: torch.Tensor = zeros.share_memory_()
-    return tensor
+    return zeros.share_memory_()
 
 
 def as_dataset(loader: Loader) -> LoaderDataset:

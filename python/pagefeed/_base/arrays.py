@@ -79,8 +79,7 @@ def narrow_difference(ends: Int64Array, starts: Int64Array) -> UInt32Array:
         >>> narrow_difference(np.array([7, 9]), np.array([5, 9])).tolist()
         [2, 0]
     """
-    difference: UInt32Array = np.subtract(ends, starts, dtype="u4", casting="unsafe")
-    return difference
+    return np.subtract(ends, starts, dtype="u4", casting="unsafe")
 
 
 def sorted_with_places(numbers: Int64Array) -> tuple[Int64Array, Int64Array]:

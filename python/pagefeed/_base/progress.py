@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from pagefeed._base.bars import Bars, Progress
+from pagefeed._base.parallel import in_order
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Progress", "ProgressCallback", "Work", "show_progress"]
@@ -16,6 +17,8 @@ SECONDS_BETWEEN = 0.1
 """Least seconds between two reports of one work, except the first and last."""
 
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 
 _callback: ProgressCallback | None = None
@@ -99,6 +102,28 @@ class Work:
         self._progress = self._progress._replace(done=self._progress.done + amount)
         if self._callback is not None and time.monotonic() >= self._next:
             self._report()
+
+    def each(
+        self,
+        function: Callable[[Item], Result],
+        items: Iterable[Item],
+        amount: Callable[[Item], int] = lambda _: 1,
+    ) -> Iterator[Result]:
+        """Yield what a function makes of items, as :func:`in_order`, as all the work.
+
+        Args:
+            function: Makes a result.
+            items: Its arguments.
+            amount: How much of the work an item is.
+
+        Example:
+            >>> list(Work("lengths", total=2, unit="words").each(len, ["a", "bb"]))
+            [1, 2]
+        """
+        with self:
+            yield from in_order(
+                function, items, taken=lambda item: self.advance(amount(item))
+            )
 
     def expect(self, total: int) -> None:
         """Set how much there is to do, if that was unknown at first."""

@@ -28,8 +28,7 @@ def finished(steps: Generator[object, None, Result]) -> Result:
         try:
             next(steps)
         except StopIteration as end:
-            result: Result = end.value
-            return result
+            return end.value
 
 
 def gathered(parts: Iterable[Int64Array | None]) -> Generator[None, None, Int64Array]:

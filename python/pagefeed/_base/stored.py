@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -236,6 +236,15 @@ class ArrayWriter(WholeWriter):
         if self._num_waiting > _SPILLED_BYTES:
             with self._writing():
                 self._spill()
+
+    def append_sums(self, name: str, parts: Iterable[Int64Array]) -> None:
+        """Append the sum of all numbers before each, and at the end that of all."""
+        total = 0
+        for numbers in parts:
+            ends = total + np.cumsum(numbers)
+            self.append(name, ends - numbers)
+            total += int(numbers.sum())
+        self.append(name, [total])
 
     def commit(self) -> None:
         with self._writing():

@@ -146,7 +146,7 @@ class LoaderSession(ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, see :meth:`Loader.state_dict`."""
         self.check_state()
-        return self.saved.to_dict()  # type: ignore[no-any-return]
+        return self.saved.to_dict()
 
     def check_state(self) -> None:
         """Raise if other processes iterate: they know the position."""

@@ -119,5 +119,5 @@ def _source(dataset: Dataset, name: str) -> Source | None:
     if isinstance(source, FolderColumn):
         files = range(len(source.number_of_file))
         values: Any = [source.value_of_file(file) for file in files]
-        return values  # type: ignore[no-any-return]
+        return values
     return source.handle

@@ -418,8 +418,7 @@ class Session(LoaderSession):
             count = len(made["input_ids"]) if self.run.takes_batches else 1
             numbers = {"dataset_ids": np.repeat(dataset_ids, count)}
             made |= converted(numbers, self._convert)
-        batch: Batch = transformed(self.settings.transform, made)
-        return batch
+        return transformed(self.settings.transform, made)
 
     def _end(self, iteration: Iteration) -> None:
         """Go on to the next epoch, all steps of this one taken."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Facts, Int64Array, Work, in_order, lazy, logger
+from pagefeed._base import ArrayWriter, Facts, Int64Array, Work, lazy, logger
 from pagefeed.dataset.counted_index import CountedIndex
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.infill import Infill, infilling_of
@@ -128,13 +128,12 @@ def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
 
     def write(writer: ArrayWriter) -> None:
         logger.info("the infilled of %d documents are counted, once", plain.num_rows)
-        total = 0
-        with Work("infilled documents", total=len(plain), unit="pages") as work:
-            for counts in in_order(count, range(0, len(plain), PAGES_AT_ONCE)):
-                ends = total + np.cumsum(counts)
-                writer.append("first_token", ends - counts)
-                total = int(ends[-1])
-                work.advance(len(counts))
-        writer.append("first_token", [total])
+        work = Work("infilled documents", total=len(plain), unit="pages")
+        counts = work.each(
+            count,
+            range(0, len(plain), PAGES_AT_ONCE),
+            lambda first: min(PAGES_AT_ONCE, len(plain) - first),
+        )
+        writer.append_sums("first_token", counts)
 
     return derived_arrays(plain, "infilled", key, write)["first_token"]

@@ -17,7 +17,6 @@ from pagefeed._base import (
     Int64Array,
     UInt32Array,
     Work,
-    in_order,
     joined_ranges,
     lazy,
     logger,
@@ -238,8 +237,7 @@ class Erased:
     def holds(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which rows were erased: bool, of the shape of ``rows``."""
         borders = np.searchsorted(self.runs.reshape(-1), rows, side="right")
-        held: npt.NDArray[np.bool_] = borders % 2 == 1
-        return held
+        return borders % 2 == 1
 
     def tokens(self, per_row: int) -> tuple[Int64Array, Int64Array]:
         """Return where runs begin and end in the line of all tokens: int64 [runs] each.
@@ -282,11 +280,8 @@ class Erased:
             return offsets[begin + behind[within[here]]] - offsets[begin]
 
         count = len(borders) - 1
-        with Work("places of erased rows", total=count, unit="pages") as work:
-            found = [np.empty(0, dtype=np.int64)]
-            for values_of in in_order(read, range(count)):
-                found.append(values_of)
-                work.advance()
+        work = Work("places of erased rows", total=count, unit="pages")
+        found = [np.empty(0, dtype=np.int64), *work.each(read, range(count))]
         values[within] += np.concatenate(found)
         writer.append("values", values)
 

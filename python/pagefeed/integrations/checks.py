@@ -86,8 +86,7 @@ def check_maker(make: Any, name: str) -> MakeLoader:
             f"{name}=lambda rank, world_size: Loader(..., rank=rank, "
             "world_size=world_size)"
         )
-    checked: MakeLoader = make
-    return checked
+    return make
 
 
 def check_has(runner: object, names: Iterable[str], what: str) -> None:

@@ -110,8 +110,7 @@ class MicroBatches(Iterator[Any]):
 
     def __next__(self) -> dict[str, Any]:
         """Return the next micro-batch."""
-        batch: dict[str, Any] = next(self._batches)
-        return batch
+        return next(self._batches)
 
     def save_state(self) -> dict[str, str]:
         """Return the position, for ``--dataloader-save``."""

@@ -48,7 +48,7 @@ def gather_from(group: Any = None) -> Gather:
             nothing was initialised; or such a function itself.
     """
     if callable(group):
-        return group  # type: ignore[no-any-return]
+        return group
     distributed = require("torch.distributed", extra="torch", purpose="check_ranks")
     if not (distributed.is_available() and distributed.is_initialized()):
         return lambda facts: [facts]

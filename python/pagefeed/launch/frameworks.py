@@ -180,8 +180,7 @@ def _index_map(sharding: Any, shape: tuple[int, ...]) -> dict[Any, Any]:
     ndim = max(len(shape), len(getattr(sharding, "spec", ())))
     sizes = getattr(getattr(sharding, "mesh", None), "size", 1)
     full = shape + (sizes,) * (ndim - len(shape))
-    found: dict[Any, Any] = sharding.devices_indices_map(full)
-    return found
+    return sharding.devices_indices_map(full)
 
 
 def warn_of_accelerator() -> bool:

@@ -377,5 +377,4 @@ def _plus(sums: Any, added: Any) -> Any:
 def _on_host(values: Any) -> npt.NDArray[np.float64]:
     if isinstance(values, np.ndarray):
         return values
-    found: npt.NDArray[np.float64] = values.cpu().numpy()
-    return found
+    return values.cpu().numpy()

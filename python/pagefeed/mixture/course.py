@@ -126,13 +126,11 @@ class Course:
         if len(self._tail):
             after = self._hole + np.searchsorted(self._tail, places)
             places = np.where(places < self._hole, places, after)
-        found: Int64Array = np.where(reached, places, -1)
-        return found
+        return np.where(reached, places, -1)
 
     def counts(self, position: int) -> Int64Array:
         """Return the sequences of each dataset before a position: int64 [datasets]."""
-        total: Int64Array = self._lane_counts(position).sum(axis=1)
-        return total
+        return self._lane_counts(position).sum(axis=1)
 
     def following(self, position: int) -> Int64Array:
         """Return the local position at which each lane goes on with a dataset.

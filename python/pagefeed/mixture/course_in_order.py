@@ -76,8 +76,7 @@ class CourseInOrder(Course):
                 counts[:, which] += self._trees[tree].count(
                     dataset, turn[:, which], self._rows.phases, row[which]
                 )
-        total: Int64Array = counts.reshape(-1, self.num_lanes).sum(axis=1)
-        return total
+        return counts.reshape(-1, self.num_lanes).sum(axis=1)
 
     def _turns_and_rows(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Turns of all lanes before positions, and the rows in which they are.

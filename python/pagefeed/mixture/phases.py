@@ -95,5 +95,4 @@ def _kept(tree: Tree, lacking: Int64Array) -> Int64Array:
     mean = lacking.sum(axis=0) / len(lacking)
     soon = SOON * tree.shares
     kept = np.clip(mean - np.clip(mean, -soon, soon), -MOST_KEPT, MOST_KEPT)
-    whole: Int64Array = kept.astype(np.int64)
-    return whole
+    return kept.astype(np.int64)

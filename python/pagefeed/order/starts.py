@@ -125,8 +125,7 @@ def _inside(
     """How much of each item lies in its range, so many items to a range."""
     first = np.maximum(begins, np.repeat(starts, num_items))
     last = np.minimum(ends, np.repeat(stops, num_items))
-    inside: Int64Array = np.maximum(last - first, 0)
-    return inside
+    return np.maximum(last - first, 0)
 
 
 def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:

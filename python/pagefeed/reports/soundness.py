@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pagefeed._base import Work, in_order
+from pagefeed._base import Work
 from pagefeed.batches import Batch
 from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.errors import (
@@ -108,19 +108,13 @@ def sound_batches(
 
 
 def _damaged_files(dataset: ParquetDataset) -> dict[str, Damage]:
-    found: dict[str, Damage] = {}
-
-    def look(file: str) -> tuple[str, Damage | None]:
+    def look(file: str) -> Damage | None:
         try:
             _ = replace(dataset, files=(file,), cache_dir=None).index
         except UNREADABLE as error:
-            return file, replace(damage_of(error), file=file)
-        return file, None
+            return replace(damage_of(error), file=file)
+        return None
 
-    total = len(dataset.files)
-    with Work("looking for damage", total=total, unit="files") as work:
-        for file, damage in in_order(look, dataset.files):
-            work.advance()
-            if damage is not None:
-                found[file] = damage
-    return found
+    work = Work("looking for damage", total=len(dataset.files), unit="files")
+    found = zip(dataset.files, work.each(look, dataset.files), strict=True)
+    return {file: damage for file, damage in found if damage is not None}

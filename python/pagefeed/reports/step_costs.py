@@ -58,8 +58,7 @@ class _Steps:
         """Cost of the slowest rank over the mean of all: [steps]."""
         of_ranks = self.costs.sum(axis=1)
         means = np.maximum(of_ranks.mean(axis=1), np.finfo(np.float64).tiny)
-        found: Float64Array = of_ranks.max(axis=1) / means
-        return found
+        return of_ranks.max(axis=1) / means
 
     @property
     def figures(self) -> tuple[float, float]:

@@ -273,8 +273,7 @@ class Route:
         if not len(begin):
             return places
         gap = np.searchsorted(begin - num_skipped[:-1], places, side="right")
-        shifted: Int64Array = places + num_skipped[gap]
-        return shifted
+        return places + num_skipped[gap]
 
     def _places(self, positions: npt.ArrayLike) -> Int64Array:
         """Place of each position; of a skipped one, that of the next one kept."""
@@ -282,8 +281,7 @@ class Route:
         position = np.asarray(positions, dtype=np.int64)
         gap = np.searchsorted(begin, position, side="right")
         overshoot = np.where(gap > 0, np.append(end, 0)[gap - 1] - position, 0)
-        places: Int64Array = position - num_skipped[gap] + np.maximum(overshoot, 0)
-        return places
+        return position - num_skipped[gap] + np.maximum(overshoot, 0)
 
     def _is_skipped(self, positions: Int64Array) -> npt.NDArray[np.bool_]:
         begin, end, _ = self._gaps

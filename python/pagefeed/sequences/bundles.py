@@ -29,8 +29,7 @@ def bundle_keys(numbers: Int64Array) -> Int64Array:
         >>> page_numbers(bundle_keys(np.array([0, 7]))).tolist()
         [0, 7]
     """
-    keys: Int64Array = numbers + _FIRST_KEY
-    return keys
+    return numbers + _FIRST_KEY
 
 
 def are_bundles(pages: Int64Array) -> npt.NDArray[np.bool_]:

@@ -259,8 +259,7 @@ class DocumentBatchIndex(DocumentIndex):
         """Return which batches no document was erased of: bool."""
         documents, which = self.documents_of(sequences)
         gone = np.bincount(which, ~super().are_left(documents), len(sequences))
-        found: npt.NDArray[np.bool_] = gone == 0
-        return found
+        return gone == 0
 
     def erased_sequences(self) -> Int64Array:
         """Return the batches that documents were erased of, rising."""
@@ -270,8 +269,7 @@ class DocumentBatchIndex(DocumentIndex):
         """Return the sum of squared lengths of each batch of a block."""
         batches = self._batches(block)
         squares = np.square(self._cut_lengths(block)[batches.document].astype("f8"))
-        sums: npt.NDArray[np.float64] = np.add.reduceat(squares, batches.first[:-1])
-        return sums
+        return np.add.reduceat(squares, batches.first[:-1])
 
     def _block_of(self, sequences: Int64Array) -> Int64Array:
         return np.searchsorted(self._first_sequence, sequences, side="right") - 1

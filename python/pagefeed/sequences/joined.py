@@ -98,8 +98,7 @@ class JoinedIndex:
             page = local.page + self.first_page[number]
             found.append(local._replace(sequence=which[local.sequence], page=page))
         if len(found) == 1:
-            only: Segments = found[0]
-            return only
+            return found[0]
         if not found:
             return self.parts[0].segments(sequences)
         columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]

@@ -296,8 +296,7 @@ class PackedIndex:
         sizes = bytes_of_pages(self.spans, bundles.part_page)
         before = np.concatenate([[0], np.cumsum(sizes)])
         of_bundle: Int64Array = np.diff(before[bundles.part_offsets])
-        found: Int64Array = of_bundle[inverse]
-        return found
+        return of_bundle[inverse]
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its block's pages."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pagefeed._base import ArrayWriter, Int64Array, Work, in_order, logger
+from pagefeed._base import ArrayWriter, Int64Array, Work, logger
 from pagefeed.dataset import Spans, derived_arrays, derived_key
 
 __all__ = ["stored_counts"]
@@ -43,9 +43,8 @@ def stored_counts(
         writer.append("counts", [])
         num_blocks = len(first_span) - 1
         logger.info("the sequences of %d blocks are counted, once", num_blocks)
-        with Work("packed sequences", total=num_blocks, unit="blocks") as work:
-            for found in in_order(count, range(num_blocks)):
-                writer.append("counts", np.atleast_1d(found))
-                work.advance()
+        work = Work("packed sequences", total=num_blocks, unit="blocks")
+        for found in work.each(count, range(num_blocks)):
+            writer.append("counts", np.atleast_1d(found))
 
     return derived_arrays(spans.index, "packed", key, write)["counts"]

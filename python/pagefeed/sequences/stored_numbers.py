@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import ArrayWriter, CheckedArray, Work, in_order, logger
+from pagefeed._base import ArrayWriter, CheckedArray, Work, logger
 from pagefeed.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
 __all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
@@ -42,14 +42,13 @@ def stored_numbers(
         logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
         left = np.empty(0, dtype=np.float32)
         number = 0
-        with Work("costs of sequences", total=num_pieces, unit="pieces") as work:
-            for found in in_order(make, range(num_pieces)):
-                left = np.concatenate([left, found.astype(np.float32)])
-                number += len(found)
-                pairs = len(left) // 2 * 2
-                writer.append("costs", left[:pairs].view(np.int64))
-                left = left[pairs:]
-                work.advance()
+        work = Work("costs of sequences", total=num_pieces, unit="pieces")
+        for found in work.each(make, range(num_pieces)):
+            left = np.concatenate([left, found.astype(np.float32)])
+            number += len(found)
+            pairs = len(left) // 2 * 2
+            writer.append("costs", left[:pairs].view(np.int64))
+            left = left[pairs:]
         writer.append("costs", np.append(left, left).view(np.int64)[: len(left)])
         writer.append("number", [number])
 

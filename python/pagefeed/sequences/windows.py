@@ -175,8 +175,7 @@ class WindowIndex:
         tokens = self.lines.first(spans)
         sequence = -((self._shift[line] - tokens) // self.stride)  # Rounded up.
         # If none begins there or behind in the line, it is the first of the next.
-        limited: Int64Array = np.minimum(sequence, self.line_first_sequence[line + 1])
-        return limited
+        return np.minimum(sequence, self.line_first_sequence[line + 1])
 
     def _span_of(self, sequences: Int64Array) -> Int64Array:
         """Return the span in which each window starts."""

@@ -309,5 +309,4 @@ def _first_values(dataset: Dataset) -> Int64Array:
 def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
     """Number of the first page of each: the values of folders are one."""
     sizes = np.array([1 if isinstance(c, FolderColumn) else len(c) for c in columns])
-    first: Int64Array = np.cumsum(sizes) - sizes
-    return first
+    return np.cumsum(sizes) - sizes

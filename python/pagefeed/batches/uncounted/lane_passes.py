@@ -98,7 +98,7 @@ class LanePasses:
     def num_rows(self, block: int) -> int:
         """Return the rows of a block."""
         first, end = self._blocks.first_sequence(np.array([block, block + 1])).tolist()
-        return end - first  # type: ignore[no-any-return]
+        return end - first
 
     def rows(self, part: Part, epoch: int) -> Int64Array:
         """Return the rows of a part in the order of a pass, counted in the block."""

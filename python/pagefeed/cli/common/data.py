@@ -76,8 +76,7 @@ def open_paths(options: argparse.Namespace) -> ParquetDataset | FlatDataset:
         )
     if source == "parquet":
         given.setdefault("column", "input_ids")
-    found: ParquetDataset | FlatDataset = make(options.paths, **given)
-    return found
+    return make(options.paths, **given)
 
 
 def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
@@ -284,7 +283,7 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
         sys.path.remove(os.getcwd())
     if not callable(found):
         raise InvalidArgumentError(f"{option} {name} is no function")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def selected(

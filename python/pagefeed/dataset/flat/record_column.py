@@ -72,5 +72,4 @@ class RecordColumn(PageIndex):
 
     def read_page(self, page: int) -> _core.ArrowArray:
         """Read the rows of a page."""
-        found: _core.ArrowArray = self.handle.read_page(page)
-        return found
+        return self.handle.read_page(page)

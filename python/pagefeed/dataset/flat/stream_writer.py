@@ -298,8 +298,7 @@ def _triples(spans: Iterable[Span]) -> list[Span]:
 
 
 def _odd(count: int) -> npt.NDArray[np.bool_]:
-    is_odd: npt.NDArray[np.bool_] = np.arange(count) % 2 == 1
-    return is_odd
+    return np.arange(count) % 2 == 1
 
 
 def _u64(number: int) -> bytes:

@@ -16,7 +16,6 @@ from pagefeed._base import (
     ArrayWriter,
     Int64Array,
     Work,
-    in_order,
     lazy,
     logger,
 )
@@ -124,12 +123,9 @@ class Division:
         """Yield the runs of each piece, in order, made by a thread per CPU."""
         what, total = self.criterion.what, self.spans.num_rows
         logger.info("%s: %d rows are looked at, once", what, total)
-        with Work(what, total=total, unit="rows") as work:
-            yield from in_order(
-                self._runs_of,
-                pieces_of(self.spans, by_file=self.criterion.by_file),
-                taken=lambda piece: work.advance(piece.num_wanted),
-            )
+        pieces = pieces_of(self.spans, by_file=self.criterion.by_file)
+        work = Work(what, total=total, unit="rows")
+        return work.each(self._runs_of, pieces, lambda piece: piece.num_wanted)
 
     def _runs_of(self, piece: Piece) -> list[_Runs]:
         """Return the runs of each part in a piece; a run ends where its page does."""

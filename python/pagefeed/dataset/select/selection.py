@@ -14,7 +14,6 @@ from pagefeed._base import (
     Int64Array,
     UInt32Array,
     Work,
-    in_order,
     is_made,
     lazy,
     logger,
@@ -207,8 +206,7 @@ class Selection(Spans):
             return np.zeros_like(rows)
         span = np.maximum(np.searchsorted(self._row, rows, side="right") - 1, 0)
         first, end = self.first_rows(span), self.first_rows(span + 1)
-        ranks: Int64Array = np.clip(first + rows - self._row[span], first, end)
-        return ranks
+        return np.clip(first + rows - self._row[span], first, end)
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
         """Return the page of the index, and the row in that page, of their starts."""
@@ -237,8 +235,7 @@ class Selection(Spans):
             return None if self.num_pages == len(self) else self._page_span[:-1]
         first = self._page_span[:-1]
         run = np.searchsorted(runs, self.places(first)[0], side="right")
-        begins: Int64Array = first[np.diff(run, prepend=0) != 0]
-        return begins
+        return first[np.diff(run, prepend=0) != 0]
 
     @lazy
     def _row(self) -> Int64Array:
@@ -270,15 +267,13 @@ class Selection(Spans):
         return stored["values_before"]
 
     def _write_values(self, writer: ArrayWriter) -> None:
-        total, held = 0, self._held_pages(PAGES_AT_ONCE)
         logger.info("tokens of %d selected rows are counted, once", self.num_rows)
-        with Work("tokens of selected rows", total=len(self), unit="runs") as work:
-            for num_values in in_order(self._count_values, held):
-                ends = total + np.cumsum(num_values)
-                writer.append("values_before", ends - num_values)
-                total += int(num_values.sum())
-                work.advance(len(num_values))
-        writer.append("values_before", [total])
+        work = Work("tokens of selected rows", total=len(self), unit="runs")
+        held = self._held_pages(PAGES_AT_ONCE)
+        counts = work.each(
+            self._count_values, held, lambda some: int(some[1][-1] - some[1][0])
+        )
+        writer.append_sums("values_before", counts)
 
     def _held_pages(self, count: int) -> Iterator[tuple[Int64Array, Int64Array]]:
         """Yield pages with spans, ``count`` at a time, first spans and end."""

@@ -17,7 +17,6 @@ from pagefeed._base import (
     check_number,
     check_positive,
     check_whole,
-    in_order,
     lazy,
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
@@ -132,12 +131,10 @@ class Taking(Criterion):
             return found, sums
 
         total = self._spans.num_rows
-        with Work("tokens of random rows", total=total, unit="rows") as work:
-            pieces = pieces_of(self._spans)
-            for found, sums in in_order(
-                count, pieces, taken=lambda piece: work.advance(piece.num_wanted)
-            ):
-                in_bucket[found] += sums
+        work = Work("tokens of random rows", total=total, unit="rows")
+        pieces = pieces_of(self._spans)
+        for found, sums in work.each(count, pieces, lambda piece: piece.num_wanted):
+            in_bucket[found] += sums
         before = np.append(0, np.cumsum(in_bucket))
         bucket = int(np.searchsorted(before, self._tokens, side="left")) - 1
         rows = self._rows_in(bucket)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagefeed._base import Work, in_order, near_name
+from pagefeed._base import Work, near_name
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.texts import Inputs, Piece, Wanted, arrow, pieces_of, types_of
 from pagefeed.storage import OutputFolder
@@ -106,15 +106,14 @@ def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
     tasks: list[Task] = []
     waiting: list[Piece] = []
     weight = 0
-    with Work("sizes of inputs", total=len(numbers), unit="files") as work:
-        for pieces in in_order(lambda number: pieces_of(inputs, number, most), numbers):
-            for piece in pieces:
-                if waiting and weight + piece.weight > most:
-                    tasks.append(tuple(waiting))
-                    waiting, weight = [], 0
-                waiting.append(piece)
-                weight += piece.weight
-            work.advance()
+    work = Work("sizes of inputs", total=len(numbers), unit="files")
+    for pieces in work.each(lambda number: pieces_of(inputs, number, most), numbers):
+        for piece in pieces:
+            if waiting and weight + piece.weight > most:
+                tasks.append(tuple(waiting))
+                waiting, weight = [], 0
+            waiting.append(piece)
+            weight += piece.weight
     if waiting:
         tasks.append(tuple(waiting))
     return tuple(tasks)

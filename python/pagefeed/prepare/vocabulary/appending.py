@@ -143,8 +143,7 @@ class _Pieces(Appending):
 
     @property
     def _unknown(self) -> str:
-        piece: str = self._model["vocab"][self._model["unk_id"] or 0][0]
-        return piece
+        return self._model["vocab"][self._model["unk_id"] or 0][0]
 
     def encoded(self, word: str) -> tuple[str, ...]:
         """Return the pieces of a word; of what no piece stands for, the unknown one."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Work, in_order, require
+from pagefeed._base import Work, require
 from pagefeed.dataset import PageIndex
 from pagefeed.reports.soundness import UNREADABLE
 
@@ -81,20 +81,17 @@ def file_facts(index: PageIndex) -> FileFacts:
     writers, tokenizer = Counter[str](), dict[str, str]()
     columns: dict[str, ColumnFacts] = {}
     has_index: list[bool] = []
-    with Work("footers", total=count, unit="files") as work:
-        for footer in in_order(read, chosen):
-            writers[footer.created_by or "unknown"] += 1
-            for key, value in (footer.metadata or {}).items():
-                if b"tokenizer" in key.lower():
-                    tokenizer[key.decode(errors="replace")] = value.decode(
-                        errors="replace"
-                    )
-            for chunk, leaf in _chunks(footer):
-                name = chunk.path_in_schema
-                columns[name] = _with_chunk(columns.get(name), chunk, leaf)
-                if name == index.column or name.startswith(f"{index.column}."):
-                    has_index.append(chunk.has_offset_index)
-            work.advance()
+    for footer in Work("footers", total=count, unit="files").each(read, chosen):
+        writers[footer.created_by or "unknown"] += 1
+        for key, value in (footer.metadata or {}).items():
+            if b"tokenizer" in key.lower():
+                name, told = (part.decode(errors="replace") for part in (key, value))
+                tokenizer[name] = told
+        for chunk, leaf in _chunks(footer):
+            name = chunk.path_in_schema
+            columns[name] = _with_chunk(columns.get(name), chunk, leaf)
+            if name == index.column or name.startswith(f"{index.column}."):
+                has_index.append(chunk.has_offset_index)
     return FileFacts(
         footers_read=writers.total(),
         writers=dict(writers.most_common()),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Int64Array, Work, in_order, require
+from pagefeed._base import Int64Array, Work, require
 from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import MissingDependencyError, UnsupportedError
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
@@ -69,13 +69,12 @@ def document_lengths(
 
     if unit is None:
         return None, damage
-    with Work("lengths of documents", total=len(places), unit="pages") as work:
-        for lengths in in_order(read, places):
-            work.advance()
-            if isinstance(lengths, Damage):
-                damage.append(lengths)
-            else:
-                found.append(lengths)
+    work = Work("lengths of documents", total=len(places), unit="pages")
+    for lengths in work.each(read, places):
+        if isinstance(lengths, Damage):
+            damage.append(lengths)
+        else:
+            found.append(lengths)
     joined = np.concatenate([np.empty(0, dtype=np.int64), *found])
     return _lengths(joined, unit, is_sample=count < len(spans)), damage
 

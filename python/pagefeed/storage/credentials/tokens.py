@@ -9,7 +9,7 @@ import re
 import time
 from urllib.parse import urlencode, urlsplit
 
-from pagefeed.errors import AccessDeniedError, FileAccessError, UnavailableError
+from pagefeed.errors import FileAccessError, UnavailableError
 from pagefeed.storage.credentials.asking import Refused, ask
 from pagefeed.storage.credentials.keys import Environment, Keys, broken, keys_of
 
@@ -87,8 +87,7 @@ def _refusal(refused: Refused, source: str, role: str) -> FileAccessError:
     advice = "see to the role's trust, and that the token or keys are valid"
     if "Signature" in code and "too old" in refused.text.lower():
         advice = "set the clock of this machine, which is wrong"
-    error: AccessDeniedError = broken(source, f"{role} is refused ({shown})", advice)
-    return error
+    return broken(source, f"{role} is refused ({shown})", advice)
 
 
 def _field(text: str, name: str) -> str | None:
