@@ -64,8 +64,8 @@ class Fields:
             is not there, or the label does not fit its type.
 
     Example:
-        >>> Fields(names=("input_ids", "labels"), shifted=True).are_made
-        True
+        >>> Fields(names=("input_ids", "labels"), shifted=True).names
+        ('input_ids', 'labels')
         >>> masked = Fields(names=("loss_mask",), dtypes={"loss_mask": "float32"})
         >>> masked.dtype_of("loss_mask")
         'float32'
@@ -100,11 +100,6 @@ class Fields:
     def also(self, name: str) -> Fields:
         """Return these fields and another one."""
         return self if name in self.names else replace(self, names=(*self.names, name))
-
-    @property
-    def are_made(self) -> bool:
-        """Whether there is more than the tokens."""
-        return self.names != ("input_ids",)
 
     @property
     def made(self) -> tuple[str, ...]:

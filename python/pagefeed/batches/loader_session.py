@@ -69,14 +69,14 @@ class LoaderSession(ABC):
         return None
 
     @property
-    @abstractmethod
     def following(self) -> Any:
         """Where another ``iter(loader)`` would begin."""
+        return self.state
 
     @property
-    @abstractmethod
     def again(self) -> Any:
         """Where an iteration that was left early begins again; None: it goes on."""
+        return None
 
     @property
     @abstractmethod
@@ -84,9 +84,9 @@ class LoaderSession(ABC):
         """The epoch of the next sequence."""
 
     @property
-    @abstractmethod
     def num_steps_left(self) -> int | None:
         """Steps until the end of this iteration; None if that is not known."""
+        return None
 
     @abstractmethod
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:

@@ -18,6 +18,7 @@ from pagefeed.run.provenance import Origin
 from pagefeed.run.route import NO_POSITION, Ranges, Route, Slot, joined_ranges_of
 from pagefeed.run.run import NO_SEQUENCE, Cursor, Run
 from pagefeed.run.state import MAX_SKIPPED, LoaderState
+from pagefeed.run.state_checks import check_same_run, reading_state
 
 __all__ = [
     "MAX_SKIPPED",
@@ -37,8 +38,10 @@ __all__ = [
     "Route",
     "Run",
     "Slot",
+    "check_same_run",
     "joined_ranges_of",
     "last_position",
+    "reading_state",
     "totals",
     "totals_as_text",
 ]

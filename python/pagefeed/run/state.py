@@ -14,10 +14,11 @@ from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
 from pagefeed.run.erasures import Records, checked_records
 from pagefeed.run.route import Ranges, Route, merge_ranges
+from pagefeed.run.state_checks import check_same_run, reading_state
 
 __all__ = ["LoaderState"]
 
-VERSION = 3
+VERSIONS = {"version": 3, "order_version": ORDER_VERSION}
 MAX_SKIPPED = 16
 """Skipped ranges in a state. With more of them a state could exceed 1 KB."""
 Growths: TypeAlias = tuple[tuple[str, int], ...]
@@ -89,7 +90,7 @@ class LoaderState:
                 del values[name]
         if self.mixture is not None:
             values["mixture"] = self.mixture.to_dict()
-        return {"version": VERSION, "order_version": ORDER_VERSION, **values}
+        return {**VERSIONS, **values}
 
     def skipping(self, route: Route, steps: Iterable[int]) -> LoaderState:
         """Return this state with further steps skipped.
@@ -135,19 +136,8 @@ class LoaderState:
         """
         names = [field.name for field in fields(cls) if field.name not in OPTIONAL]
         _check_names(state, names)
-        for name, ours in (("version", VERSION), ("order_version", ORDER_VERSION)):
-            if state.get(name) != ours:
-                raise StateMismatchError(
-                    f"the state has {name} {state.get(name)!r}, this release of "
-                    f"pagefeed reads {ours}: continue the run with the release that "
-                    "began it"
-                )
-        try:
+        with reading_state(state, VERSIONS):
             values = _checked(state)
-        except (InvalidArgumentError, TypeError, ValueError) as error:
-            raise StateMismatchError(
-                f"this is not what state_dict() returned: {error}"
-            ) from error
         mixture = state.get("mixture")
         return cls(
             **values, mixture=None if mixture is None else Schedule.from_dict(mixture)
@@ -172,21 +162,16 @@ class LoaderState:
         Raises:
             StateMismatchError: Naming both values of everything that differs.
         """
-        differing = [
-            f"  {name}: the state has {theirs!r}, this loader {ours!r}"
-            for name in ("sequences", "shuffle", "balance", "seed")
-            if (theirs := getattr(self, name)) != (ours := getattr(loader, name))
-        ]
-        if changed := what_changed(self.dataset, loader.dataset):
-            differing.insert(0, f"  dataset: {changed}")
-        if differing:
-            raise StateMismatchError(
-                "the state belongs to another run:\n" + "\n".join(differing) + "\n"
-                "give the loader the same dataset (paths may change, contents and the "
-                "order of files may not; if files were added, load with grown=), "
-                "sequences, shuffle, balance and seed; world size, batch size, memory "
-                "and threads may change"
-            )
+        changed = what_changed(self.dataset, loader.dataset)
+        check_same_run(
+            self,
+            loader,
+            ("sequences", "shuffle", "balance", "seed"),
+            "dataset (paths may change, contents and the order of files may not; if "
+            "files were added, load with grown=), sequences, shuffle, balance and "
+            "seed; world size, batch size, memory and threads may change",
+            *([f"dataset: {changed}"] if changed else []),
+        )
 
 
 def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
@@ -195,7 +180,7 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
             f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
         )
     missing = [name for name in names if name not in state]
-    known = {*names, *OPTIONAL, "version", "order_version"}
+    known = {*names, *OPTIONAL, *VERSIONS}
     foreign = [str(name) for name in state if name not in known]
     if missing or foreign:
         what = f"lacks {', '.join(missing)}" if missing else ""

@@ -195,7 +195,8 @@ class PackedIndex:
         self.num_tokens = self.num_delivered_tokens = self.lines.num_tokens
         least = BLOCK_SEQUENCES * packed.length
         self.first_span = block_starts(self.lines, least, packed.join)
-        self._packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
+        self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
+        """Returns the rows of a block, packed; reads its pages."""
         counts = -(-self._block_tokens() // packed.length)
         self._first_sequence = np.zeros(len(self.first_span), dtype=np.int64)
         if self.layout.never_split:
@@ -301,7 +302,7 @@ class PackedIndex:
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its block's pages."""
         block = int(self._blocks.block_of(np.array([sequence]))[0])
-        packing = self._packing(block)
+        packing = self.packing(block)
         first_row = self.spans.first_rows(self.first_span[block : block + 1])
         here = packing.sequence == sequence - self._first_sequence[block]
         if self.erased is not None:
@@ -323,7 +324,7 @@ class PackedIndex:
         if infill is None or infill.within == "document":
             return None
         block = int(self._blocks.block_of(np.array([sequence]))[0])
-        packing = self._packing(block)
+        packing = self.packing(block)
         span = self.spans.spans_at([page], [row])
         _, first = self.spans.places(span)
         before = self.spans.first_rows([*span, self.first_span[block]])
@@ -340,7 +341,7 @@ class PackedIndex:
         """Return the sequences with tokens of a row; reads its block's pages."""
         span = int(self.spans.spans_of_rows([row])[0])
         block = int(np.searchsorted(self.first_span, span, side="right")) - 1
-        packing = self._packing(block)
+        packing = self.packing(block)
         number = row - self.spans.first_rows(self.first_span[block : block + 1])
         sequences: Int64Array = packing.sequence[packing.row == number].copy()
         sequences += self._first_sequence[block]
@@ -356,7 +357,7 @@ class PackedIndex:
         last = np.searchsorted(borders, runs[:, 1], side="left")
         found = [np.empty(0, dtype=np.int64)]
         for block in distinct(joined_ranges(first, last)).tolist():
-            packing = self._packing(block)
+            packing = self.packing(block)
             is_erased = self.erased.holds(packing.row + borders[block])
             found.append(packing.sequence[is_erased] + self._first_sequence[block])
         return distinct(np.concatenate(found))
@@ -368,10 +369,6 @@ class PackedIndex:
         """
         first, stop = self.first_span[block : block + 2].tolist()
         return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
-
-    def packing(self, block: int) -> PackedRows:
-        """Return the rows of a block, packed; reads its pages."""
-        return self._packing(block)
 
     def _count(self, block: int) -> int:
         """Sequences of a block, by the lengths of its rows."""

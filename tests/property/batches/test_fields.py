@@ -213,7 +213,7 @@ def test_names_are_checked():
     for wrong in (["labls"], "labels", []):
         with pytest.raises(InvalidArgumentError):
             Fields.parse(wrong)
-    assert not Fields.parse(["input_ids"]).are_made
+    assert Fields.parse(["input_ids"]) == Fields()
 
 
 def test_types_and_the_ignored_label_are_checked():

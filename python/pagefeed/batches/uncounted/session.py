@@ -280,22 +280,9 @@ class UncountedSession(LoaderSession):
         return self._state
 
     @property
-    def again(self) -> None:
-        """None: an iteration that was left early goes on."""
-
-    @property
-    def following(self) -> UncountedState:
-        """Where another ``iter(loader)`` would go on."""
-        return self._state
-
-    @property
     def epoch(self) -> int:
         """Passes that all lanes of this rank have made."""
         return min(cursor.epoch for cursor in self._state.lanes.values())
-
-    @property
-    def num_steps_left(self) -> None:
-        """None: nobody knows."""
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""

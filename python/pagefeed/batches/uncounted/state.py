@@ -11,13 +11,13 @@ from pagefeed._base import MOST, check_whole
 from pagefeed.batches.uncounted.lane_passes import Cursor
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import ORDER_VERSION
+from pagefeed.run import check_same_run, reading_state
 
 __all__ = ["UncountedState", "lanes_of_rank"]
 
-VERSION = 2
 PLAN = ("dataset", "sequences", "shuffle", "seed")
 NUMBERS = ("step", "steps_before", "first_epoch", "num_lanes")
-VERSIONS = {"uncounted_version": VERSION, "order_version": ORDER_VERSION}
+VERSIONS = {"uncounted_version": 2, "order_version": ORDER_VERSION}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,16 +83,8 @@ class UncountedState:
         Raises:
             StateMismatchError: Naming everything that differs, both sides.
         """
-        differing = [
-            f"  {name}: the state has {theirs!r}, this loader {mine!r}"
-            for name in PLAN
-            if (theirs := getattr(self, name)) != (mine := getattr(ours, name))
-        ]
-        if differing:
-            raise StateMismatchError(
-                "the state belongs to another run:\n" + "\n".join(differing) + "\n"
-                "give the loader the same texts, tokenizer, sequences, shuffle and seed"
-            )
+        advice = "texts, tokenizer, sequences, shuffle and seed"
+        check_same_run(self, ours, PLAN, advice)
 
     def of_rank(self, rank: int, world_size: int) -> UncountedState:
         """Return the state with the lanes of a rank alone.
@@ -124,13 +116,7 @@ def _parsed(state: object) -> UncountedState:
             f"this is not a state of uncounted text: {state!r:.200}; expected "
             f"{', '.join(names)}"
         )
-    for name, ours in VERSIONS.items():
-        if state[name] != ours:
-            raise StateMismatchError(
-                f"the state has {name} {state[name]!r}, this release of pagefeed reads "
-                f"{ours}: continue the run with the release that began it"
-            )
-    try:
+    with reading_state(state, VERSIONS):
         numbers: dict[str, Any] = {
             name: check_whole(state[name], name, least=0, most=MOST) for name in NUMBERS
         }
@@ -139,10 +125,6 @@ def _parsed(state: object) -> UncountedState:
             **numbers,
             **{name: state[name] for name in PLAN},
         )
-    except (InvalidArgumentError, TypeError, ValueError) as error:
-        raise StateMismatchError(
-            f"this is not what state_dict() returned: {error}"
-        ) from error
 
 
 def _cursors(lanes: Iterable[Iterable[int]], num_lanes: int) -> dict[int, Cursor]:

@@ -131,7 +131,7 @@ class StreamWriter(WholeWriter):
         self._files[TOKENS].write(records.tobytes())
         self.num_tokens += len(records)
         self.num_documents += 1
-        self._files[DOCUMENTS].write(_u64(self.num_tokens))
+        self._files[DOCUMENTS].write(self.num_tokens.to_bytes(8, "little"))
         if payloads:
             sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
             ends = self._files[PAYLOADS].size + np.cumsum(sizes)
@@ -299,10 +299,6 @@ def _triples(spans: Iterable[Span]) -> list[Span]:
 
 def _odd(count: int) -> npt.NDArray[np.bool_]:
     return np.arange(count) % 2 == 1
-
-
-def _u64(number: int) -> bytes:
-    return number.to_bytes(8, "little")
 
 
 class StreamOutput(Output):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -19,7 +20,6 @@ from pagefeed._base import (
     in_order,
     keeps_arrays,
     logger,
-    remove_arrays,
     stored_arrays,
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
@@ -193,7 +193,8 @@ class _Counting:
     def clean(self) -> None:
         """Remove the parts, once all counts are stored as one."""
         if self._folder is not None:
-            remove_arrays(self._folder)
+            # Mapped arrays stay readable.
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _work(self) -> Work:
         total = self._index.num_rows
