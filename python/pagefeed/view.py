@@ -107,14 +107,14 @@ class SequenceView:
         self._aligned = AlignedColumns.of([dataset])
         self._engine = token_engine(
             [dataset],
+            layout,
+            self._aligned,
             batch_rows=1,
             row_length=self._sequences.length,
             num_threads=self.num_threads,
             memory=self.memory,
             dtype=self.dtype,
             padding=self.padding,
-            layout=layout,
-            aligned=self._aligned,
             vocab_size=self.vocab_size or known_vocab_size([dataset]),
         )
 
@@ -156,18 +156,9 @@ class SequenceView:
 
     def __reduce__(self) -> tuple[Callable[[], SequenceView], tuple[()]]:
         """Pickle as configuration: threads and files stay here."""
-        again = partial(
-            SequenceView,
-            self.dataset,
-            self.sequences,
-            memory=self.memory,
-            format=self.format,
-            dtype=np.dtype(self.dtype),
-            padding=self.padding,
-            vocab_size=self.vocab_size,
-            num_threads=self.num_threads,
-        )
-        return again, ()
+        names = ("memory", "format", "dtype", "padding", "vocab_size", "num_threads")
+        settings = {name: getattr(self, name) for name in names}
+        return partial(SequenceView, self.dataset, self.sequences, **settings), ()
 
     def _copy(self, buffer: _core.Buffer) -> dict[str, npt.NDArray[Any]]:
         length = self._sequences.length

@@ -155,16 +155,16 @@ class TokenFeed(EngineFeed):
         self._shape = settings.batch_size, run.index.length
         self._engine = token_engine(
             run.datasets,
+            layout,
+            self._aligned,
+            self._fields,
+            metadata=None if self._metadata is None else self._metadata.asked,
             batch_rows=settings.batch_size,
             row_length=run.index.length,
             num_threads=settings.num_threads,
             memory=settings.engine_bytes,
             dtype=settings.dtype,
             padding=settings.padding,
-            layout=layout,
-            aligned=self._aligned,
-            fields=self._fields,
-            metadata=self._metadata,
             vocab_size=self._vocab_size,
         )
 
@@ -189,44 +189,23 @@ class TokenFeed(EngineFeed):
 
 def token_engine(
     datasets: Sequence[Dataset],
-    *,
-    batch_rows: int,
-    row_length: int,
-    num_threads: int,
-    memory: int,
-    dtype: str,
-    padding: int,
     layout: SequenceLayout,
     aligned: AlignedColumns,
     fields: Fields | None = None,
-    metadata: Metadata | None = None,
-    vocab_size: int | None = None,
+    **settings: Any,
 ) -> ProcessEngine:
     """Return the engine that makes batches of tokens.
 
     Args:
         datasets: What it reads: the pages of each are numbered on after the last's.
-        batch_rows: Rows of a batch.
-        row_length: Tokens of a row.
-        num_threads: Its threads.
-        memory: Bytes it may hold.
-        dtype: Type of the tokens.
-        padding: Token where no segment writes.
         layout: How rows become tokens of a batch.
         aligned: Columns that come with the tokens.
         fields: What is made of the tokens.
-        metadata: What is told of the documents.
-        vocab_size: Token ids are below it; None for all that are not negative.
+        **settings: Further ones, as ``_core.Engine`` calls them.
     """
     return ProcessEngine(
         lambda: _core.Engine(
             [dataset.index.handle for dataset in datasets],
-            num_threads=num_threads,
-            memory=memory,
-            dtype=dtype,
-            batch_rows=batch_rows,
-            row_length=row_length,
-            padding=padding,
             verify_checksums=[data.verify_checksums for data in datasets],
             bos=layout.bos,
             eos=layout.eos,
@@ -234,7 +213,6 @@ def token_engine(
             never_split=layout.never_split,
             multiple_of=layout.multiple_of,
             **aligned.settings(fields or Fields(), layout),
-            vocab_size=vocab_size,
-            metadata=None if metadata is None else metadata.asked,
+            **settings,
         )
     )

@@ -162,15 +162,10 @@ class TeacherWriter(WholeWriter):
                 its type, or a log-probability is NaN.
             FileAccessError: If the file cannot be written.
         """
-        rows = [_array(row) for row in _rows(tokens)]
         each = {
-            "input_ids": _cut(rows, lengths, "tokens", ()),
-            "teacher_ids": _cut(
-                [_array(row) for row in _rows(ids)], lengths, "ids", (self.k,)
-            ),
-            "teacher_logprobs": _cut(
-                [_array(row) for row in _rows(logprobs)], lengths, "logprobs", (self.k,)
-            ),
+            "input_ids": _cut(tokens, lengths, "tokens", ()),
+            "teacher_ids": _cut(ids, lengths, "ids", (self.k,)),
+            "teacher_logprobs": _cut(logprobs, lengths, "logprobs", (self.k,)),
         }
         counts = [len(row) for row in each["input_ids"]]
         for name, found in each.items():
@@ -265,11 +260,8 @@ class TeacherWriter(WholeWriter):
 
     @property
     def _token_bytes(self) -> int:
-        own = {
-            name: np.dtype(_stored(kind)).itemsize for name, kind in self._types.items()
-        }
-        both = own["teacher_ids"] + own["teacher_logprobs"]
-        return own["input_ids"] + self.k * both
+        own, *teachers = (np.dtype(_stored(t)).itemsize for t in self._types.values())
+        return own + self.k * sum(teachers)
 
     def _make_schema(self) -> Any:
         arrow = _arrow()
@@ -329,10 +321,10 @@ def _stored(kind: str) -> str:
     return "uint16" if kind == "bfloat16" else kind
 
 
-def _rows(values: Numbers) -> list[Any]:
+def _rows(values: Numbers) -> list[npt.NDArray[Any]]:
     if getattr(values, "ndim", 1) == 0 or not hasattr(values, "__iter__"):
         raise InvalidArgumentError(f"rows are arrays, found {values!r:.60}")
-    return list(values)
+    return [_array(row) for row in values]
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
@@ -344,12 +336,13 @@ def _array(values: Any) -> npt.NDArray[Any]:
 
 
 def _cut(
-    rows: list[npt.NDArray[Any]],
+    values: Numbers,
     lengths: Sequence[int] | npt.NDArray[Any] | None,
     name: str,
     shape: tuple[int, ...],
 ) -> list[npt.NDArray[Any]]:
     """Return rows without their padding."""
+    rows = _rows(values)
     for row in rows:
         if row.shape[1:] != shape or row.ndim != 1 + len(shape):
             wanted = ", ".join(["length", *map(str, shape)])

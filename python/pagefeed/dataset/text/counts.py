@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -113,25 +114,20 @@ class _CountedElsewhereError(Exception):
         self.found = found
 
 
+@dataclass
 class _Counting:
     """Counts the tokens of an index, part by part."""
 
-    def __init__(
-        self,
-        index: PageIndex,
-        tokenizer: Tokenizer,
-        rows: Rows | None,
-        beside: Sequence[PageIndex],
-        key: str,
-    ) -> None:
-        self._index = index
-        self._tokenizer = tokenizer
-        self._rows = rows
-        self._beside = [each.handle for each in beside]
-        self._key = key
-        self._parts = [*_parts(index)]
-        self._folder: str | None = None
-        """Folder of the parts; None if they are not stored."""
+    index: PageIndex
+    tokenizer: Tokenizer
+    rows: Rows | None
+    beside: Sequence[PageIndex]
+    key: str
+    folder: str | None = None
+    """Folder of the parts; None if they are not stored."""
+
+    def __post_init__(self) -> None:
+        self.parts = [*_parts(self.index)]
 
     def make_parts(self) -> None:
         """Count and store all parts that are not stored, if the folder can be written.
@@ -139,19 +135,19 @@ class _Counting:
         Raises:
             _CountedElsewhereError: As soon as another process has stored all counts.
         """
-        index = self._index
+        index = self.index
         if index.cache_dir is None:
             return
-        folder = f"{index.cache_dir}/{KIND}-{self._key}.parts"
-        self._folder = folder  # It may have parts of a process that was killed.
+        folder = f"{index.cache_dir}/{KIND}-{self.key}.parts"
+        self.folder = folder  # It may have parts of a process that was killed.
         self._check_whole()
         if not keeps_arrays(folder):
-            self._folder = None
+            self.folder = None
             return
         index.check_files()
         with self._work() as work:
             # In random order: other processes count other parts meanwhile.
-            anywhere = random.SystemRandom().sample(self._parts, len(self._parts))
+            anywhere = random.SystemRandom().sample(self.parts, len(self.parts))
             for part in in_order(self._keep, anywhere):
                 work.advance(part.num_rows)
 
@@ -166,7 +162,7 @@ class _Counting:
             counts, num_learned = counted
             before = np.append(0, np.cumsum(counts, dtype=np.int64))
             pages = np.arange(part.first_page, part.end_page + 1)
-            rows = self._index.first_rows(pages)
+            rows = self.index.first_rows(pages)
             writer.append("first_token", total + before[rows[1:] - rows[0]])
             writer.append("num_learned", [num_learned])
             total += int(before[-1])
@@ -175,7 +171,7 @@ class _Counting:
             writer.append("of_row", left[:even].view(np.int64))
             left = left[even:]
         writer.append("of_row", _padded(left))
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         writer.about |= {
             "tokenizer": tokenizer.name,
             "tokenizer_fingerprint": tokenizer.fingerprint,
@@ -184,7 +180,7 @@ class _Counting:
         logger.info(
             "%d tokens in %d rows, counted with %s (%s), written in %.1f s",
             total,
-            self._index.num_rows,
+            self.index.num_rows,
             tokenizer.engine,
             tokenizer.engine_reason,
             time.monotonic() - begin,
@@ -192,26 +188,26 @@ class _Counting:
 
     def clean(self) -> None:
         """Remove the parts, once all counts are stored as one."""
-        if self._folder is not None:
+        if self.folder is not None:
             # Mapped arrays stay readable.
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _work(self) -> Work:
-        total = self._index.num_rows
+        total = self.index.num_rows
         logger.info("the tokens of %d rows are counted, once", total)
         return Work("tokens of rows", total=total, unit="rows")
 
     def _counted(self) -> Iterator[tuple[_Part, _Counted]]:
         """Yield all parts with their counts, in order."""
-        if self._folder is None:
+        if self.folder is None:
             with self._work() as work:
-                counted = in_order(self._count, self._parts)
-                for part, found in zip(self._parts, counted, strict=True):
+                counted = in_order(self._count, self.parts)
+                for part, found in zip(self.parts, counted, strict=True):
                     work.advance(part.num_rows)
                     yield part, found
             return
-        for part in self._parts:
-            kept = find_arrays(self._folder, *self._name(part))
+        for part in self.parts:
+            kept = find_arrays(self.folder, *self._name(part))
             if kept is None:  # It is damaged, or another process removed it.
                 self._check_whole()
                 yield part, self._count(part)
@@ -221,7 +217,7 @@ class _Counting:
 
     def _name(self, part: _Part) -> tuple[str, str]:
         """Return the name of a part, and its key."""
-        return f"part-{part.number}", f"{self._key} {tuple(part)}"
+        return f"part-{part.number}", f"{self.key} {tuple(part)}"
 
     def _keep(self, part: _Part) -> _Part:
         """Count and store a part, unless it is stored."""
@@ -233,16 +229,16 @@ class _Counting:
             writer.append("of_row", _padded(counted.of_row))
             writer.append("num_learned", [counted.num_learned])
 
-        stored_arrays(self._folder, name, key, write)
+        stored_arrays(self.folder, name, key, write)
         return part
 
     def _check_whole(self) -> None:
         """Raise a _CountedElsewhereError if all counts are stored."""
-        folder = self._index.cache_dir
+        folder = self.index.cache_dir
         if folder is not None:
-            found = find_arrays(folder, f"{KIND}-{self._key}", self._key)
+            found = find_arrays(folder, f"{KIND}-{self.key}", self.key)
             if found is not None:
-                self._index.check_files()
+                self.index.check_files()
                 raise _CountedElsewhereError(found)
 
     def _count(self, part: _Part) -> _Counted:
@@ -251,12 +247,12 @@ class _Counting:
         return _Counted(np.concatenate(counts), sum(learned))
 
     def _count_page(self, page: int) -> tuple[Counts, int]:
-        counts, num_learned = self._tokenizer.handle.count(
-            self._index.handle,
+        counts, num_learned = self.tokenizer.handle.count(
+            self.index.handle,
             page,
-            verify_checksums=self._index.recipe.verify_checksums,
-            rows=self._rows,
-            beside=self._beside,
+            verify_checksums=self.index.recipe.verify_checksums,
+            rows=self.rows,
+            beside=[each.handle for each in self.beside],
         )
         return np.frombuffer(counts, dtype=np.uint32), num_learned
 

@@ -30,6 +30,8 @@ MANIFEST = "_manifest.json"
 _ACCOUNT = "_tokenize"
 _JOB = f"{_ACCOUNT}/job.json"
 _REJECTED = "_rejected"
+_COUNTS = ("num_documents", "num_tokens", "num_rejected", "reasons", "num_learned")
+"""What the manifest and the result have alike."""
 MOST_REASONS = 16
 """Most reasons that are counted by name."""
 _DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json)\..+")
@@ -140,10 +142,8 @@ class JobFolder:
     def widen(self, found: WidenedError) -> None:
         """Widen the type of a column, and remove the shards with the narrow one."""
         begun = self._read(_JOB)
-        names = self._out.names(_ACCOUNT)
-        self._out.remove(
-            [one for one in names if f"{_ACCOUNT}/{one}" != _JOB], _ACCOUNT
-        )
+        records = [n for n in self._out.names(_ACCOUNT) if f"{_ACCOUNT}/{n}" != _JOB]
+        self._out.remove(records, _ACCOUNT)
         self._out.remove(self._out.names(_REJECTED), _REJECTED)
         self._out.remove([one for one in self._out.names() if one.endswith(".parquet")])
         begun["widened"][found.name] = found.kind
@@ -263,11 +263,7 @@ class JobFolder:
         done = Tokenized(
             folder=self.path,
             files=tuple(f"{self.path}/{one['file']}" for one in manifest["shards"]),
-            num_documents=manifest["num_documents"],
-            num_tokens=manifest["num_tokens"],
-            num_rejected=manifest["num_rejected"],
-            reasons=manifest["reasons"],
-            num_learned=manifest["num_learned"],
+            **{name: manifest[name] for name in _COUNTS},
             vocab_size=job.tokenizer.vocab_size,
             fingerprint=job.tokenizer.fingerprint,
             manifest=f"{self.path}/{MANIFEST}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass, field
 
 from pagefeed._base import logger, on_ray
 from pagefeed.errors import DataError
@@ -43,24 +44,24 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
                 work.finish(task)
 
 
+@dataclass
 class _Deaths:
     """Counts deaths of workers since the last finished shard of their task."""
 
-    def __init__(self, job: Job, folder: JobFolder, retries: int) -> None:
-        self._job = job
-        self._folder = folder
-        self._retries = retries
-        self._counts = Counter[tuple[int, int]]()
+    job: Job
+    folder: JobFolder
+    retries: int
+    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def count(self, task: int, said: str) -> None:
         """Count a death; raise a DataError if there were too many."""
-        shards = self._folder.shards(task)
-        self._counts[task, len(shards)] += 1
-        count = self._counts[task, len(shards)]
+        shards = self.folder.shards(task)
+        self.counts[task, len(shards)] += 1
+        count = self.counts[task, len(shards)]
         begin = (0, 0) if not shards else shards[-1].next or (0, 0)
-        pieces = self._job.tasks[task][begin[0] :]
+        pieces = self.job.tasks[task][begin[0] :]
         names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
-        if count <= self._retries:
+        if count <= self.retries:
             logger.warning("a worker died and %s is tried again: %s", names, said)
             return
         raise DataError(

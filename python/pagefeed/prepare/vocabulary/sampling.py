@@ -67,38 +67,31 @@ class SampledSource:
     """Bytes of their texts."""
 
 
+@dataclass(kw_only=True)
 class TextSample:
-    """The same texts whenever it is iterated: so many bytes of each source.
+    """The same texts whenever it is iterated: so many bytes of each source."""
 
-    Args:
-        sources: Datasets of texts by the names of sources.
-        num_bytes: Bytes to draw in all, at most those that there are.
-        temperature: Sources of n bytes are drawn in proportion to n ** (1 / T).
-        seed: Another seed draws others.
-        shuffle: Whether pages or rows are drawn at random.
-    """
+    datasets: Mapping[str, ParquetDataset]
+    """Datasets of texts by the names of sources."""
+    num_bytes: int
+    """Bytes to draw in all, at most those that there are."""
+    temperature: float
+    """Sources of n bytes are drawn in proportion to n ** (1 / T)."""
+    seed: int
+    """Another seed draws others."""
+    shuffle: Mixing
+    """Whether pages or rows are drawn at random."""
 
-    def __init__(
-        self,
-        sources: Mapping[str, ParquetDataset],
-        *,
-        num_bytes: int,
-        temperature: float,
-        seed: int,
-        shuffle: Mixing,
-    ) -> None:
-        self._sources = sources
-        self._seed = seed
-        self._shuffle = shuffle
-        self._sizes = {name: self._size(each) for name, each in sources.items()}
-        self._wanted = amounts(self._sizes, num_bytes, temperature)
-        self._drawn = dict.fromkeys(sources, (0, 0))
+    def __post_init__(self) -> None:
+        self._sizes = {name: self._size(each) for name, each in self.datasets.items()}
+        self._wanted = amounts(self._sizes, self.num_bytes, self.temperature)
+        self._drawn = dict.fromkeys(self.datasets, (0, 0))
 
     def __iter__(self) -> Iterator[str]:
         """Yield the texts, source after source."""
         total = round(sum(self._wanted.values()))
         with Work("texts are read", total=total, unit="B") as work:
-            for name, dataset in self._sources.items():
+            for name, dataset in self.datasets.items():
                 most = self._most(name)
                 rows = size = 0
                 for text in self._texts(name, dataset):
@@ -121,14 +114,14 @@ class TextSample:
                 sampled_rows=self._drawn[name][0],
                 sampled_bytes=self._drawn[name][1],
             )
-            for name, dataset in self._sources.items()
+            for name, dataset in self.datasets.items()
         )
 
     def _texts(self, name: str, dataset: ParquetDataset) -> Iterator[str]:
         # A source that is to weigh more than it has comes again and again.
         more = self._wanted[name] > self._sizes[name] * (1 + ROUNDING) > 0
         return texts_of(
-            dataset, seed=self._seed, shuffle=self._shuffle, epochs=None if more else 1
+            dataset, seed=self.seed, shuffle=self.shuffle, epochs=None if more else 1
         )
 
     def _most(self, name: str) -> float:
@@ -138,7 +131,7 @@ class TextSample:
         return math.inf if is_all else wanted
 
     def _size(self, dataset: ParquetDataset) -> float:
-        some = texts_of(dataset, seed=self._seed, shuffle=self._shuffle)
+        some = texts_of(dataset, seed=self.seed, shuffle=self.shuffle)
         lengths = [len(text.encode()) for text in islice(some, PILOT_ROWS)]
         return len(dataset) * float(np.mean(lengths)) if lengths else 0.0
 
@@ -242,7 +235,7 @@ def drawn(
         for name, dataset in sources_of(datasets, source_column).items()
     }
     texts = TextSample(
-        {name: part["learned"] for name, part in parts.items()},
+        datasets={name: part["learned"] for name, part in parts.items()},
         num_bytes=num_bytes,
         temperature=temperature,
         seed=seed,
