@@ -48,6 +48,7 @@ from pagefeed._base.stored import (
     CheckedArray,
     find_arrays,
     keeps_arrays,
+    remove_arrays,
     stored_arrays,
     warn_of_folder,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "parse_bytes",
     "printable_output",
     "ranges_between",
+    "remove_arrays",
     "require",
     "show_progress",
     "sorted_with_places",

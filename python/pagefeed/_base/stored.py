@@ -29,6 +29,7 @@ __all__ = [
     "CheckedArray",
     "find_arrays",
     "keeps_arrays",
+    "remove_arrays",
     "stored_arrays",
     "warn_of_folder",
 ]
@@ -388,6 +389,14 @@ def keeps_arrays(folder: str) -> bool:
         warn_of_folder(folder, problem)
         return False
     return True
+
+
+def remove_arrays(folder: str) -> None:
+    """Remove a folder of stored arrays, if it exists.
+
+    Mapped arrays stay readable.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def warn_of_folder(folder: str, problem: Exception) -> None:

@@ -59,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
     checks = compare([_read(file) for file in options.compare])
     ok = all(check.ok is not False for check in checks)
     report = {"checks": [asdict(check) for check in checks], "ok": ok}
-    tell(options, report, check_lines(checks))
-    return 0 if ok else 1
+    return tell(options, report, check_lines(checks), ok=ok)
 
 
 def _write(options: argparse.Namespace) -> int:

@@ -72,8 +72,7 @@ def _check(options: argparse.Namespace) -> int:
     counts = {f"num_{name}": len(getattr(found, name)) for name in names}
     first = {name: " ".join(getattr(found, name)[:_SHOWN]) or None for name in names}
     about = {"written": found.written, "files": found.num_files}
-    tell_facts(options, about | counts | first)
-    return 0 if found.ok else 1
+    return tell_facts(options, about | counts | first, ok=found.ok)
 
 
 def _report(index: PageIndex, seconds: float) -> dict[str, Any]:

@@ -68,8 +68,7 @@ def run(options: argparse.Namespace) -> int:
     ok = found.ok and not damage
     report = asdict(found) | as_json(damage) | {"ok": ok}
     state = f"plan {found.plan}: {'ready' if ok else 'NOT READY'}"
-    tell(options, report, [*check_lines(found.checks), state], damage)
-    return 0 if ok else 1
+    return tell(options, report, [*check_lines(found.checks), state], damage, ok=ok)
 
 
 def _model(name: str, vocab_size: int | None) -> Any:

@@ -43,8 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if result.ok:
         times = "as often as it should be" if options.mix else "exactly once"
         lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
-    tell(options, asdict(result) | {"ok": result.ok}, lines)
-    return 0 if result.ok else 1
+    return tell(options, asdict(result) | {"ok": result.ok}, lines, ok=result.ok)
 
 
 def _erased(result: Verification) -> list[str]:

@@ -31,18 +31,22 @@ def tell(
     report: object,
     lines: Iterable[str],
     damage: Iterable[Damage] = (),
+    *,
+    ok: bool = True,
 ) -> int:
-    """Print a report, as JSON or as lines, and what cannot be read; 1 if something."""
+    """Print a report, as JSON or as lines, and what cannot be read; 1 if not all is."""
     print(json.dumps(report, indent=2) if options.json else "\n".join(lines))
     found = list(damage)
     tell_damage(found)
-    return 1 if found else 0
+    return 1 if found or not ok else 0
 
 
-def tell_facts(options: argparse.Namespace, facts: Mapping[str, Any]) -> int:
+def tell_facts(
+    options: argparse.Namespace, facts: Mapping[str, Any], *, ok: bool = True
+) -> int:
     """Print facts by their names."""
     shown = ((name.replace("_", " "), _fact(name, facts[name])) for name in facts)
-    return tell(options, facts, fact_lines(shown))
+    return tell(options, facts, fact_lines(shown), ok=ok)
 
 
 def _fact(name: str, value: object) -> str:

@@ -229,11 +229,8 @@ def _values(
 
 
 def _u32_at(storage: Storage, path: str, places: Int64Array) -> Int64Array:
-    found = np.zeros_like(places)
-    for byte in range(4):
-        part = _bytes_at(storage, path, places + byte).astype(np.int64)
-        found |= part << (8 * byte)
-    return found
+    found = _bytes_at(storage, path, (places[:, None] + np.arange(4)).reshape(-1))
+    return found.view("<u4").astype(np.int64)
 
 
 def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np.uint8]:

@@ -31,7 +31,9 @@ __all__ = ["MegatronDataset", "MegatronFormat", "MegatronOutput", "megatron"]
 Rows = Literal["documents", "sequences"]
 
 _MAGIC = b"MMIDIDX\x00\x00"
-_HEADER_BYTES = 34
+_COUNTS = struct.Struct("<QBQQ")
+"""Version, type of tokens, sequences, borders of documents."""
+_HEADER_BYTES = len(_MAGIC) + _COUNTS.size
 _DTYPES = (
     *(None, np.uint8, np.int8, np.int16, np.int32, np.int64),
     *(np.float64, np.float32, np.uint16),
@@ -48,7 +50,6 @@ class _Index(NamedTuple):
     num_sequences: int
     num_documents: int
     """Borders of documents: one more than there are documents."""
-    lengths: int
     pointers: int
     documents: int
     modes: int
@@ -103,15 +104,12 @@ def _read_header(storage: Storage, path: str) -> _Index:
     head = storage.read(path, 0, min(size, _HEADER_BYTES))
     if len(head) < _HEADER_BYTES or not head.startswith(_MAGIC):
         raise corrupt(path, "it does not begin like an index of Megatron's")
-    version = int.from_bytes(head[9:17], "little")
+    version, code, sequences, documents = _COUNTS.unpack_from(head, len(_MAGIC))
     if version != 1:
         raise corrupt(path, f"its version is {version}, only 1 is known")
-    kind = _DTYPES[head[17]] if head[17] < len(_DTYPES) else None
+    kind = _DTYPES[code] if code < len(_DTYPES) else None
     if kind is None:
-        raise corrupt(path, f"its type of tokens has the number {head[17]}")
-    sequences, documents = (
-        int.from_bytes(head[at : at + 8], "little") for at in (18, 26)
-    )
+        raise corrupt(path, f"its type of tokens has the number {code}")
     pointers = _HEADER_BYTES + 4 * sequences
     borders = pointers + 8 * sequences
     modes = borders + 8 * documents
@@ -127,7 +125,6 @@ def _read_header(storage: Storage, path: str) -> _Index:
         dtype=np.dtype(kind),
         num_sequences=sequences,
         num_documents=documents,
-        lengths=_HEADER_BYTES,
         pointers=pointers,
         documents=borders,
         modes=modes,
@@ -142,7 +139,7 @@ def _lengths(storage: Storage, index: _Index) -> Iterator[Int64Array]:
         stop = min(index.num_sequences, first + _AT_ONCE)
         places = [
             storage.read(index.path, begin + width * first, begin + width * stop)
-            for begin, width in ((index.lengths, 4), (index.pointers, 8))
+            for begin, width in ((_HEADER_BYTES, 4), (index.pointers, 8))
         ]
         lengths = np.frombuffer(places[0], "<i4").astype(np.int64)
         pointers = np.frombuffer(places[1], "<i8")
@@ -308,7 +305,7 @@ class MegatronOutput(Output):
         lengths = np.concatenate(self._lengths)
         ends = np.cumsum(lengths, dtype=np.int64) * self.dtype.itemsize
         counts = self._code, len(lengths), len(lengths) + 1
-        self._index.write(_MAGIC + struct.pack("<QBQQ", 1, *counts))
+        self._index.write(_MAGIC + _COUNTS.pack(1, *counts))
         self._index.write(lengths.tobytes())
         self._index.write((ends - lengths * np.int64(self.dtype.itemsize)).tobytes())
         self._index.write(np.arange(len(lengths) + 1, dtype=np.int64).tobytes())

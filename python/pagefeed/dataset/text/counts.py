@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pagefeed._base import (
     in_order,
     keeps_arrays,
     logger,
+    remove_arrays,
     stored_arrays,
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
@@ -189,8 +189,7 @@ class _Counting:
     def clean(self) -> None:
         """Remove the parts, once all counts are stored as one."""
         if self.folder is not None:
-            # Mapped arrays stay readable.
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_arrays(self.folder)
 
     def _work(self) -> Work:
         total = self.index.num_rows
