@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +22,26 @@ from pagefeed.tokenizer import ChatRows
 __all__ = ["AlignedColumns"]
 
 
+class Numbers(NamedTuple):
+    """A column, and the numbers that a batch has of it."""
+
+    column: AlignedColumn
+    dtype: str
+    """Their type: a name of NumPy, or bfloat16."""
+    width: int
+    """How many of them a token has."""
+
+
 @dataclass(frozen=True)
 class AlignedColumns:
     """The aligned columns of datasets, the same in all of them.
 
     Args:
-        columns: Their names, and what they are like.
-        dtypes: Types of their numbers in a batch, by names of NumPy, or bfloat16.
-        widths: How many of them a token has.
+        columns: What a batch has of them.
         handles: For each dataset, where they lie.
     """
 
-    columns: tuple[AlignedColumn, ...]
-    dtypes: tuple[str, ...]
-    widths: tuple[int, ...]
+    columns: tuple[Numbers, ...]
     handles: tuple[tuple[_core.Index | _core.FlatField, ...], ...]
 
     @classmethod
@@ -49,33 +55,31 @@ class AlignedColumns:
         sources = [tuple(data.aligned_sources) for data in datasets]
         found = []
         for data, own in zip(datasets, sources, strict=True):
-            both = list(zip(data.aligned, own, strict=True))
-            dtypes = tuple(each.dtype(source) for each, source in both)
-            widths = tuple(each.width(source, data.index) for each, source in both)
-            found.append((data.aligned, dtypes, widths))
-            if found[0] != found[-1]:
+            columns = tuple(
+                Numbers(each, each.dtype(source), each.width(source, data.index))
+                for each, source in zip(data.aligned, own, strict=True)
+            )
+            found.append(columns)
+            if found[0] != columns:
                 raise InvalidArgumentError(
                     f"a batch has aligned columns of one name, type and padding, but "
-                    f"{first!r} has {_shown(*found[0])} and {data!r} has "
-                    f"{_shown(*found[-1])}: name the same for both, or write one anew"
+                    f"{first!r} has {_shown(found[0])} and {data!r} has "
+                    f"{_shown(columns)}: name the same for both, or write one anew"
                 )
-        columns, dtypes, widths = found[0]
-        for each, dtype in zip(columns, dtypes, strict=True):
+        for each, dtype, _ in found[0]:
             each.bits(each.padding, dtype)
         handles = tuple(tuple(source.handle for source in own) for own in sources)
-        return cls(columns, dtypes, widths, handles)
+        return cls(found[0], handles)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return tuple(each.column for each in self.columns)
+        return tuple(each.column for each, _, _ in self.columns)
 
     @property
     def arrays_of(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
         """What a batch has of them: name, type and what follows [batch, length]."""
-        for each, dtype, width in zip(
-            self.columns, self.dtypes, self.widths, strict=True
-        ):
+        for each, dtype, width in self.columns:
             kind = "uint16" if dtype == "bfloat16" else dtype
             yield each.column, kind, () if width == 1 else (width,)
             if each.like.count is not None:
@@ -88,7 +92,7 @@ class AlignedColumns:
             InvalidArgumentError: If labels of the files were to be shifted, or a column
                 was to have another type.
         """
-        fields.check_given(name for each in self.columns for name in each.names)
+        fields.check_given(name for each, _, _ in self.columns for name in each.names)
         if "labels" in self.names and fields.ignore_index != IGNORED:
             raise InvalidArgumentError(
                 f"ignore_index={fields.ignore_index} is of labels that are made, and "
@@ -140,8 +144,7 @@ class AlignedColumns:
             return found
         learns = [layout.learn_eos and name == "labels" for name in names]
         behind = [float(layout.eos or 0) if each else None for each in learns]
-        per_token = self.per_token(behind)
-        found |= {"aligned": self.handles, "per_token": per_token}
+        found |= {"aligned": self.handles, "per_token": self.per_token(behind)}
         if "labels" in names and "loss_mask" in made:
             each = [name for name, _, _ in self.arrays_of]
             found["loss_column"] = each.index("labels")
@@ -154,18 +157,18 @@ class AlignedColumns:
             behind: Numbers of separators behind rows, where they are not padding.
         """
         every = behind or (None,) * len(self.columns)
-        each = zip(self.columns, self.dtypes, self.widths, every, strict=True)
         return [
-            column.asked(dtype, width, number) for column, dtype, width, number in each
+            each.asked(dtype, width, number)
+            for (each, dtype, width), number in zip(self.columns, every, strict=True)
         ]
 
     def typed(self, batch: Batch) -> Batch:
         """Give tensors of bits the type of the numbers that they are."""
-        for name, dtype in zip(self.names, self.dtypes, strict=True):
-            found = batch[name]
+        for each, dtype, _ in self.columns:
+            found = batch[each.column]
             if dtype == "bfloat16" and not isinstance(found, np.ndarray):
                 torch = require("torch", extra="torch", purpose="dtype='bfloat16'")
-                batch[name] = found.view(torch.bfloat16)
+                batch[each.column] = found.view(torch.bfloat16)
         return batch
 
     def of_documents(
@@ -191,7 +194,7 @@ class AlignedColumns:
         ends = [-1]
         if starts is not None and not across_documents:
             ends += (starts[1:] - 1).tolist()
-        for each, asked in zip(self.columns, self.per_token(), strict=True):
+        for (each, _, _), asked in zip(self.columns, self.per_token(), strict=True):
             try:
                 memory = columns[each.column].padded_numbers(
                     lengths, shape[1], asked, starts=starts
@@ -218,8 +221,7 @@ class AlignedColumns:
         names = self.names
         if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
             return {}
-        ignored = self.columns[names.index("labels")].padding
-        mask = made["labels"] != ignored
+        mask = made["labels"] != self.columns[names.index("labels")].column.padding
         return {"loss_mask": mask.astype(made["loss_mask"].dtype, copy=False)}
 
     def arrays(
@@ -235,11 +237,8 @@ class AlignedColumns:
         }
 
 
-def _shown(
-    columns: tuple[AlignedColumn, ...], dtypes: tuple[str, ...], widths: tuple[int, ...]
-) -> list[str]:
-    each = zip(columns, dtypes, widths, strict=True)
+def _shown(columns: Sequence[Numbers]) -> list[str]:
     return [
-        f"{column.column}: {dtype} x {width}, {column.padding}"
-        for column, dtype, width in each
+        f"{each.column}: {dtype} x {width}, {each.padding}"
+        for each, dtype, width in columns
     ]

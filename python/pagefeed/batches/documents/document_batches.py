@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -58,7 +57,8 @@ class DocumentFeed(EngineFeed):
             _refuse_infilled(datasets)
         _refuse_wide(datasets)
         columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
-        self._names = columns.names
+        self.names = columns.names
+        """What the columns of a batch are called."""
         settings.fields.check_given(columns.names)
         self._run = run
         sources = [
@@ -69,12 +69,9 @@ class DocumentFeed(EngineFeed):
         if not settings.drop_last or metadata is not None:
             for dataset, told in zip(datasets, beside, strict=True):
                 told.append(FolderColumn((1,), _first_values(dataset)))
-        self._columns = list(
-            itertools.chain.from_iterable(
-                (*own, *told) for own, told in zip(sources, beside, strict=True)
-            )
-        )
-        names = (*self._names, *(f"metadata {n}" for n in range(len(beside[0]))))
+        both = zip(sources, beside, strict=True)
+        self._columns = [each for own, told in both for each in (*own, *told)]
+        names = (*self.names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
         self._first_pages = _first_pages(self._columns)
         self._takes_batches = isinstance(documents, DocumentBatches)
@@ -115,11 +112,6 @@ class DocumentFeed(EngineFeed):
         )
         self._engine = ProcessEngine(start)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the columns of a batch are called."""
-        return self._names
-
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)
@@ -147,10 +139,10 @@ class DocumentFeed(EngineFeed):
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""
         columns = delivered.take_columns(only_filled=self._takes_batches)
-        told = columns[len(self._names) :]
-        del columns[len(self._names) :]
+        told = columns[len(self.names) :]
+        del columns[len(self.names) :]
         there = told.pop() if told else None
-        batch: dict[str, Any] = dict(zip(self._names, columns, strict=True))
+        batch: dict[str, Any] = dict(zip(self.names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
             return self._taken(batch | self._padded(batch), most or 0)
@@ -176,7 +168,7 @@ class DocumentFeed(EngineFeed):
         if self._metadata is not None and there is not None:
             made["metadata"] = self._metadata.of_documents(told, there, whole, most)
         # Columns called like what is made are the user's.
-        del batch[self._names[0]]
+        del batch[self.names[0]]
         made |= batch
         made |= self._aligned.of_documents(
             batch, whole, shape, starts, across_documents=fields.across_documents
@@ -200,8 +192,7 @@ class DocumentFeed(EngineFeed):
             length = self._documents.max_length or max(1, int(found.max(initial=0)))
             memory = columns[name].padded(length, filling, "int64")
             shape = len(found), length
-            array = np.ndarray(shape, np.int64, memoryview(memory))
-            made[name] = array
+            made[name] = np.ndarray(shape, np.int64, memoryview(memory))
             made[f"{name}_lengths"] = np.minimum(found, length)
         return made
 
