@@ -37,7 +37,7 @@ CUTS: dict[str, dict[str, Any]] = {
     "padded": {"sequences": pf.Documents([], max_length=50), **BUDGETS},
     "joined": {"sequences": pf.Documents([], max_length=50, pad=None), **BUDGETS},
 }
-BALANCES = [
+BALANCES: list[Any] = [
     None,
     pf.Balance(attention=1, stretch=2),
     pf.Balance(tokens=1, attention=1, stretch=6, bucket=3),
