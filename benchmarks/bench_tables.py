@@ -103,8 +103,8 @@ def main() -> None:
         folder = Path(name)
         paths = write_files(folder / "large", RATE_FILES, RATE_ROWS)
         plain = table_of(folder / "rate", paths)
-        for percent in (1, 10):
-            deleted = some_rows(paths, RATE_ROWS * percent // 100, RATE_ROWS)
+        for percent in (0.1, 1, 10):
+            deleted = some_rows(paths, int(RATE_ROWS * percent / 100), RATE_ROWS)
             less = delete_from_iceberg(plain, deleted, "vectors")
             rates: dict[str, list[tuple[float, float]]] = {plain: [], less: []}
             for _ in range(1 + options.rounds):
@@ -120,7 +120,7 @@ def main() -> None:
                 for kind in (0, 1)
             ]
             print(
-                f"{percent:2} % of rows deleted: {ratios[0]:.3f} of the rate "
+                f"{percent:3} % of rows deleted: {ratios[0]:.3f} of the rate "
                 f"without, {ratios[1]:.3f} by CPU time"
             )
         small = write_files(folder / "small", options.files, SMALL_ROWS)
