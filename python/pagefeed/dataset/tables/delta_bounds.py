@@ -12,7 +12,8 @@ from pagefeed.dataset.bounds import Bounds
 __all__ = ["DeltaBounds"]
 
 CUT_TEXT = 32
-"""Texts of so many characters may have been cut, by some writers not rounded up."""
+"""Texts of so many bytes may have been cut at as many characters, as some writers count
+them, and not rounded up."""
 NO_VALUE = Bounds(None, None, may_have_values=False)
 
 
@@ -63,7 +64,7 @@ class DeltaBounds:
 def _bounds(
     lower: object, upper: object, nulls: int | None, rows: int | None
 ) -> Bounds | None:
-    if isinstance(upper, str) and len(upper) >= CUT_TEXT:
+    if isinstance(upper, str) and len(upper.encode()) >= CUT_TEXT:
         upper = None
     found = Bounds(
         lower,
