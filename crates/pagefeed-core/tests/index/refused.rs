@@ -97,9 +97,16 @@ fn a_column_that_all_files_lack_is_refused_though_rows_may_be_null() {
         cancel: Default::default(),
         num_done: Default::default(),
     };
-    let build = |column| Index::build(&Store::new(4), &[path.clone()], column, &options);
+    let build = |column| {
+        Index::build(
+            &Store::new(4),
+            std::slice::from_ref(&path),
+            column,
+            &options,
+        )
+    };
     assert_eq!(build("tokens").unwrap().num_rows(), 1);
-    let error = build("other").unwrap_err();
+    let error = build("other").err().unwrap();
     assert_eq!(error.kind(), Kind::ColumnNotFound);
     assert_eq!(error.location().file.as_deref(), Some(&*path));
 }
