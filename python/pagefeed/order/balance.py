@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from numbers import Real
 from typing import TypeAlias
 
@@ -160,6 +161,12 @@ _UNSET = [
 """By step: the bits whose number has not this bit."""
 
 
+@lru_cache(maxsize=16)
+def _shift(key: bytes) -> np.uint64:
+    """Return the digital shift of an epoch."""
+    return expand_key(key, 1)[0]
+
+
 def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
     """Return the quantile of cost of the k-th sequence of every rank, in 2**-64.
 
@@ -184,8 +191,7 @@ def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
     # The bits are turned round: those of a byte, then the bytes.
     for step, unset in zip(_STEPS[:3], _UNSET[:3], strict=True):
         bits = (bits >> np.uint64(step)) & unset | (bits & unset) << np.uint64(step)
-    (shift,) = expand_key(key, 1)
-    bits = bits.byteswap() ^ shift
+    bits = bits.byteswap() ^ _shift(key)
     return bits if bucket == 1 else bits & ~LOW | within
 
 

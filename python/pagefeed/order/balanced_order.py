@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, finished
+from pagefeed._base import Int64Array, distinct, finished
 from pagefeed.order.balance import Balance, Costs, deal, quantiles
 
 __all__ = ["BalancedOrder", "Dealing", "Ordered"]
@@ -101,6 +101,8 @@ class Dealing:
         Returns:
             int64 [positions].
         """
+        if isinstance(positions, range):  # Of which NumPy would take one by one.
+            positions = np.arange(positions.start, positions.stop, positions.step)
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         sequences = np.empty(len(wanted), dtype=np.int64)
         for stretch, which, rank, place in self._groups(wanted):
@@ -146,7 +148,7 @@ class Dealing:
     ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
         """Yield stretches: which positions are theirs, their ranks, places in these."""
         begins, ends = self._borders(positions)
-        for begin in np.unique(begins).tolist():
+        for begin in distinct(begins).tolist():
             which = np.flatnonzero(begins == begin)
             stretch = self._kept.pop(begin, None)
             if stretch is None:
@@ -164,7 +166,7 @@ class Dealing:
         self, stretch: _Stretch, ranks: Int64Array
     ) -> Generator[None, None, None]:
         """Deal those of some ranks, if they were not."""
-        ranks = np.unique(ranks[stretch.row[ranks] < 0])
+        ranks = distinct(ranks[stretch.row[ranks] < 0])
         if not len(ranks):
             return
         first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
