@@ -83,7 +83,8 @@ def _named_keys(env: Environment) -> Keys:
         raise Absent("no keys in options or variables (AWS_ACCESS_KEY_ID)")
     if not key or not secret:
         missing = _KEY_NAMES[0] if secret else _KEY_NAMES[1]
-        raise broken("options and variables", f"{missing} is missing", "give both")
+        advice = "give both in one place: keys in options leave out those of variables"
+        raise broken("options and variables", f"{missing} is missing", advice)
     return Keys(key, secret, token or None)
 
 
