@@ -37,8 +37,8 @@ class Course:
     So errors do not add up.
 
     With ``LEAST_LANES`` lanes or more, no dataset is ever further off its weight than
-    one sequence per lane. In the first row this is proven where ``Tree.bound`` is at
-    most 1, as for up to four datasets, because the mean of the phases is a half. A
+    one sequence per lane. In the first row this is proven where the bound of
+    ``pagefeed.mixture.shape`` is at most 1, as for up to four datasets. A
     search for other cases found at most 0.55, and 0.82 over changes of weights. With
     fewer lanes roundings may not even out: with one lane 2.1 was found over changes.
     While datasets run out, lane by lane, 1.2 was found against the remaining weights.

@@ -24,7 +24,7 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 
-__all__ = ["LARGEST_SUM", "Shape", "best_shape", "huffman_shape", "largest_sum"]
+__all__ = ["LARGEST_SUM", "Shape", "best_shape", "huffman_shape"]
 
 Shape: TypeAlias = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 (it is recursive)
 """A dataset, or the shapes of a node's two sides."""
@@ -85,25 +85,6 @@ def huffman_shape(weights: Sequence[float], members: Sequence[int]) -> Shape:
         heavy, _, left = heapq.heappop(heap)
         heapq.heappush(heap, (light + heavy, number, (left, right)))
     return heap[0][2]
-
-
-def largest_sum(shape: Shape, weights: Sequence[float]) -> float:
-    """Return the largest sum of a dataset, as the module's text has it."""
-
-    def descend(shape: Shape, above: float) -> float:
-        if isinstance(shape, int):
-            return weights[shape] * above
-        below = above + 1 / total(shape)
-        return max(descend(side, below) for side in shape)
-
-    def total(shape: Shape) -> float:
-        if isinstance(shape, int):
-            return weights[shape]
-        return total(shape[0]) + total(shape[1])
-
-    if isinstance(shape, int):
-        return 0.0
-    return max(descend(side, 0.0) for side in shape)
 
 
 def _search(row: Sequence[float], largest: float) -> tuple[float, Int64Array]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, distinct, lazy
-from pagefeed.mixture.shape import Shape, best_shape, huffman_shape, largest_sum
+from pagefeed.mixture.shape import Shape, best_shape, huffman_shape
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]
 
@@ -78,10 +78,6 @@ class Tree:
         # What is lighter is never given a turn.
         weights = [max(weight, total * SMALLEST) for weight in weights]
         shape = (best_shape if best else huffman_shape)(weights, members)
-        self.bound = (1 + largest_sum(shape, weights)) / 2
-        """Sequences per lane that a count can be off its weight at most, if at each
-        node the lanes' phases are a half in the mean (see
-        ``pagefeed.mixture.shape``)."""
         self.root, self.nodes = _build(shape, weights)
         """The inner nodes are by number."""
         self.sides = [
