@@ -2,7 +2,7 @@
 
     python -m loaders [--only pagefeed memmap] [--adapter my_loader.py]
         [--tokens 512e6] [--rounds 3] [--seconds 5]
-        [--json results.json] [--page loaders.md] [--picture rates.svg]
+        [--json results.json] [--page loaders.md] [--picture rates.svg] [--publish]
 
 Rate, CPU time, time to the first batch, waits, memory, quality of the shuffle, and
 whether a saved state resumes exactly. Loaders that are not installed are passed over.
@@ -24,6 +24,14 @@ from loaders.picture import draw
 from loaders.protocol import Adapter
 from loaders.results import page, table
 
+ROOT = Path(__file__).parents[2]
+PUBLISHED = {
+    "json": ROOT / "benchmarks/loaders/results.json",
+    "page": ROOT / "docs/explanation/loaders.md",
+    "picture": ROOT / "docs/pictures/rates.svg",
+}
+"""Where the repository keeps what one run found."""
+
 
 def main() -> None:
     """Measure, print and write what was asked for."""
@@ -44,7 +52,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write results there")
     parser.add_argument("--page", type=Path, help="write a page of Markdown")
     parser.add_argument("--picture", type=Path, help="write the rates as SVG")
+    parser.add_argument(
+        "--publish",
+        action="store_const",
+        const=PUBLISHED,
+        default={},
+        help="write all three where the repository keeps them",
+    )
     options = parser.parse_args()
+    vars(options).update(options.publish)
     adapters = _chosen(options)
     if options.list:
         print("\n".join(name for named in adapters.values() for name in named))

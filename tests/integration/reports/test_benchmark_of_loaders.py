@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from loaders.__main__ import PUBLISHED
 from loaders.adapters import built_in, load
 from loaders.picture import WIDTH, draw
 from loaders.results import COLUMNS, page, table
@@ -161,6 +162,12 @@ def test_page_and_picture_show_every_loader_that_ran(measured):
     widths = [float(e.attrib["width"]) for e in drawn.iter() if e.get("height") == "10"]
     assert len(widths) == 3
     assert all(0 < width < WIDTH for width in widths)
+
+
+def test_what_is_published_is_of_one_run():
+    found = json.loads(PUBLISHED["json"].read_text())
+    assert PUBLISHED["page"].read_text() == page(found, "../pictures/rates.svg")
+    assert PUBLISHED["picture"].read_text() == draw(found)
 
 
 def test_picture_of_nothing_is_a_picture():
