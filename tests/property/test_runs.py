@@ -9,7 +9,7 @@ from hypothesis import Phase, settings
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
-from models.planned import PlannedRun, setting_of
+from models.planned import SEEDS, PlannedRun, setting_of
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 # The machine runs long with, say, PAGEFEED_LONGER_TESTS=100.
@@ -55,7 +55,7 @@ TestLearning.settings = TestPacked.settings = settings(
     stateful_step_count=20,
 )
 
-PLANNED = range(168 * TIMES)
+PLANNED = range(0, 168 * TIMES * SEEDS, SEEDS)
 
 
 @pytest.mark.timeout(240 * TIMES)
