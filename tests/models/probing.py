@@ -103,7 +103,9 @@ class Prober:
         assert process.stdout is not None
         process.stdin.write(json.dumps(job) + "\n")
         process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], timeout)
+        waiting = select.poll()  # select() ends at 1,024 open files.
+        waiting.register(process.stdout, select.POLLIN)
+        ready = waiting.poll(1000 * timeout)
         if ready and (printed := process.stdout.readline()):
             return json.loads(printed)
         how = f"died ({process.wait()})" if ready else "hung"

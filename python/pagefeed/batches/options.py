@@ -18,13 +18,13 @@ from pagefeed.sequences import Documents, Windows
 __all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
 
 KINDS = {
-    "tokens": "Parquet columns of tokens, by `Windows` or `Packed`",
-    "flat": "token files that are no Parquet, likewise",
-    "text": "texts, `tokenize(tokenizer)`, likewise",
-    "uncounted": "texts, `tokenize(tokenizer, count=False)`",
-    "mixture": "`pagefeed.mix`, what its datasets can, and this",
-    "documents": "`Documents(max_length=)`, padded tokens of a row",
-    "rows": "`Documents()`, columns of a row",
+    "tokens": "Parquet columns of tokens, with `Windows` or `Packed`",
+    "flat": "token files other than Parquet, with `Windows` or `Packed`",
+    "text": "texts with `tokenize(tokenizer)`, and `Windows` or `Packed`",
+    "uncounted": "texts with `tokenize(tokenizer, count=False)`",
+    "mixture": "`pagefeed.mix`: its datasets must support the option, too",
+    "documents": "`Documents(max_length=)`: padded tokens of a row",
+    "rows": "`Documents()`: columns of a row",
 }
 """Kinds of source, and what they are."""
 

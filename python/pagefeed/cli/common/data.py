@@ -148,7 +148,7 @@ def _make_mixture(options: argparse.Namespace) -> Mixture:
         try:
             share = number(weight if colon else "")
         except InvalidArgumentError:  # A path without a weight.
-            if Path(path).exists() > Path(place).exists():
+            if colon and Path(path).exists() > Path(place).exists():
                 raise
             parts[name] = open_parquet(options, place)
         else:
