@@ -77,7 +77,7 @@ def main() -> None:
     found = {
         "settings": asdict(settings) | {"files": data.NUM_FILES},
         "machine": {
-            "processors": os.cpu_count(),
+            "processors": len(os.sched_getaffinity(0)),
             "system": f"{platform.system()} {platform.machine()}",
             "load": round(os.getloadavg()[0], 1),
         },
