@@ -76,8 +76,8 @@ def trace(
 
     Example:
         >>> [row] = trace(loader, step=3, row=1)
-        >>> [part.origin.row for part in row.parts]  # doctest: +SKIP
-        [351]
+        >>> [part.origin for part in row.parts] == loader.locate(step=3, row=1)
+        True
     """
     session = session_of(loader)
     cursor = session.known()

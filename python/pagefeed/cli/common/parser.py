@@ -17,9 +17,10 @@ class Parser(argparse.ArgumentParser):
     """Reads arguments by their whole names; its verbs do so too.
 
     Example:
-        >>> from pagefeed.cli import main
-        >>> main(["plan", "web", "--lenght", "512"])  # doctest: +SKIP
-        pagefeed plan: error: there is no --lenght: did you mean --length?
+        >>> parser = Parser(prog="pagefeed plan", exit_on_error=False)
+        >>> option = parser.add_argument("--length")
+        >>> parser.parse_args(["--length", "512"]).length
+        '512'
     """
 
     def __init__(self, **given: Any) -> None:
