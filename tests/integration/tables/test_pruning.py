@@ -1,7 +1,9 @@
 """Files that the metadata of a table prove to have no selected row stay closed."""
 
+import json
 import os
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -238,9 +240,41 @@ def test_times_that_writers_cut_to_milliseconds(tmp_path):
         moved = pa.array([n + number * 10**6 for n in at], pa.timestamp("us", "UTC"))
         write_delta(tmp_path, [rows_table(0, 3, at=moved)])
     web = pf.delta(tmp_path, column="tokens")
+    # Of the second file: the first one tells the types of columns and stays.
+    assert len(web.where("at >= '2026-01-03T00:26:41.345678Z'")) == 1
     last = "at >= '2026-01-03T00:26:40.345678Z' and at < '2026-01-03T00:26:41Z'"
     assert len(web.where(last)) == 1
     assert files_of(web.where("at > '2026-01-03T00:26:41Z'"))[1] == 1
+
+
+def test_statistics_that_other_writers_of_delta_leave_out_or_cut(tmp_path):
+    """Counts of nulls are optional, and some cut a text without rounding it up."""
+    long = "a" * 40
+    write_delta(tmp_path, [rows_table(0, 2, s=[text] * 2) for text in ("b", long)])
+    for commit in (tmp_path / "_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            if "add" in line:
+                known = json.loads(line["add"]["stats"])
+                del known["nullCount"]
+                for bounds in (known["minValues"], known["maxValues"]):
+                    bounds["s"] = bounds["s"][:32]
+                line["add"]["stats"] = json.dumps(known)
+        commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    web = pf.delta(tmp_path, column="tokens")
+    assert len(web.where(f"s >= '{long}' and s < 'b'")) == 2
+    assert len(web.where("s is not null and s != 'b'")) == 2
+    assert files_of(web.where("s < 'a'")) == (1, 1, 0)
+
+
+def test_partitions_of_a_type_whose_values_are_not_compared(tmp_path):
+    price = pa.array([Decimal("1.50")] * 2, pa.decimal128(9, 2))
+    for begin in (0, 2):
+        rows = rows_table(begin, begin + 2, price=price, day=[None, "monday"])
+        write_delta(tmp_path, [rows], partition_by=["price", "day"])
+    web = pf.delta(tmp_path, column="tokens", metadata=["id"])
+    assert sorted(row["id"] for row in web.where("price is not null")) == [0, 1, 2, 3]
+    assert sorted(row["id"] for row in web.where("day is null")) == [0, 2]
 
 
 def test_plan_and_inspect_tell_what_is_pruned(tmp_path):
