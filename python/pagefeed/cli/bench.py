@@ -17,9 +17,9 @@ from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
     PATHS,
     STORAGE,
-    arg,
     declare,
     fact_lines,
+    parameters,
     same_named,
     storage_options,
     table_lines,
@@ -31,11 +31,7 @@ from pagefeed.storage import located
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    table = {
-        "--sizes": arg([], "bytes of requests to try"),
-        "--depths": arg([], "numbers of requests at a time to try", type=int),
-        "--seconds": arg(1.0, "for each size and depth"),
-    }
+    table = parameters(bench_storage, "sizes depths seconds")
     declare(parser, {"paths": PATHS["paths"] | {"nargs": "+"}} | table | STORAGE)
 
 

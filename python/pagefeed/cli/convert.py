@@ -16,28 +16,21 @@ from dataclasses import asdict
 from pagefeed.cli.common import (
     FILES,
     PATHS,
-    arg,
     declare,
     open_paths,
+    parameters,
     same_named,
     selected,
     tell,
 )
-from pagefeed.prepare import TOKEN_FORMATS, convert
+from pagefeed.prepare import convert
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     optional = {"required": False}
     declare(parser, PATHS | FILES, paths={"nargs": "+"}, column=optional)
-    table = {
-        "--output": arg(str, "folder, prefix or file", required=True),
-        "--to": arg(str, "format to write", required=True, choices=TOKEN_FORMATS),
-        "--dtype": arg(str, "type of the tokens written"),
-        "--eos": arg(int, "token to write behind documents"),
-        "--shard-size": arg("512MiB", "bytes of a file, about"),
-    }
-    declare(parser, table)
+    declare(parser, parameters(convert, "output to dtype eos shard_size"))
 
 
 def run(options: argparse.Namespace) -> int:

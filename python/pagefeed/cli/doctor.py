@@ -28,6 +28,7 @@ from pagefeed.cli.common import (
     declare,
     make_sound_loader,
     named_function,
+    parameters,
     tell,
 )
 from pagefeed.reports import doctor as find_limit
@@ -42,8 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     }
     declare(parser.add_mutually_exclusive_group(), step)
     table = {
-        "--seconds": arg(3.0, "for each measurement"),
         "--threads": arg(int, "of the loader"),
+        **parameters(find_limit, "seconds"),
     }
     declare(parser, table)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.cli.common import PATHS, arg, declare, same_named, tell_facts
+from pagefeed.cli.common import PATHS, arg, declare, parameters, same_named, tell_facts
 from pagefeed.dataset import PageIndex, check_index, write_index
 from pagefeed.errors import InvalidArgumentError
 
@@ -40,9 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     }
     declare(parser.add_mutually_exclusive_group(), where)
     table = {
-        "--refresh": arg(bool, "build anew even if it is cached"),
+        **parameters(PageIndex.build, "refresh"),
         "--output": arg(str, "write it for all nodes, to this folder or bucket"),
-        "--engine": arg("local", "of --output", choices=["local", "ray"]),
+        **parameters(write_index, "engine"),
         "--check": arg(bool, "compare what --output names with a listing"),
     }
     declare(parser, table)

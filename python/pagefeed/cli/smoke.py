@@ -30,6 +30,7 @@ from pagefeed.cli.common import (
     make_sound_loader,
     make_text_tokenizer,
     named_function,
+    parameters,
     same_named,
     tell,
 )
@@ -41,10 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_run(parser)
     table = {
-        "--steps": arg(20, "steps to take"),
-        "--vocab-size": arg(int, "rows of the embedding"),
+        **parameters(try_run, "steps vocab_size plan"),
         **TEXT_TOKENIZER,
-        "--plan": arg(str, "the plan that another machine's smoke test printed"),
         "--rank": arg(0, "the rank whose batches are tried"),
         "--model": arg(
             str, "makes a torch module from vocab_size", metavar="MODULE:NAME"

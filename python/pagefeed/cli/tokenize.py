@@ -28,10 +28,11 @@ from pagefeed.cli.common import (
     arg,
     declare,
     make_tokenizer,
+    parameters,
     same_named,
     tell,
 )
-from pagefeed.prepare import FORMATS, tokenize
+from pagefeed.prepare import tokenize
 from pagefeed.storage import Storage
 
 ROLES = "ROLE=NAME"
@@ -43,18 +44,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "inputs": PATHS["paths"] | {"nargs": "+", "metavar": "INPUT"},
         "--tokenizer": TOKENIZER_FILE | {"required": True},
         **TOKENIZER,
-        "--output": arg(str, "folder of the files", required=True, metavar="DIR"),
-        "--tools": arg(str, "column of the tools of chats", metavar="COLUMN"),
+        **parameters(
+            tokenize,
+            "output tools format on_error column_name shard_size page_size "
+            "compression num_threads retries engine",
+        ),
         "--roles": arg([], "names of the data's roles in the template", metavar=ROLES),
         "--no-require-labels": arg(bool, "take chats that teach nothing"),
         "--chat-template": arg(str, "in place of the tokenizer's", metavar="FILE"),
         "--keep": arg([], "further columns to write", metavar="COLUMN[=TYPE]"),
-        "--format": arg(str, "of the inputs (by their names)", choices=FORMATS),
-        "--on-error": arg(
-            "fail",
-            "what becomes of records that cannot be read",
-            choices=["fail", "skip", "quarantine"],
-        ),
         "--max-rejected": arg(
             "1%",
             "records that may be rejected, such as 100, or a share",
@@ -62,17 +60,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="NUMBER|SHARE",
         ),
         "--max-record": arg("64MiB", "bytes of the largest record"),
-        "--column-name": arg("input_ids", "column of the tokens written"),
-        "--shard-size": arg("256MiB", "bytes of a file, about"),
-        "--page-size": arg("64KiB", "bytes of tokens in a page"),
-        "--compression": arg(
-            "zstd",
-            "of pages: zstd makes the smallest files, none is the fastest",
-            choices=["zstd", "lz4", "snappy", "none"],
-        ),
-        "--num-threads": arg(int, "(one per CPU)"),
-        "--retries": arg(3, "of a shard, if files fail"),
-        "--engine": arg("local", choices=["local", "ray"]),
         **STORAGE,
     }
     declare(parser, table)

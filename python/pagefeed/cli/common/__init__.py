@@ -34,6 +34,7 @@ from pagefeed.cli.common.data import (
     selected,
 )
 from pagefeed.cli.common.parser import Parser
+from pagefeed.cli.common.signatures import parameters
 from pagefeed.cli.common.telling import (
     as_json,
     check_lines,
@@ -74,6 +75,7 @@ __all__ = [
     "open_parquet",
     "open_paths",
     "pairs_of",
+    "parameters",
     "range_of",
     "same_named",
     "selected",

@@ -8,9 +8,16 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, cast
 
+from pagefeed.cli.common.signatures import parameters
+from pagefeed.dataset import parquet
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+from pagefeed.mixture import mix
+from pagefeed.order import Shuffle
 from pagefeed.prepare import TOKEN_FORMATS
+from pagefeed.sequences import Windows
 from pagefeed.storage import StorageOptions, is_url
+from pagefeed.tokenizer import Tokenizer
 
 __all__ = [
     "BESIDE",
@@ -125,16 +132,7 @@ TOKENIZER_FILE = arg(
     dest="tokenize",
     metavar="FILE",
 )
-TOKENIZER = {
-    "--pattern": arg(
-        str, "of tiktoken's ranks: gpt2, cl100k_base, o200k_base or an expression"
-    ),
-    "--special-tokens": arg(
-        str,
-        "what special tokens in a text are (as the library does it)",
-        choices=["as_token", "as_text"],
-    ),
-}
+TOKENIZER = parameters(Tokenizer, "pattern special_tokens")
 RUN = {
     "--tokenize": TOKENIZER_FILE,
     "--erase": arg(
@@ -147,31 +145,20 @@ RUN = {
     **TOKENIZER,
     "--length": arg(int, "tokens of a sequence"),
     "--batch-size": arg(int, "sequences of a step on each rank (8)"),
-    "--batch-tokens": arg(int, "or its tokens at most"),
     "--world-size": arg(1, "number of ranks"),
-    "--seed": arg(0, "of the order"),
     "--epoch": arg(0, "which epoch"),
-    "--shuffle": arg("page", choices=SHUFFLES),
-    "--window": arg("auto", "what is mixed: sequences, bytes or auto"),
-    "--passes": arg(1, "reads of each page in an epoch"),
+    "--shuffle": arg("page", "what is permuted", choices=SHUFFLES),
     "--balance": arg(str, "ranks by what steps cost", choices=["attention", "tokens"]),
-    "--memory": arg("1GiB", "of the loader of a rank"),
-    "--eos": arg(int, "token behind every document"),
-    "--bos": arg(int, "token before every document"),
-    "--overlap": arg(0, "tokens that windows share"),
-    "--tail": arg("pad", choices=["pad", "drop"]),
-    "--join": arg("dataset", choices=["dataset", "file"]),
+    **parameters(Loader, "batch_tokens seed memory"),
+    **parameters(Shuffle, "window passes"),
+    **parameters(Windows, "eos bos overlap tail join"),
 }
 CUTS = {
     "--packed": arg(bool, "pack whole documents into sequences"),
     "--documents": arg(bool, "each row is a sequence"),
 }
 TEXT_TOKENIZER = {"--tokenizer": arg(str, "a tokenizer.json", metavar="FILE")}
-BESIDE = {
-    "--aligned": arg([], "columns with a number for every token", metavar="COLUMN"),
-    "--metadata": arg([], "columns about documents", metavar="COLUMN"),
-    "--spans": arg([], "columns about ranges of tokens", metavar="COLUMN"),
-}
+BESIDE = parameters(parquet, "aligned metadata spans")
 
 
 def number(text: str) -> float:
@@ -211,14 +198,8 @@ MIXTURE = {
         action="append",
         metavar="KEY=NUMBER",
     ),
-    "--temperature": arg(float, "1 is proportional to size (1)"),
-    "--unit": arg("tokens", choices=["tokens", "sequences"]),
+    **parameters(mix, "temperature unit stop"),
     "--max-epochs": arg([], "most epochs of a dataset", metavar="NAME=N"),
-    "--stop": arg(
-        str,
-        "where a mixture ends: with its first or its last dataset",
-        choices=["first_exhausted", "all_exhausted"],
-    ),
     "--max-steps": arg(str, "steps at which a mixture ends", type=whole_number),
     "--max-tokens": arg(str, "such as 1e9", type=whole_number, metavar="N"),
 }

@@ -22,6 +22,7 @@ from pagefeed.cli.common import (
     make_tokenizer,
     open_parquet,
     pairs_of,
+    parameters,
     same_named,
     storage_options,
     tell,
@@ -45,8 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     declare(parser, {"tokenize": arg(str, form, metavar="TOKENIZER")})
     configure_texts(parser)
     table = {
-        "--new-tokens": arg(2000, "new tokens at most"),
-        "--min-gain": arg(10, "tokens that a new one must save"),
+        **parameters(extend_tokenizer, "new_tokens min_gain"),
         "--beside": arg([], "other texts to report on", metavar="NAME=PATH"),
         "--pattern": TOKENIZER["--pattern"],
     }
@@ -57,8 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             str, ".safetensors, its .index.json, or torch's", metavar="FILE"
         ),
         "--checkpoint-output": arg(str, "the new one", metavar="FILE"),
-        "--tensors": arg(str, "embeddings and head (by name)", nargs="+"),
-        "--multiple-of": arg(1, "rows are filled up to a multiple of it"),
+        **parameters(extend_embeddings, "tensors multiple_of"),
     }
     declare(parser.add_argument_group("a model's embeddings"), checkpoint)
 

@@ -14,11 +14,12 @@ from pagefeed.cli.common import (
     declare,
     open_parquet,
     pairs_of,
+    parameters,
     table_lines,
 )
 from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.prepare import TokenRate
+from pagefeed.prepare import TokenRate, train_tokenizer
 from pagefeed.storage import Paths
 
 __all__ = ["as_rows", "configure_texts", "make_texts", "rate_lines"]
@@ -34,15 +35,10 @@ def configure_texts(parser: argparse.ArgumentParser) -> None:
             [], "sources by name, in place of PATH", action="extend", metavar=FORM
         ),
         "--where": FILES["--where"],
-        "--source-column": arg(str, "its values are sources, as lang"),
-        "--sample": arg("256MiB", "bytes of text to draw"),
-        "--held-out": arg(0.01, "share of rows"),
-        "--shuffle": arg("page", "what is drawn", choices=["page", "row"]),
-        "--seed": arg(0),
-        "--temperature": arg(
-            1.0, "sources of n bytes give n^(1/T): 1 is proportional, 2 more even"
+        **parameters(
+            train_tokenizer,
+            "output source_column sample held_out shuffle seed temperature",
         ),
-        "--output": arg(str, "path of the new tokenizer.json", required=True),
     }
     declare(parser, table)
 

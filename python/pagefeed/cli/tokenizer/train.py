@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import arg, declare, same_named, tell
+from pagefeed.cli.common import declare, parameters, same_named, tell
 from pagefeed.cli.tokenizer.texts import (
     as_rows,
     configure_texts,
@@ -30,26 +30,10 @@ __all__ = ["configure", "run"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     configure_texts(parser)
-    table = {
-        "--vocab-size": arg(int, "number of ids", required=True),
-        "--model": arg("bpe", choices=["bpe", "wordpiece", "unigram"]),
-        "--special-tokens": arg(
-            str, "which take the first ids", nargs="*", metavar="NAME"
-        ),
-        "--pattern": arg(
-            str, "of BPE and Unigram: gpt2, cl100k_base, o200k_base or an expression"
-        ),
-        "--byte-fallback": arg(
-            bool,
-            "of Unigram: other characters are bytes, or unknown (bytes)",
-            action=argparse.BooleanOptionalAction,
-        ),
-        "--character-coverage": arg(
-            float, "share of characters with a token, not of BPE (0.9995)"
-        ),
-        "--min-frequency": arg(2, "of pairs"),
-    }
-    declare(parser, table)
+    names = "vocab_size model pattern character_coverage min_frequency"
+    either = {"action": argparse.BooleanOptionalAction}
+    table = parameters(train_tokenizer, f"{names} special_tokens byte_fallback")
+    declare(parser, table, special_tokens={"nargs": "*"}, byte_fallback=either)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,0 +1,74 @@
+"""Arguments of verbs that are parameters of functions: type, default, choices, help."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, get_args, get_origin
+
+__all__ = ["parameters"]
+
+MARKUP = re.compile(r":\w+:`~?([\w.]+)`|``")
+
+
+def parameters(
+    function: Callable[..., object], names: str
+) -> dict[str, dict[str, Any]]:
+    """Return the arguments that are parameters of a function, by their flags.
+
+    Type, choices and default are those that the function declares. The help is the
+    first sentence that its docstring has about the parameter.
+
+    Args:
+        function: The function, or a class.
+        names: Names of parameters, with blanks between them.
+
+    Example:
+        >>> def draw(*, size: int = 3) -> None:
+        ...     '''Draw.
+        ...
+        ...     Args:
+        ...         size: Number of ``rows``. Any will do.
+        ...     '''
+        >>> parameters(draw, "size")["--size"]
+        {'help': 'number of rows (3)', 'type': <class 'int'>, 'default': 3}
+    """
+    declared = inspect.signature(function, eval_str=True).parameters
+    found = {}
+    for name in names.split():
+        default, kinds = declared[name].default, [*_kinds(declared[name].annotation)]
+        given: dict[str, Any] = {"help": _sentence(function, name)}
+        if choices := [kind for kind in kinds if isinstance(kind, str)]:
+            given["choices"] = choices
+        elif bool in kinds:
+            given["action"] = "store_true"
+        else:
+            given["type"] = next(one for one in (str, float, int) if one in kinds)
+        if Sequence in kinds or Iterable in kinds:
+            given["nargs"] = "+"
+        if default is inspect.Parameter.empty:
+            given["required"] = True
+        elif default not in (None, ()) and bool not in kinds:
+            given["default"] = default
+            given["help"] += f" ({default})".replace("%", "%%")
+        found["--" + name.replace("_", "-")] = given
+    return found
+
+
+def _kinds(hint: Any) -> Iterator[Any]:
+    """Yield the types that a hint is made of, and the choices of a literal."""
+    yield get_origin(hint) or hint
+    for each in get_args(hint):
+        yield from _kinds(each)
+
+
+def _sentence(function: Callable[..., object], name: str) -> str:
+    """Return what the docstring says first of a parameter, as plain text."""
+    text = inspect.getdoc(function) or ""
+    said = re.search(rf"^    {name}: ((?:.+\n?)(?:     .+\n?)*)", text, re.MULTILINE)
+    whole = " ".join(said[1].split()) if said else name
+    first = MARKUP.sub(r"\1", whole.partition(". ")[0]).removesuffix(".")
+    if re.match("[A-Z][a-z]|A ", first):  # No abbreviation.
+        first = first[0].lower() + first[1:]
+    return first.replace("%", "%%")
