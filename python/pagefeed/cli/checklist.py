@@ -28,6 +28,7 @@ from pagefeed.cli.common import (
     declare,
     make_loader,
     range_of,
+    read_json,
     tell,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -76,11 +77,5 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _read(file: str) -> dict[str, Any]:
-    path = Path(file)
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-        return facts | {"written": path.stat().st_mtime}
-    except (OSError, ValueError, TypeError) as error:
-        raise InvalidArgumentError(
-            f"{file} holds no facts of a node: {error}"
-        ) from None
+    facts = read_json(file, f"{file} holds no facts of a node")
+    return facts | {"written": Path(file).stat().st_mtime}

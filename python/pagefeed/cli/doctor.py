@@ -23,7 +23,6 @@ from dataclasses import asdict
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
     arg,
-    as_json,
     configure_run,
     declare,
     make_sound_loader,
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     loader, damage = make_sound_loader(options, num_threads=options.threads)
     found = find_limit(loader, _train(options), seconds=options.seconds)
     damage += found.damage
-    return tell(options, asdict(found) | as_json(damage), [str(found)], damage)
+    return tell(options, asdict(found), [str(found)], damage)
 
 
 def _train(options: argparse.Namespace) -> Callable[[Batch], object] | None:

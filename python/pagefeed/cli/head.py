@@ -10,7 +10,6 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -21,12 +20,11 @@ from pagefeed._base import check_whole, format_bytes
 from pagefeed.cli.common import (
     TEXT_TOKENIZER,
     arg,
-    as_json,
     configure_run,
     declare,
     make_sound_dataset,
     make_text_tokenizer,
-    tell_damage,
+    tell,
 )
 from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
@@ -62,20 +60,16 @@ def run(options: argparse.Namespace) -> int:
     check_whole(options.start, "start", least=0)
     data, damage = make_sound_dataset(options)
     tokenizer = make_text_tokenizer(options, data)
-    shown = []
+    shown, lines = list[Row](), list[str]()
     for name, dataset in datasets_of(data).items():
         with_columns = _with_columns(dataset, tuple(options.columns))
         for number, row in _rows(with_columns, options, damage):
-            texts = _texts(row, tokenizer)
-            if options.json:
-                place = {"dataset": name} if name else {}
-                shown.append(place | {"row": number, **row, **texts})
-            else:
-                _show(name, number, row, texts, full=options.full)
-    if options.json:
-        print(json.dumps({"rows": shown} | as_json(damage), indent=2, default=_plain))
-    tell_damage(damage)
-    return 1 if damage else 0
+            values = row | _texts(row, tokenizer)
+            place = {"dataset": name} if name else {}
+            shown.append(place | {"row": number} | values)
+            lines.append(f"row {number:,}" + f" of {name}" * bool(name))
+            lines += _lines(values, full=options.full)
+    return tell(options, {"rows": shown}, lines, damage)
 
 
 def _with_columns(
@@ -121,20 +115,13 @@ def _texts(row: Row, tokenizer: TextTokenizer | None) -> dict[str, str]:
     }
 
 
-def _show(
-    name: str, number: int, row: Row, texts: dict[str, str], *, full: bool
-) -> None:
-    width = shutil.get_terminal_size().columns
-    print(f"row {number:,}" + f" of {name}" * bool(name))
-    for column, value in (row | texts).items():
-        text = _short(value, full=full)
-        lines = [
-            part
-            for line in text.splitlines() or [""]
-            for part in textwrap.wrap(line, max(20, width - 4)) or [""]
-        ]
-        print(f"  {column}")
-        print("\n".join(f"    {line}" for line in lines))
+def _lines(row: Row, *, full: bool) -> Iterator[str]:
+    width = max(20, shutil.get_terminal_size().columns - 4)
+    for column, value in row.items():
+        yield f"  {column}"
+        for line in _short(value, full=full).splitlines() or [""]:
+            wrapped = textwrap.wrap(line, width) or [""]
+            yield from (f"    {part}" for part in wrapped)
 
 
 def _short(value: object, *, full: bool) -> str:
@@ -148,8 +135,3 @@ def _short(value: object, *, full: bool) -> str:
     if not full and len(text) > MOST_CHARACTERS:
         return f"{text[:MOST_CHARACTERS]} ... {len(text):,} characters in all"
     return text
-
-
-def _plain(value: object) -> str:
-    """What JSON has no type for: times, bytes, decimals."""
-    return value.hex() if isinstance(value, bytes) else str(value)

@@ -18,7 +18,6 @@ from typing import Any
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
     arg,
-    as_json,
     configure_run,
     declare,
     fact_lines,
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         for line in [f"{name}:"] * bool(name) + _lines(one)
     ]
     shown = made if options.mix else made[""]
-    return tell(options, shown | as_json(damage), lines, damage)
+    return tell(options, shown, lines, damage)
 
 
 def _lines(found: Inspection) -> list[str]:

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from pagefeed.cli.common import (
     arg,
-    as_json,
     configure_run,
     declare,
     make_sound_loader,
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             page = make_page(loader, metrics=metrics, damage=damage)
         out.write(page.encode())
     lines = [f"{out.path} written, {len(page):,} characters"]
-    return tell(options, {"file": out.path} | as_json(damage), lines, damage)
+    return tell(options, {"file": out.path}, lines, damage)
 
 
 def _lines(file: str) -> list[str]:

@@ -23,7 +23,6 @@ from pagefeed.batches import Fields
 from pagefeed.cli.common import (
     TEXT_TOKENIZER,
     arg,
-    as_json,
     check_lines,
     configure_run,
     declare,
@@ -55,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Try and report; 1 if something is wrong."""
     fields = Fields(names=("input_ids", "labels"), shifted=True)
-    loader, damage = make_sound_loader(options, rank=options.rank, fields=fields)
+    loader, damage = make_sound_loader(options, fields=fields, vocab_size=None)
     tokenizer = make_text_tokenizer(options, loader.dataset)
     vocab_size: int | None = options.vocab_size
     if vocab_size is None and tokenizer is not None:
@@ -65,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     found = try_run(loader, **same_named(options, try_run) | given)
     damage += found.damage
     ok = found.ok and not damage
-    report = asdict(found) | as_json(damage) | {"ok": ok}
+    report = asdict(found) | {"ok": ok}
     state = f"plan {found.plan}: {'ready' if ok else 'NOT READY'}"
     return tell(options, report, [*check_lines(found.checks), state], damage, ok=ok)
 

@@ -22,7 +22,6 @@ For example:
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -35,13 +34,13 @@ from pagefeed.batches import Batch
 from pagefeed.cli.common import (
     TEXT_TOKENIZER,
     arg,
-    as_json,
     configure_run,
     declare,
     make_loader,
     make_sound_dataset,
     make_text_tokenizer,
     range_of,
+    read_json,
     table_lines,
     tell,
     tell_damage,
@@ -51,7 +50,6 @@ from pagefeed.loader import Loader
 from pagefeed.reports import (
     UNREADABLE,
     Damage,
-    TracedRow,
     damage_of,
     mixture_weights,
 )
@@ -59,9 +57,6 @@ from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
 from pagefeed.storage import local_path
-
-MOST_TOKENS = 16
-MOST_CHARACTERS = 300
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -92,16 +87,10 @@ def run(options: argparse.Namespace) -> int:
         tell_damage(damage)
         print("The order is of all files: nothing can be traced without these.")
         return 1
-    loader = make_loader(
-        options,
-        data,
-        rank=options.rank,
-        fields=options.fields,
-        dtype=options.dtype,
-        padding=options.padding,
-    )
+    loader = make_loader(options, data)
     if options.state:
-        loader.load_state_dict(_read_state(options.state))
+        wrong = f"--state {options.state} is no JSON file of what state_dict() returned"
+        loader.load_state_dict(read_json(options.state, wrong))
     if options.weights:
         return _trace_weights(loader, options)
     if options.document:
@@ -125,43 +114,12 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidArgumentError("--steps FIRST:END goes with --output FOLDER")
 
 
-def _read_state(path: str) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"--state {path} is no JSON file of what state_dict() returned: {error}"
-        ) from error
-    return state
-
-
 def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
     tokenizer = make_text_tokenizer(options, loader.dataset)
     step = loader.step if options.step is None else options.step
     rows = trace_rows(loader, step, options.row, tokenizer=tokenizer)
     damage = [row.damage for row in rows if row.damage is not None]
-    lines = [line for row in rows for line in _row_lines(row)]
-    return tell(options, [asdict(row) for row in rows], lines, damage)
-
-
-def _row_lines(row: TracedRow) -> list[str]:
-    lines = [f"step {row.step:,}, rank {row.rank}, row {row.row}"]
-    for part in row.parts:
-        origin = part.origin
-        end = origin.first_token + origin.num_tokens
-        dataset = f"{origin.dataset}: " if origin.dataset else ""
-        lines.append(
-            f"  {dataset}{origin.file}, row group {origin.row_group}, page "
-            f"{origin.page}, row {origin.row}, tokens {origin.first_token}..{end}, "
-            f"from place {origin.offset} on"
-        )
-        if part.tokens is not None:
-            some = " ".join(map(str, part.tokens[:MOST_TOKENS]))
-            lines.append(f"    {some}{' ...' * (len(part.tokens) > MOST_TOKENS)}")
-        if part.text is not None:
-            more = " ..." * (len(part.text) > MOST_CHARACTERS)
-            lines.append(f"    {part.text[:MOST_CHARACTERS]!r}{more}")
-    return lines
+    return tell(options, [asdict(row) for row in rows], map(str, rows), damage)
 
 
 def _trace_weights(loader: Loader, options: argparse.Namespace) -> int:
@@ -209,7 +167,7 @@ def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
                 damage.append(damage_of(error, (number,)))
             work.advance()
     lines = [f"{len(written):,} of {len(steps):,} steps written to {folder}"]
-    return tell(options, {"files": written} | as_json(damage), lines, damage)
+    return tell(options, {"files": written}, lines, damage)
 
 
 def _write(path: Path, batch: Batch) -> Path:

@@ -22,6 +22,8 @@ __all__ = ["TracedPart", "TracedRow", "replay", "trace"]
 
 MEMORY = 256 << 20
 """What reading single sequences may hold."""
+MOST_TOKENS, MOST_CHARACTERS = 16, 300
+"""What is printed of a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,25 @@ class TracedRow:
     """Whose tokens these are, in their order."""
     damage: Damage | None = None
     """Why it cannot be read, if it cannot."""
+
+    def __str__(self) -> str:
+        lines = [f"step {self.step:,}, rank {self.rank}, row {self.row}"]
+        for part in self.parts:
+            origin = part.origin
+            end = origin.first_token + origin.num_tokens
+            dataset = f"{origin.dataset}: " if origin.dataset else ""
+            lines.append(
+                f"  {dataset}{origin.file}, row group {origin.row_group}, page "
+                f"{origin.page}, row {origin.row}, tokens {origin.first_token}..{end}, "
+                f"from place {origin.offset} on"
+            )
+            if part.tokens is not None:
+                some = " ".join(map(str, part.tokens[:MOST_TOKENS]))
+                lines.append(f"    {some}{' ...' * (len(part.tokens) > MOST_TOKENS)}")
+            if part.text is not None:
+                more = " ..." * (len(part.text) > MOST_CHARACTERS)
+                lines.append(f"    {part.text[:MOST_CHARACTERS]!r}{more}")
+        return "\n".join(lines)
 
 
 def trace(

@@ -30,13 +30,13 @@ from pagefeed.cli.common.data import (
     open_parquet,
     open_paths,
     range_of,
+    read_json,
     same_named,
     selected,
 )
 from pagefeed.cli.common.parser import Parser
 from pagefeed.cli.common.signatures import parameters
 from pagefeed.cli.common.telling import (
-    as_json,
     check_lines,
     fact_lines,
     table_lines,
@@ -57,7 +57,6 @@ __all__ = [
     "Parser",
     "add_verb",
     "arg",
-    "as_json",
     "check_lines",
     "check_storage_options",
     "configure_run",
@@ -77,6 +76,7 @@ __all__ = [
     "pairs_of",
     "parameters",
     "range_of",
+    "read_json",
     "same_named",
     "selected",
     "storage_options",

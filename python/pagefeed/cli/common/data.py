@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -44,6 +45,7 @@ __all__ = [
     "open_parquet",
     "open_paths",
     "range_of",
+    "read_json",
     "same_named",
     "selected",
 ]
@@ -203,7 +205,7 @@ def make_sequences(options: argparse.Namespace) -> SequenceSetting:
 def make_loader(
     options: argparse.Namespace, dataset: AnyDataset | None = None, **settings: Any
 ) -> Loader:
-    """Make the loader of rank 0 of the run.
+    """Make the loader of the run, of rank 0 where the verb has no ``--rank``.
 
     Args:
         options: The arguments.
@@ -213,14 +215,12 @@ def make_loader(
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
     neither = options.batch_size is options.batch_tokens is None
-    given: dict[str, Any] = {
+    given = {"rank": 0} | same_named(options, Loader)
+    given |= {
         "sequences": make_sequences(options),
         "batch_size": 8 if neither else options.batch_size,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
-        "rank": 0,
     }
-    for name in ("batch_tokens", "seed", "balance", "memory", "world_size"):
-        given[name] = getattr(options, name)
     data = make_dataset(options) if dataset is None else dataset
     loader = Loader(data, **given | settings)
     loader.set_epoch(options.epoch)
@@ -331,6 +331,26 @@ def make_text_tokenizer(
     """Return the tokenizer of ``--tokenizer`` that shows tokens as text, if given."""
     path = options.tokenizer
     return load_tokenizer(path, data, storage_options(options, path)) if path else None
+
+
+def read_json(file: str, wrong: str) -> dict[str, Any]:
+    """Return the JSON object in a local file.
+
+    Args:
+        file: Its path.
+        wrong: What to say if there is none.
+
+    Raises:
+        InvalidArgumentError: If there is none.
+    """
+    try:
+        found = json.loads(Path(file).read_text())
+        if isinstance(found, dict):
+            return found
+        problem = f"{type(found).__name__} in place of an object"
+    except (OSError, ValueError) as error:
+        problem = str(error)
+    raise InvalidArgumentError(f"{wrong}: {problem}")
 
 
 def range_of(words: str, form: str) -> range:

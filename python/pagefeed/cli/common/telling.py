@@ -13,7 +13,6 @@ from pagefeed._base import format_bytes
 from pagefeed.reports import Check, Damage
 
 __all__ = [
-    "as_json",
     "check_lines",
     "fact_lines",
     "table_lines",
@@ -30,15 +29,31 @@ def tell(
     options: argparse.Namespace,
     report: object,
     lines: Iterable[str],
-    damage: Iterable[Damage] = (),
+    damage: Iterable[Damage] | None = None,
     *,
     ok: bool = True,
 ) -> int:
-    """Print a report, as JSON or as lines, and what cannot be read; 1 if not all is."""
-    print(json.dumps(report, indent=2) if options.json else "\n".join(lines))
-    found = list(damage)
+    """Print a report, as JSON or as lines, and what cannot be read; 1 if not all is.
+
+    Args:
+        options: The arguments.
+        report: What JSON has; a dict also tells the damage.
+        lines: The same for people.
+        damage: What cannot be read; None where a verb does not look for it.
+        ok: Whether all else is well.
+    """
+    found = list(damage or ())
+    if damage is not None and isinstance(report, dict):
+        report = report | {"damage": [asdict(one) for one in found]}
+    made = json.dumps(report, indent=2, default=_plain) if options.json else None
+    print("\n".join(lines) if made is None else made)
     tell_damage(found)
     return 1 if found or not ok else 0
+
+
+def _plain(value: object) -> str:
+    """Return what JSON has no type for as text: times, bytes, decimals."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def tell_facts(
@@ -79,11 +94,6 @@ def table_lines(
 
 def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def as_json(damage: Iterable[Damage]) -> dict[str, Any]:
-    """Return what reports say of what cannot be read."""
-    return {"damage": [asdict(one) for one in damage]}
 
 
 def tell_damage(damage: Iterable[Damage]) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from pagefeed._base import format_bytes, require
+from pagefeed._base import Work, format_bytes
 from pagefeed.batches import Batch
 from pagefeed.cli.demo.corpus import make_corpus
 from pagefeed.dataset import parquet
 from pagefeed.loader import Loader
+from pagefeed.reports import trace
 from pagefeed.sequences import Windows
 from pagefeed.tokenizer import Tokenizer
 
@@ -51,7 +51,8 @@ def run_demo(
     print(f"\n2. One epoch of shuffled batches [{batch_size}, {length}], from text")
     loader = new_loader()
     whole = _feed(loader)
-    _show_origin(new_loader(), tokenizer)
+    print("  the first sequence of the first batch comes from")
+    print(*trace(new_loader(), step=0, row=0, tokenizer=tokenizer))
 
     stop = len(whole) // 2
     print(f"\n3. The same run, stopped after step {stop:,} and resumed in a new loader")
@@ -71,7 +72,11 @@ def run_demo(
 def _feed(loader: Loader) -> list[str]:
     """Run one epoch with progress and return a digest of every batch."""
     started = time.perf_counter()
-    digests = [_digest(batch) for batch in _with_progress(loader, len(loader))]
+    digests = []
+    with Work("batches", total=len(loader), unit="steps") as work:
+        for batch in loader:
+            digests.append(_digest(batch))
+            work.advance()
     seconds = time.perf_counter() - started
     stats = loader.stats()
     rate = stats["tokens"] / seconds / 1e6
@@ -81,26 +86,6 @@ def _feed(loader: Loader) -> list[str]:
         f"at most {format_bytes(stats['peak_bytes'])} held"
     )
     return digests
-
-
-def _with_progress(batches: Iterable[Batch], total: int) -> Iterator[Batch]:
-    tqdm = require("tqdm", extra="demo", purpose="the demo")
-    # disable=None: silent where nobody watches.
-    yield from tqdm.tqdm(batches, total=total, unit=" steps", disable=None)
-
-
-def _show_origin(loader: Loader, tokenizer: Tokenizer) -> None:
-    """Show where the first sequence comes from, and its text."""
-    sequence = next(iter(loader))["input_ids"][0]
-    print("  the first sequence of the first batch comes from")
-    for source in loader.locate(step=0, row=0)[:4]:
-        tokens = sequence[source.offset : source.offset + min(16, source.num_tokens)]
-        text = tokenizer.decode(tokens)
-        print(
-            f"    {Path(source.file).name}, row group {source.row_group}, page "
-            f"{source.page}, row {source.row}, tokens {source.first_token}.."
-            f"{source.first_token + source.num_tokens}: {text!r}"
-        )
 
 
 def _digest(batch: Batch) -> str:
