@@ -16,7 +16,7 @@ from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["Job", "Layout", "Task", "make_wanted", "nested_text", "plan"]
 
-VERSION = 3
+VERSION = 4
 TEXT_PER_SHARD = 2
 """Bytes of text for a byte of a shard, so that a task has about one shard."""
 TYPES_READ = 8
