@@ -10,8 +10,8 @@ import datetime
 import hashlib
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,17 @@ from pagefeed.tokenizer.tokenizer import Tokenizer
 __all__ = ["ChatRows", "Rows", "TextRows", "check_learned", "on_day", "rows_of"]
 
 Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]
+
+
+class EncodedRows(NamedTuple):
+    """The tokens of some rows, one row after the other."""
+
+    ids: npt.NDArray[np.uint32]
+    """uint32 [tokens]."""
+    labels: npt.NDArray[np.int32]
+    """int32 [tokens]; [0] if rows have none."""
+    counts: npt.NDArray[np.uint32]
+    """Tokens of each row: uint32 [rows]."""
 
 
 class Rows(ABC):
@@ -72,25 +83,39 @@ class Rows(ABC):
             CorruptFileError: If a row cannot be encoded.
         """
         arrow = require("pyarrow", extra="pyarrow", purpose="rows of columns")
-        ids, labels = [np.zeros(0, np.uint32)], [np.zeros(0, np.int32)]
-        given = arrow.array(rows)
-        counts = np.zeros(len(given), np.uint32)
-        for number, row in enumerate(given):
+
+        def refuse(number: int, problem: ValueError) -> NoReturn:
+            raise CorruptFileError(
+                f"row {number} of the page: {problem}; `pagefeed tokenize` can leave "
+                "such rows out, --on-error skip"
+            ) from problem
+
+        found = self.encode_each(arrow.array(rows), lambda row: row.as_py(), refuse)
+        ids, labels, counts = (each.tobytes() for each in found)
+        return ids, labels, counts
+
+    def encode_each(
+        self,
+        rows: Iterable[Any],
+        values: Callable[[Any], Mapping[str, Any]],
+        refuse: Callable[[int, ValueError], None],
+    ) -> EncodedRows:
+        """Encode rows; leave out those that cannot be encoded.
+
+        Args:
+            rows: The rows, in any form.
+            values: Returns the columns of one of them.
+            refuse: Called with the number of a row that is left out, and why.
+        """
+        found = [(np.zeros(0, np.uint32), np.zeros(0, np.int32))]
+        for number, row in enumerate(rows):
             try:
-                found = self.encode(row.as_py())
-            except (InvalidArgumentError, ValueError) as problem:
-                raise CorruptFileError(
-                    f"row {number} of the page: {problem}; `pagefeed tokenize` can "
-                    "leave such rows out, --on-error skip"
-                ) from problem
-            ids.append(found[0])
-            labels.append(found[1])
-            counts[number] = len(found[0])
-        return (
-            np.concatenate(ids).tobytes(),
-            np.concatenate(labels).tobytes(),
-            counts.tobytes(),
-        )
+                found.append(self.encode(values(row)))
+            except ValueError as problem:
+                refuse(number, problem)
+        ids, labels = zip(*found, strict=True)
+        counts = np.array([len(each) for each in ids[1:]], np.uint32)
+        return EncodedRows(np.concatenate(ids), np.concatenate(labels), counts)
 
 
 def _values(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 import pagefeed as pf
 from made.texts_made import make_texts, make_tokenizer
 from pagefeed.prepare.texts import json_lines
-from pagefeed.prepare.tokenizing import task
+from pagefeed.prepare.tokenizing import shard
 
 TEXTS = ["", "", *(text or "" for text in make_texts()), "long " * 3000, "a", ""]
 URLS = [f"u{number % 7}" for number in range(len(TEXTS))]
@@ -33,7 +33,7 @@ def ids(tok):
 def source(tmp_path, monkeypatch):
     """Lines of JSON, read in many blocks and written in many row groups."""
     monkeypatch.setattr(json_lines.JsonLines, "most_bytes", 4096)
-    monkeypatch.setattr(task, "GROUP_BYTES", 64 << 10)
+    monkeypatch.setattr(shard, "GROUP_BYTES", 64 << 10)
     rows = zip(TEXTS, URLS, strict=True)
     lines = [json.dumps({"text": text, "url": url}) for text, url in rows]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))

@@ -22,7 +22,7 @@ from pagefeed.storage import PARQUET, Storage
 __all__ = ["ParquetFile"]
 
 READ_BYTES = 1 << 20
-"""Bytes of rows that are read at once: larger batches are slower, see ``json_lines``."""
+"""Bytes of rows that are read at once; larger ones are slower, see ``json_lines``."""
 
 
 class ParquetFile:

@@ -8,17 +8,18 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.errors import InvalidArgumentError, TokenRangeError
+from pagefeed._base import Int64Array, distinct
+from pagefeed.errors import TokenRangeError
 from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
 __all__ = ["Encoded", "encode", "num_lists_of", "schema_of"]
 
-Ints = npt.NDArray[Any]
+Reject = Callable[[int, str, bytes | None], None]
+"""Rejects a row of a batch: its number, why, and its record if that is kept."""
 
 
 class Encoded(NamedTuple):
@@ -36,7 +37,7 @@ class Encoded(NamedTuple):
 def schema_of(job: Job) -> Any:
     """Return the columns of shards, with the record of the tokenizer."""
     pa = arrow()
-    fields = [pa.field(job.layout.column, _lists(_token_type(job)), nullable=False)]
+    fields = [pa.field(job.column, _lists(_token_type(job)), nullable=False)]
     if job.has_labels:
         fields.append(pa.field(LABELS, _lists(pa.int32()), nullable=False))
     fields += [pa.field(name, job.wanted.kept[name]) for name in job.written]
@@ -73,86 +74,62 @@ def encode(
         TokenRangeError: If the tokenizer gives an id above its vocabulary.
     """
     rejected = list(batch.rejected)
-    kept = []
+    columns = {}
     for name in job.wanted.kept:
         column = batch.table.column(name)
-        values, unfit = fitting(column, name, job.wanted, file, batch.place)
-        kept.append(values)
+        columns[name], unfit = fitting(column, name, job.wanted, file, batch.place)
         rejected += unfit
+    left_out: list[int] = []
+
+    def reject(row: int, error: str, record: bytes | None) -> None:
+        rejected.append(Rejected(file, batch.place(row), error, record))
+        left_out.append(row)
+
     source = batch.table.column(0)
-    reject = _Rejecting(file, batch.place, rejected)
-    columns = dict(zip(job.wanted.kept, kept, strict=True))
     if job.rows is None:
-        rows, num_tokens = _texts(job, source, reject, num_threads, lists)
+        num_tokens = _texts(job, source, reject, num_threads, lists)
         num_learned = 0
     else:
         given = [source, *(columns[name] for name in job.rows.columns[1:])]
-        rows, num_tokens, num_learned = _rows(job, job.rows, given, reject, lists)
+        num_tokens, num_learned = _rows(job, job.rows, given, reject, lists)
     written = {name: columns[name] for name in job.written}
-    if len(rows) < len(source):
+    if left_out:
+        rows = np.setdiff1d(np.arange(len(source)), left_out)
         written = {name: column.take(rows) for name, column in written.items()}
-    others = arrow().table(written)
-    return Encoded(others, len(rows), num_tokens, num_learned, rejected)
-
-
-class _Rejecting(NamedTuple):
-    """Rejects rows of a batch."""
-
-    file: str
-    place: Callable[[int], str]
-    rejected: list[Rejected]
-
-    def __call__(self, row: int, error: str, record: bytes | None) -> None:
-        found = Rejected(self.file, self.place(row), error, record)
-        self.rejected.append(found)
-
-    def among(self, rows: Ints) -> _Rejecting:
-        """Return the same for a subset of the rows."""
-        return self._replace(place=lambda row: self.place(int(rows[row])))
-
-
-def _as_bytes(value: object) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return (value if isinstance(value, str) else json.dumps(value)).encode(
-        errors="surrogatepass"
-    )
+    others, num_rows = arrow().table(written), len(source) - len(left_out)
+    return Encoded(others, num_rows, num_tokens, num_learned, rejected)
 
 
 def _texts(
-    job: Job, source: Any, reject: _Rejecting, num_threads: int, lists: _core.ListFile
-) -> tuple[Ints, int]:
-    """Encode texts; return the rows that were encoded, and their number of tokens."""
+    job: Job, source: Any, reject: Reject, num_threads: int, lists: _core.ListFile
+) -> int:
+    """Encode texts; return the number of tokens."""
     pa = arrow()
     if pa.types.is_dictionary(source.type):
         source = source.cast(source.type.value_type)
     texts = _as_one(source.cast(pa.large_binary()))
-    borders = np.frombuffer(
-        texts.buffers()[1], np.int64, len(texts) + 1, 8 * texts.offset
+    rows, borders, most = (
+        np.arange(len(texts)),
+        _borders(texts),
+        job.wanted.record_bytes,
     )
-    most = job.wanted.record_bytes
-    long = np.flatnonzero(np.diff(borders) > most)
-    if len(long):
-        for row in long.tolist():
+    is_long = np.diff(borders) > most
+    if is_long.any():
+        for row in np.flatnonzero(is_long).tolist():
             reject(row, too_long(most), None)
-        sound = np.setdiff1d(np.arange(len(texts)), long)
-        found, num_tokens = _texts(
-            job, texts.take(sound), reject.among(sound), num_threads, lists
-        )
-        return sound[found], num_tokens
+        rows = rows[~is_long]
+        texts = texts.take(rows)
+        borders = _borders(texts)
     data = texts.buffers()[2]
     content = np.frombuffer(b"" if data is None else data, np.uint8)
     num_tokens, largest, wrong = lists.encode(
         job.tokenizer.handle, content, borders, num_threads
     )
-    rows = np.arange(len(texts))
-    if wrong:
-        for row in wrong:
-            reject(row, "it is not UTF-8", texts[row].as_py())
-        rows = np.setdiff1d(rows, wrong)
+    for row in wrong:
+        reject(int(rows[row]), "it is not UTF-8", texts[row].as_py())
     if num_tokens:
         _check_id(job.tokenizer, largest)
-    return rows, num_tokens
+    return num_tokens
 
 
 def _as_one(texts: Any) -> Any:
@@ -163,6 +140,11 @@ def _as_one(texts: Any) -> Any:
         # ``combine_chunks`` would copy a single chunk.
         texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
     return texts
+
+
+def _borders(texts: Any) -> Int64Array:
+    """Return where texts begin and end in their bytes: int64 [texts + 1]."""
+    return np.frombuffer(texts.buffers()[1], np.int64, len(texts) + 1, 8 * texts.offset)
 
 
 def _check_id(tokenizer: Tokenizer, largest: int) -> None:
@@ -181,39 +163,43 @@ def _object(value: Any, name: str, job: Job) -> Any:
     return value
 
 
+def _as_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json.dumps(value)).encode(
+        errors="surrogatepass"
+    )
+
+
 def _rows(
     job: Job,
     encoder: Rows,
     columns: Sequence[Any],
-    reject: _Rejecting,
+    reject: Reject,
     lists: _core.ListFile,
-) -> tuple[Ints, int, int]:
+) -> tuple[int, int]:
     """Encode chats, or texts of several columns, in Python with the GIL.
 
-    Returns the rows that were encoded, their tokens, and the rows with a label.
+    Returns the number of tokens, and of rows with a label.
     """
-    rows, ids, labels = [], [np.zeros(0, np.uint32)], [np.zeros(0, np.int32)]
-    num_learned = 0
-    for row, values in enumerate(zip(*columns, strict=True)):
-        record: bytes | None = None
-        try:
-            given = [value.as_py() for value in values]
-            record = _as_bytes(given[0])
-            both = zip(encoder.columns, given, strict=True)
-            named = {name: _object(value, name, job) for name, value in both}
-            tokens, targets = encoder.encode(named)
-        except (InvalidArgumentError, UnicodeError, ValueError) as problem:
-            reject(row, str(problem), record)
-            continue
-        rows.append(row)
-        ids.append(tokens)
-        labels.append(targets)
-        num_learned += bool((targets != IGNORED).any())
-    counts = np.array([len(one) for one in ids[1:]], np.uint32)
-    tokens = np.concatenate(ids)
-    if len(tokens):
-        _check_id(job.tokenizer, int(tokens.max()))
-    lists.append(0, tokens, counts)
-    if job.has_labels:
-        lists.append(1, np.concatenate(labels).view(np.uint32), counts)
-    return np.array(rows, np.int64), len(tokens), num_learned
+
+    def values(row: Sequence[Any]) -> dict[str, Any]:
+        named = zip(encoder.columns, row, strict=True)
+        return {name: _object(value.as_py(), name, job) for name, value in named}
+
+    def refuse(row: int, problem: ValueError) -> None:
+        record = None
+        with suppress(UnicodeError):
+            record = _as_bytes(columns[0][row].as_py())
+        reject(row, str(problem), record)
+
+    found = encoder.encode_each(zip(*columns, strict=True), values, refuse)
+    num_tokens = len(found.ids)
+    if num_tokens:
+        _check_id(job.tokenizer, int(found.ids.max()))
+    lists.append(0, found.ids, found.counts)
+    if not job.has_labels:
+        return num_tokens, 0
+    lists.append(1, found.labels.view(np.uint32), found.counts)
+    row_of_token = np.repeat(np.arange(len(found.counts)), found.counts)
+    return num_tokens, len(distinct(row_of_token[found.labels != IGNORED]))

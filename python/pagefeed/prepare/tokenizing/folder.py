@@ -150,16 +150,18 @@ class JobFolder:
         self._write(_JOB, begun)
         self.widened = begun["widened"]
 
-    def shards(self, task: int) -> list[ShardRecord]:
-        """Return the finished shards of a task, in order."""
-        return self._shards(task, None)
-
     def all_shards(self, num_tasks: int) -> list[list[ShardRecord]]:
         """Return the finished shards of each task."""
         names = set(self._out.names(_ACCOUNT))
-        return list(in_order(lambda task: self._shards(task, names), range(num_tasks)))
+        return list(in_order(lambda task: self.shards(task, names), range(num_tasks)))
 
-    def _shards(self, task: int, names: set[str] | None) -> list[ShardRecord]:
+    def shards(self, task: int, names: set[str] | None = None) -> list[ShardRecord]:
+        """Return the finished shards of a task, in order.
+
+        Args:
+            task: Number of the task.
+            names: Names of all records, if they are known: no other is asked for.
+        """
         found: list[ShardRecord] = []
         while names is None or f"{shard_name(task, len(found))}.json" in names:
             told = self._read(_record_name(task, len(found)))

@@ -14,30 +14,19 @@ from pagefeed.prepare.texts import Inputs, Piece, Wanted, arrow, pieces_of, type
 from pagefeed.storage import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["Job", "Layout", "Task", "make_wanted", "nested_text", "plan"]
+__all__ = ["Job", "Task", "make_wanted", "nested_text", "plan"]
 
 VERSION = 4
 TEXT_PER_SHARD = 2
 """Bytes of text for a byte of a shard, so that a task has about one shard."""
+SETTINGS = ("column", "shard_bytes", "page_bytes", "compression", "on_error")
+"""Settings of a job that its folder records as they are."""
 TYPES_READ = 8
 """Files whose columns are read for types."""
 
 
 Task = tuple[Piece, ...]
 """Pieces that are tokenized in order, into shards of their own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Layout of the shards."""
-
-    column: str
-    """Name of the column of tokens."""
-    shard_bytes: int
-    """Bytes after which a shard is complete."""
-    page_bytes: int
-    """Approximate bytes of a page of tokens before compression."""
-    compression: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +42,13 @@ class Job:
     """Kept columns that are written; others are only read."""
     require_labels: bool
     """Refuse chats of which nothing is learned."""
-    layout: Layout
+    column: str
+    """Name of the column of tokens."""
+    shard_bytes: int
+    """Bytes after which a shard is complete."""
+    page_bytes: int
+    """Approximate bytes of a page of tokens before compression."""
+    compression: str
     on_error: str
     folder: OutputFolder
     """Folder of the shards."""
@@ -84,11 +79,7 @@ class Job:
             "source": self.wanted.source,
             "keep": {name: str(self.wanted.kept[name]) for name in self.written},
             "record_bytes": self.wanted.record_bytes,
-            "column": self.layout.column,
-            "shard_bytes": self.layout.shard_bytes,
-            "page_bytes": self.layout.page_bytes,
-            "compression": self.layout.compression,
-            "on_error": self.on_error,
+            **{name: getattr(self, name) for name in SETTINGS},
             "num_inputs": len(files),
             "inputs": versions.hexdigest(),
         }

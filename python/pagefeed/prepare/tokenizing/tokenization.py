@@ -27,7 +27,6 @@ from pagefeed.prepare.texts import (
 from pagefeed.prepare.tokenizing.folder import JobFolder, Tokenized
 from pagefeed.prepare.tokenizing.job import (
     Job,
-    Layout,
     make_wanted,
     nested_text,
     plan,
@@ -208,12 +207,10 @@ def tokenize(
         rows=rows,
         written=tuple(kept),
         require_labels=check_flag(require_labels, "require_labels"),
-        layout=Layout(
-            column=name,
-            shard_bytes=shard_bytes,
-            page_bytes=max(1, parse_bytes(page_size, name="page_size")),
-            compression=compression,
-        ),
+        column=name,
+        shard_bytes=shard_bytes,
+        page_bytes=max(1, parse_bytes(page_size, name="page_size")),
+        compression=compression,
         on_error=on_error,
         folder=out,
         tasks=plan(found, shard_bytes),

@@ -1,0 +1,161 @@
+"""A shard that is being written: the core writes lists, pyarrow the other columns."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Self
+
+from pagefeed import _core
+from pagefeed._base import logger
+from pagefeed.errors import CorruptFileError
+from pagefeed.prepare.texts import Batch, Rejected, arrow
+from pagefeed.prepare.tokenizing.encoding import encode, num_lists_of, schema_of
+from pagefeed.prepare.tokenizing.folder import (
+    JobFolder,
+    ShardRecord,
+    reasons_of,
+    shard_name,
+)
+from pagefeed.prepare.tokenizing.job import Job
+from pagefeed.storage import FileWriter
+
+__all__ = ["Shard"]
+
+GROUP_BYTES = 64 << 20
+"""Bytes of a row group before compression."""
+STORED_BYTES = 4
+"""Bytes of a token before compression: Parquet has no smaller numbers."""
+
+
+class Shard:
+    """Some rows of a task, in a file that is not created before its first row.
+
+    Args:
+        job: The job.
+        task: Number of the task.
+        number: Number of the shard in it.
+    """
+
+    def __init__(self, job: Job, task: int, number: int) -> None:
+        self._job = job
+        self._place = task, number
+        self._name = f"{shard_name(task, number)}.parquet"
+        empty = arrow().BufferOutputStream()
+        arrow("pyarrow.parquet").ParquetWriter(empty, schema_of(job)).close()
+        self._lists = _core.ListFile(
+            empty.getvalue().to_pybytes(),
+            num_lists_of(job),
+            job.compression,
+            job.page_bytes,
+        )
+        self._others: list[Any] = []
+        """Further columns of the rows that are not in a row group yet."""
+        self._file: FileWriter | None = None
+        self._digest = hashlib.sha256()
+        self._rejected: list[Rejected] = []
+        self._rows = self._tokens = self._learned = 0
+
+    def __enter__(self) -> Self:
+        """Start to write."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the file, unless it was finished."""
+        if self._file is not None:
+            self._file.abandon()
+
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return 0 if self._file is None else self._file.size
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next rows belong to another shard."""
+        return self.size >= self._job.shard_bytes
+
+    def add(self, batch: Batch, file: str, num_threads: int) -> int:
+        """Tokenize a batch; return the number of tokens.
+
+        Raises:
+            CorruptFileError: If a record is corrupt and ``on_error`` is ``"fail"``.
+        """
+        found = encode(self._job, batch, file, num_threads, self._lists)
+        for one in found.rejected:
+            self._reject(one)
+        self._rows += found.num_rows
+        self._tokens += found.num_tokens
+        self._learned += found.num_learned
+        if found.num_rows:
+            self._others.append(found.others)
+            if self._file is None:
+                self._file = self._job.folder.writer(self._name)
+            self._write_pages()
+        others = sum(int(table.nbytes) for table in self._others)
+        waiting = STORED_BYTES * self._lists.num_waiting + others
+        if waiting >= min(GROUP_BYTES, self._job.shard_bytes):
+            self._end_group()
+        return found.num_tokens
+
+    def _reject(self, one: Rejected) -> None:
+        if self._job.on_error == "fail":
+            raise CorruptFileError(
+                f"{one.file}, {one.place}: {one.error}; on_error='skip' or "
+                "'quarantine' goes on without such records and lists them"
+            ).at(file=one.file)
+        logger.warning("%s, %s: %s", one.file, one.place, one.error)
+        is_kept = self._job.on_error == "quarantine"
+        self._rejected.append(one if is_kept else one._replace(record=None))
+
+    def _end_group(self) -> None:
+        if self._others:
+            self._lists.end_group(self._others_as_file() if self._job.written else None)
+            self._others = []
+            self._write_pages()
+
+    def _others_as_file(self) -> bytes:
+        table = arrow().concat_tables(self._others)
+        sink, page_bytes = arrow().BufferOutputStream(), self._job.page_bytes
+        writer = arrow("pyarrow.parquet").ParquetWriter(
+            sink,
+            table.schema,
+            compression=self._job.compression,
+            # Columns such as source and language have few values.
+            use_dictionary=True,
+            data_page_size=page_bytes,
+            write_batch_size=max(1024, page_bytes // STORED_BYTES),
+            write_page_checksum=True,
+            write_page_index=True,
+        )
+        writer.write_table(table, row_group_size=max(1, len(table)))
+        writer.close()
+        return bytes(sink.getvalue().to_pybytes())
+
+    def _write_pages(self) -> None:
+        data = self._lists.take()
+        if self._file is not None:
+            self._file.write(data)
+            self._digest.update(data)
+
+    def finish(self, folder: JobFolder, following: tuple[int, int] | None) -> None:
+        """Give the file its name, if it has rows, and record it as finished."""
+        self._end_group()
+        if self._file is not None:
+            self._lists.end()
+            self._write_pages()
+            self._file.commit()
+        record = ShardRecord(
+            file=self._name if self._rows else None,
+            rows=self._rows,
+            tokens=self._tokens,
+            learned=self._learned,
+            bytes=self.size,
+            sha256=self._digest.hexdigest() if self._rows else "",
+            rejected=sum(
+                1 if one.num_records is None else one.num_records
+                for one in self._rejected
+            ),
+            reasons=reasons_of(self._rejected),
+            next=following,
+        )
+        folder.finish_shard(*self._place, record, self._rejected)
