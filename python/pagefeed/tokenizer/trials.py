@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Iterator, Sequence
 
 __all__ = ["trial_texts"]
 
@@ -60,7 +61,6 @@ _TEXTS = (
 _LENGTHS = (3, 7, 8, 15, 16, 17, 33, 64, 1500)
 _NUM_MIXED = 400
 _MOST_ADDED = 64
-_MASK = (1 << 64) - 1
 
 
 def trial_texts(added: Sequence[str]) -> list[str]:
@@ -109,7 +109,11 @@ def _around(token: str) -> str:
 
 def _mixed(number: int, added: Sequence[str]) -> str:
     """Kinds, white space and tokens by chance: the same text for each number."""
-    draw = _draws(number)
+    numbers = random.Random(number)  # noqa: S311 - the same ones each time
+
+    def draw(below: int) -> int:
+        return int(numbers.random() * below)
+
     text = []
     for _ in range(1 + draw(40)):
         match draw(8):
@@ -124,16 +128,3 @@ def _mixed(number: int, added: Sequence[str]) -> str:
                 is_half = 0xD800 <= sign < 0xE000
                 text.append("\ud7ff" if is_half else chr(sign))
     return "".join(text)
-
-
-def _draws(number: int) -> Callable[[int], int]:
-    """Return a function that draws a number below its argument."""
-    state = (number * 0x9E3779B97F4A7C15 & _MASK) ^ 0x5851F42D4C957F2D
-
-    def draw(below: int) -> int:
-        nonlocal state
-        step = state * 6364136223846793005 + 1442695040888963407
-        state = step & _MASK
-        return (state >> 33) % below
-
-    return draw

@@ -56,15 +56,6 @@ class _Counted(NamedTuple):
     num_learned: int
 
 
-class _Part(NamedTuple):
-    """Consecutive pages."""
-
-    number: int
-    first_page: int
-    end_page: int
-    num_rows: int
-
-
 def token_counts(
     index: PageIndex,
     tokenizer: Tokenizer,
@@ -128,6 +119,7 @@ class _Counting:
 
     def __post_init__(self) -> None:
         self.parts = [*_parts(self.index)]
+        """The pages of each part."""
 
     def make_parts(self) -> None:
         """Count and store all parts that are not stored, if the folder can be written.
@@ -149,7 +141,7 @@ class _Counting:
             # In random order: other processes count other parts meanwhile.
             anywhere = random.SystemRandom().sample(self.parts, len(self.parts))
             for part in in_order(self._keep, anywhere):
-                work.advance(part.num_rows)
+                work.advance(self._num_rows(part))
 
     def write(self, writer: ArrayWriter) -> None:
         """Join all parts and store them as one."""
@@ -161,8 +153,7 @@ class _Counting:
         for part, counted in self._counted():
             counts, num_learned = counted
             before = np.append(0, np.cumsum(counts, dtype=np.int64))
-            pages = np.arange(part.first_page, part.end_page + 1)
-            rows = self.index.first_rows(pages)
+            rows = self.index.first_rows(np.arange(part.start, part.stop + 1))
             writer.append("first_token", total + before[rows[1:] - rows[0]])
             writer.append("num_learned", [num_learned])
             total += int(before[-1])
@@ -196,13 +187,17 @@ class _Counting:
         logger.info("the tokens of %d rows are counted, once", total)
         return Work("tokens of rows", total=total, unit="rows")
 
-    def _counted(self) -> Iterator[tuple[_Part, _Counted]]:
+    def _num_rows(self, part: range) -> int:
+        first, end = self.index.first_rows([part.start, part.stop]).tolist()
+        return int(end - first)
+
+    def _counted(self) -> Iterator[tuple[range, _Counted]]:
         """Yield all parts with their counts, in order."""
         if self.folder is None:
             with self._work() as work:
                 counted = in_order(self._count, self.parts)
                 for part, found in zip(self.parts, counted, strict=True):
-                    work.advance(part.num_rows)
+                    work.advance(len(found.of_row))
                     yield part, found
             return
         for part in self.parts:
@@ -211,14 +206,14 @@ class _Counting:
                 self._check_whole()
                 yield part, self._count(part)
             else:
-                counts = kept["of_row"].view(np.uint32)[: part.num_rows]
+                counts = kept["of_row"].view(np.uint32)[: self._num_rows(part)]
                 yield part, _Counted(counts, int(kept["num_learned"][0]))
 
-    def _name(self, part: _Part) -> tuple[str, str]:
+    def _name(self, part: range) -> tuple[str, str]:
         """Return the name of a part, and its key."""
-        return f"part-{part.number}", f"{self.key} {tuple(part)}"
+        return f"part-{part.start}", f"{self.key} {part}"
 
-    def _keep(self, part: _Part) -> _Part:
+    def _keep(self, part: range) -> range:
         """Count and store a part, unless it is stored."""
         name, key = self._name(part)
 
@@ -240,9 +235,8 @@ class _Counting:
                 self.index.check_files()
                 raise _CountedElsewhereError(found)
 
-    def _count(self, part: _Part) -> _Counted:
-        pages = range(part.first_page, part.end_page)
-        counts, learned = zip(*map(self._count_page, pages), strict=True)
+    def _count(self, part: range) -> _Counted:
+        counts, learned = zip(*map(self._count_page, part), strict=True)
         return _Counted(np.concatenate(counts), sum(learned))
 
     def _count_page(self, page: int) -> tuple[Counts, int]:
@@ -262,12 +256,11 @@ def _padded(counts: Counts) -> Int64Array:
     return np.append(counts, padding).view(np.int64)
 
 
-def _parts(index: PageIndex) -> Iterator[_Part]:
+def _parts(index: PageIndex) -> Iterator[range]:
     """Divide the pages into parts."""
     first = index.first_rows(np.arange(len(index) + 1))
-    page = number = 0
-    while page < len(index):
-        end = int(np.searchsorted(first, first[page] + PART_ROWS, side="left"))
-        end = min(end, len(index))
-        yield _Part(number, page, end, int(first[end] - first[page]))
-        page, number = end, number + 1
+    end = 0
+    while end < len(index):
+        page, most = end, first[end] + PART_ROWS
+        end = min(int(np.searchsorted(first, most, side="left")), len(index))
+        yield range(page, end)

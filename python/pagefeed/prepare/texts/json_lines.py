@@ -7,15 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from pagefeed import _core
-from pagefeed.prepare.texts.kept import batch_of, source_of
+from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.lines import Lines
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
-    Rejected,
     Wanted,
     arrow,
-    shown,
 )
 from pagefeed.prepare.texts.streams import line_blocks, opened, with_compressed
 from pagefeed.storage import Storage
@@ -113,22 +111,9 @@ def _texts_at_once(block: bytes, name: str) -> Any:
 def _one_by_one(
     block: bytes, first: Callable[[], int], file: str, wanted: Wanted
 ) -> Batch:
-    rows, numbers, rejected = [], [], []
-    for number, line in enumerate(block.split(b"\n")):
-        if not line.strip():
-            continue
-        row, error = parsed(line)
-        if row is not None:
-            row, error = _checked(row, wanted)
-        if row is None:
-            place = f"line {first() + number}"
-            rejected.append(Rejected(file, place, error, line))
-        else:
-            rows.append(row)
-            numbers.append(number)
-    return batch_of(
-        rows, wanted, file, lambda row: f"line {first() + numbers[row]}", rejected
-    )
+    lines = enumerate(block.split(b"\n"))
+    samples = (Sample(n, *parsed(line), line) for n, line in lines if line.strip())
+    return batch_of(samples, wanted, file, lambda number: f"line {first() + number}")
 
 
 def parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
@@ -145,14 +130,3 @@ def parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:
 def _whole(digits: str) -> int | str:
     """Parse a number; return text if it has more digits than Python may parse."""
     return int(digits) if len(digits) <= MOST_DIGITS else digits
-
-
-def _checked(row: dict[str, Any], wanted: Wanted) -> tuple[dict[str, Any] | None, str]:
-    """Return the record with its source as bytes, or None and the reason."""
-    if wanted.source not in row:
-        return None, f"there is no field {wanted.source!r}, only {shown([*row])}"
-    try:
-        row[wanted.source] = source_of(row[wanted.source], wanted)
-    except ValueError as problem:
-        return None, str(problem)
-    return row, ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from pagefeed.prepare.texts.records import Batch, Rejected, Wanted, arrow
+from pagefeed.prepare.texts.records import Batch, Rejected, Wanted, arrow, shown
 
-__all__ = ["WidenedError", "batch_of", "fitting", "source_of"]
+__all__ = ["Sample", "WidenedError", "batch_of", "fitting"]
 
 MOST_SHOWN = 40
 """Most characters of a value that an error shows."""
@@ -29,25 +29,53 @@ class WidenedError(Exception):
         """The message, with the value and its place."""
 
 
+class Sample(NamedTuple):
+    """A record as its format has it, or why there is none."""
+
+    key: Any
+    """What its place is made of."""
+    row: Mapping[str, Any] | None
+    """Its values by name; None if it is rejected."""
+    error: str = ""
+    """Why it is rejected."""
+    record: bytes | None = None
+    """Its bytes, if they are known."""
+
+
 def batch_of(
-    rows: Sequence[Mapping[str, Any]],
-    wanted: Wanted,
-    file: str,
-    place: Callable[[int], str],
-    rejected: Sequence[Rejected] = (),
+    samples: Iterable[Sample], wanted: Wanted, file: str, place: Callable[[Any], str]
 ) -> Batch:
     """Return records as a batch: the source as bytes, kept columns in their types.
+
+    Args:
+        samples: The records.
+        wanted: What to take of them.
+        file: Their file.
+        place: Returns the place in the file that a key stands for.
 
     Raises:
         WidenedError: If an inferred type of a column is too narrow.
     """
-    pa, told = arrow(), list(rejected)
-    columns = {wanted.source: pa.array([row[wanted.source] for row in rows], "binary")}
+    pa, rejected = arrow(), list[Rejected]()
+    keys, rows, sources = [], [], []
+    for key, row, problem, record in samples:
+        source, error = (None, problem) if row is None else _source_of(row, wanted)
+        if row is None or error:
+            rejected.append(Rejected(file, place(key), error, record))
+            continue
+        keys.append(key)
+        rows.append(row)
+        sources.append(source)
+
+    def place_of(row: int) -> str:
+        return place(keys[row])
+
+    columns = {wanted.source: pa.array(sources, "binary")}
     for name in wanted.kept:
         values = [row.get(name) for row in rows]
-        columns[name], found = fitting(values, name, wanted, file, place)
-        told += found
-    return Batch(pa.table(columns), place, told)
+        columns[name], found = fitting(values, name, wanted, file, place_of)
+        rejected += found
+    return Batch(pa.table(columns), place_of, rejected)
 
 
 def fitting(
@@ -148,21 +176,19 @@ def _is_text(kind: Any) -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def source_of(value: object, wanted: Wanted) -> bytes | None:
-    """Return a text, or JSON of messages and other objects, in UTF-8.
-
-    Raises:
-        ValueError: If it is neither; the message has its type.
-    """
+def _source_of(row: Mapping[str, Any], wanted: Wanted) -> tuple[bytes | None, str]:
+    """Return the text of a record, or JSON of its messages, or None and the reason."""
+    name = wanted.source
+    if name not in row:
+        return None, f"there is no field {name!r}, only {shown([*row])}"
+    value = row[name]
     if value is None or isinstance(value, bytes):
-        return value
+        return value, ""
     if wanted.is_chat and isinstance(value, list | dict):
         value = json.dumps(value)
     if not isinstance(value, str):
-        raise ValueError(  # noqa: TRY004 - of the record, not of an argument
-            f"field {wanted.source!r} is {type(value).__name__}, not a text"
-        )
+        return None, f"field {name!r} is {type(value).__name__}, not a text"
     try:
-        return value.encode()
+        return value.encode(), ""
     except UnicodeError as problem:
-        raise ValueError(f"half of a surrogate pair: {problem}") from problem
+        return None, f"half of a surrogate pair: {problem}"

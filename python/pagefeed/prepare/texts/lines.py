@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pagefeed.prepare.texts.kept import batch_of
+from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
     Batch,
     Piece,
@@ -81,9 +81,11 @@ class TextLines(Lines):
         self, block: bytes, first: Callable[[], int], file: str, wanted: Wanted
     ) -> Batch:
         """Return the lines."""
-        rows = block.removesuffix(b"\n").split(b"\n")
-        texts = [{wanted.source: row.removesuffix(b"\r")} for row in rows]
-        return batch_of(texts, wanted, file, lambda row: f"line {first() + row}")
+        lines = enumerate(block.removesuffix(b"\n").split(b"\n"))
+        texts = (
+            Sample(n, {wanted.source: line.removesuffix(b"\r")}) for n, line in lines
+        )
+        return batch_of(texts, wanted, file, lambda number: f"line {first() + number}")
 
 
 class PlainText(Whole):
@@ -106,8 +108,8 @@ class PlainText(Whole):
             error = too_long(wanted.record_bytes)
             yield rejection(Rejected(piece.file, "the file", error), wanted)
             return
-        row = {"file": piece.file, wanted.source: text}
-        yield batch_of([row], wanted, piece.file, lambda _: "the file")
+        sample = Sample("the file", {"file": piece.file, wanted.source: text})
+        yield batch_of([sample], wanted, piece.file, str)
 
 
 def _numbered(

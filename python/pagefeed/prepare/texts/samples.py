@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +13,11 @@ import numpy.typing as npt
 
 from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.prepare.texts.json_lines import parsed
-from pagefeed.prepare.texts.kept import batch_of, source_of
+from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
     RECORD_BYTES,
     Batch,
     Piece,
-    Rejected,
     Wanted,
     arrow,
     shown,
@@ -30,8 +29,6 @@ from pagefeed.storage import Storage
 
 __all__ = ["Mds", "Tar"]
 
-Sample = tuple[str, dict[str, Any] | None, str, bytes | None]
-"""Where it is; its values, or why there are none; and its bytes if they are known."""
 KEY = "__key__"
 """Column with the name of a sample in tar files."""
 
@@ -48,10 +45,8 @@ class Tar(Whole):
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the samples."""
         with opened(storage, piece.file) as stream:
-            samples = (
-                (f"sample {key}", *_of_tar(key, parts, wanted))
-                for key, parts in _samples(stream, wanted)
-            )
+            members = _samples(stream, wanted)
+            samples = (_of_tar(key, parts, wanted) for key, parts in members)
             yield from _batches(piece.file, wanted, samples)
 
 
@@ -119,15 +114,13 @@ def _samples(
         yield last, parts
 
 
-def _of_tar(
-    key: str, parts: dict[str, bytes | int], wanted: Wanted
-) -> tuple[dict[str, Any] | None, str, bytes | None]:
+def _of_tar(key: str, parts: dict[str, bytes | int], wanted: Wanted) -> Sample:
     row: dict[str, Any] = {}
     for name in wanted.columns:
         kind, _, field = name.partition(".")
         part = parts.get(name, parts.get(kind) if field else None)
         if isinstance(part, int):
-            return None, f"{too_long(wanted.record_bytes)} (its {kind})", None
+            return Sample(key, None, f"{too_long(wanted.record_bytes)} (its {kind})")
         if name == KEY:
             row[name] = key
         elif name in parts:
@@ -136,11 +129,11 @@ def _of_tar(
             found, error = parsed(part)
             if found is None or field not in found:
                 error = f"no {field!r} in its {kind}: {error or 'no such field'}"
-                return None, error, part
+                return Sample(key, None, error, part)
             row[name] = found[field]
         elif name == wanted.source:
-            return None, f"there is no {name!r}, only {shown([*parts])}", None
-    return row, "", None
+            return Sample(key, None, f"there is no {name!r}, only {shown([*parts])}")
+    return Sample(key, row)
 
 
 class Mds(Whole):
@@ -152,12 +145,9 @@ class Mds(Whole):
         """Return the columns of a shard."""
         with opened(storage, file) as stream:
             config, _ = _head(stream, file)
-        names, encodings = config["column_names"], config["column_encodings"]
-        return {
-            name: _types()[_kind(encoding)]
-            for name, encoding in zip(names, encodings, strict=True)
-            if _kind(encoding) in _types()
-        }
+        both = zip(config["column_names"], config["column_encodings"], strict=True)
+        known = {name: _type_of(encoding) for name, encoding in both}
+        return {n: arrow().type_for_alias(kind) for n, kind in known.items() if kind}
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the samples of a shard."""
@@ -172,14 +162,13 @@ def _of_shard(
     stream: Any, file: str, config: dict[str, Any], sizes: list[int], wanted: Wanted
 ) -> Iterator[Sample]:
     for number, size in enumerate(sizes):
-        place = f"sample {number}"
         if size > wanted.record_bytes:
             for begin in range(0, size, 1 << 20):
                 _exactly(stream, min(size - begin, 1 << 20), file)
-            yield place, None, too_long(wanted.record_bytes), None
+            yield Sample(number, None, too_long(wanted.record_bytes))
             continue
-        sample = _exactly(stream, size, file)
-        yield place, *_of_mds(sample, config, wanted), sample
+        record = _exactly(stream, size, file)
+        yield Sample(number, *_of_mds(record, config, wanted), record)
     if stream.read(1):
         raise CorruptFileError(f"{file}: there is more behind its samples")
 
@@ -235,83 +224,55 @@ def _of_mds(
             if name in wanted.columns:
                 value = sample[at : at + size]
                 is_source = name == wanted.source
-                row[name] = value if is_source else _decoders(encoding)(value)
+                row[name] = value if is_source else _decoded(value, encoding)
             at += size
     except (struct.error, ValueError, IndexError) as problem:
         return None, str(problem)
     return row, ""
 
 
-def _kind(encoding: str) -> str:
-    return encoding.partition(":")[0]
+_NUMBERS = {
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+}
+_OTHERS = {"str": "string", "json": "string", "bytes": "binary", "int": "int64"}
 
 
-def _types() -> dict[str, Any]:
-    pa = arrow()
-    whole = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-    names = {name: name for name in (*whole, "float16", "float32", "float64")}
-    plain = {"str": "string", "json": "string", "bytes": "binary", "int": "int64"}
-    found = {**plain, **names}
-    return {name: pa.type_for_alias(alias) for name, alias in found.items()}
+def _type_of(encoding: str) -> str | None:
+    """Return the type of a column as Arrow calls it; None if it is not read."""
+    kind = encoding.partition(":")[0]
+    return kind if kind in _NUMBERS else _OTHERS.get(kind)
 
 
-def _decoders(encoding: str) -> Callable[[bytes], Any]:
-    kind = _kind(encoding)
-    if kind in ("str", "json"):
-        return bytes.decode
-    if kind == "bytes":
-        return bytes
-    if kind not in _types():
+def _decoded(value: bytes, encoding: str) -> Any:
+    kind = _type_of(encoding)
+    if kind is None:
         raise UnsupportedError(f"columns encoded as {encoding!r} cannot be kept")
-    dtype = np.dtype("int64" if kind == "int" else kind)
-    return lambda value: np.frombuffer(value, dtype)[0].item()
+    if kind == "string":
+        return value.decode()
+    return value if kind == "binary" else np.frombuffer(value, kind)[0].item()
 
 
 def _batches(file: str, wanted: Wanted, samples: Iterable[Sample]) -> Iterator[Batch]:
     """Yield samples as batches; those before damage come before its error."""
-    gathered = _Gathered(file, wanted)
+    waiting: list[Sample] = []
+
+    def batch() -> Batch:
+        return batch_of(waiting, wanted, file, "sample {}".format)
+
+    num_bytes = 0
     try:
         for sample in samples:
-            gathered.take(*sample)
-            if gathered.num_bytes >= wanted.batch_bytes:
-                yield gathered.batch()
-                gathered = _Gathered(file, wanted)
+            waiting.append(sample)
+            values = (sample.row or {}).values()
+            num_bytes += sum(
+                len(value if isinstance(value, str | bytes) else str(value))
+                for value in values
+            )
+            if num_bytes >= wanted.batch_bytes:
+                yield batch()
+                waiting, num_bytes = [], 0
     except (CorruptFileError, tarfile.TarError, OSError):
-        yield gathered.batch()
+        yield batch()
         raise
-    yield gathered.batch()
-
-
-class _Gathered:
-    """Samples of one batch."""
-
-    def __init__(self, file: str, wanted: Wanted) -> None:
-        self._file = file
-        self._wanted = wanted
-        self._rows: list[dict[str, Any]] = []
-        self._places: list[str] = []
-        self._rejected: list[Rejected] = []
-        self.num_bytes = 0
-
-    def take(
-        self, place: str, row: dict[str, Any] | None, error: str, record: bytes | None
-    ) -> None:
-        """Add a sample; without a row it is rejected."""
-        if row is not None:
-            try:
-                name = self._wanted.source
-                row = row | {name: source_of(row[name], self._wanted)}
-            except ValueError as problem:
-                row, error = None, str(problem)
-        if row is None:
-            self._rejected.append(Rejected(self._file, place, error, record))
-            return
-        self._rows.append(row)
-        self._places.append(place)
-        sizes = (len(v) for v in row.values() if isinstance(v, str | bytes))
-        self.num_bytes += sum(sizes)
-
-    def batch(self) -> Batch:
-        """Return the samples."""
-        place, rejected = self._places.__getitem__, self._rejected
-        return batch_of(self._rows, self._wanted, self._file, place, rejected)
+    yield batch()

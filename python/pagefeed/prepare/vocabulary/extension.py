@@ -21,7 +21,7 @@ from pagefeed.prepare.vocabulary.sampling import (
     sources_of,
 )
 from pagefeed.prepare.vocabulary.segmentation import best_joins
-from pagefeed.prepare.vocabulary.training import HELD_OUT_BYTES, write_text
+from pagefeed.prepare.vocabulary.training import write_text
 from pagefeed.storage import PathLike, StorageOptions, checked_output
 from pagefeed.tokenizer import Tokenizer
 
@@ -181,9 +181,9 @@ def _measured(
     others: Mapping[str, ParquetDataset], beside: TextDatasets | None, seed: int
 ) -> dict[str, list[str]]:
     """Texts by which nothing was chosen, of the domain and beside it."""
-    found = texts_held_out(others, HELD_OUT_BYTES, seed)
+    found = texts_held_out(others, seed)
     if beside is not None:
-        more = texts_held_out(sources_of(beside, None), HELD_OUT_BYTES, seed)
+        more = texts_held_out(sources_of(beside, None), seed)
         found |= {f"beside/{name}": texts for name, texts in more.items()}
     return found
 

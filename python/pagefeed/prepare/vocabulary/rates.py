@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pagefeed.dataset import ParquetDataset
-from pagefeed.prepare.vocabulary.sampling import some_texts
+from pagefeed.prepare.vocabulary.sampling import texts_of, up_to
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["TokenRate", "rate_of", "rates_of", "texts_held_out"]
+__all__ = ["TokenRate", "rates_of", "texts_held_out"]
 
-BATCH = 256
-"""Texts encoded together."""
+HELD_OUT_BYTES = 1 << 20
+"""Bytes of held-out texts that are encoded of each source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,11 +42,12 @@ class TokenRate:
 
 
 def texts_held_out(
-    sources: Mapping[str, ParquetDataset], num_bytes: int, seed: int
+    sources: Mapping[str, ParquetDataset], seed: int
 ) -> dict[str, list[str]]:
-    """Return some texts of each source, of ``num_bytes`` at most but for the last."""
+    """Return some texts of each source, drawn by pages."""
     return {
-        name: some_texts(dataset, num_bytes, seed) for name, dataset in sources.items()
+        name: [text for text, _ in up_to(texts_of(dataset, seed=seed), HELD_OUT_BYTES)]
+        for name, dataset in sources.items()
     }
 
 
@@ -54,19 +55,13 @@ def rates_of(
     tokenizer: Tokenizer, texts: Mapping[str, list[str]]
 ) -> tuple[TokenRate, ...]:
     """Return what the texts of each source come to."""
-    return tuple(rate_of(tokenizer, name, some) for name, some in texts.items())
-
-
-def rate_of(tokenizer: Tokenizer, source: str, texts: list[str]) -> TokenRate:
-    """Return what the texts of one source come to."""
-    num_tokens = 0
-    for first in range(0, len(texts), BATCH):
-        encoded = tokenizer.encode_batch(texts[first : first + BATCH])
-        num_tokens += sum(map(len, encoded))
-    return TokenRate(
-        source=source,
-        num_rows=len(texts),
-        num_bytes=sum(len(text.encode()) for text in texts),
-        num_words=sum(len(text.split()) for text in texts),
-        num_tokens=num_tokens,
+    return tuple(
+        TokenRate(
+            source=source,
+            num_rows=len(some),
+            num_bytes=sum(len(text.encode()) for text in some),
+            num_words=sum(len(text.split()) for text in some),
+            num_tokens=sum(map(len, tokenizer.encode_batch(some))),
+        )
+        for source, some in texts.items()
     )

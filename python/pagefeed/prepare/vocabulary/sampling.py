@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, TypeAlias, get_args
@@ -33,9 +33,9 @@ __all__ = [
     "TextSample",
     "amounts",
     "drawn",
-    "some_texts",
     "sources_of",
     "texts_of",
+    "up_to",
 ]
 
 TextDatasets: TypeAlias = ParquetDataset | Mapping[str, ParquetDataset]
@@ -82,58 +82,51 @@ class TextSample:
     shuffle: Mixing
     """Whether pages or rows are drawn at random."""
 
+    sources: tuple[SampledSource, ...] = ()
+    """What was drawn, once it was iterated."""
+
     def __post_init__(self) -> None:
-        self._sizes = {name: self._size(each) for name, each in self.datasets.items()}
+        self._sizes = {name: self._size(name) for name in self.datasets}
         self._wanted = amounts(self._sizes, self.num_bytes, self.temperature)
-        self._drawn = dict.fromkeys(self.datasets, (0, 0))
 
     def __iter__(self) -> Iterator[str]:
         """Yield the texts, source after source."""
-        total = round(sum(self._wanted.values()))
+        total, sources = round(sum(self._wanted.values())), []
         with Work("texts are read", total=total, unit="B") as work:
             for name, dataset in self.datasets.items():
-                most = self._most(name)
                 rows = size = 0
-                for text in self._texts(name, dataset):
-                    if size >= most:
-                        break
-                    here = len(text.encode())
-                    rows, size = rows + 1, size + here
-                    work.advance(here)
+                for text, num_bytes in self._drawn(name):
+                    rows, size = rows + 1, size + num_bytes
+                    work.advance(num_bytes)
                     yield text
-                self._drawn[name] = rows, size
+                drawn = SampledSource(
+                    name=name,
+                    num_rows=len(dataset),
+                    num_bytes=round(self._sizes[name]),
+                    sampled_rows=rows,
+                    sampled_bytes=size,
+                )
+                sources.append(drawn)
+        self.sources = tuple(sources)
 
-    @property
-    def sources(self) -> tuple[SampledSource, ...]:
-        """What was drawn, once it was iterated."""
-        return tuple(
-            SampledSource(
-                name=name,
-                num_rows=len(dataset),
-                num_bytes=round(self._sizes[name]),
-                sampled_rows=self._drawn[name][0],
-                sampled_bytes=self._drawn[name][1],
-            )
-            for name, dataset in self.datasets.items()
-        )
-
-    def _texts(self, name: str, dataset: ParquetDataset) -> Iterator[str]:
+    def _drawn(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield what is drawn of a source, with the bytes of each text."""
+        size, wanted = self._sizes[name], self._wanted[name]
+        # All of it where that is about what it has.
+        most = math.inf if abs(wanted - size) <= ROUNDING * wanted else wanted
         # A source that is to weigh more than it has comes again and again.
-        more = self._wanted[name] > self._sizes[name] * (1 + ROUNDING) > 0
+        is_repeated = wanted > size * (1 + ROUNDING) > 0
+        return up_to(self._texts(name, None if is_repeated else 1), most)
+
+    def _texts(self, name: str, epochs: int | None = 1) -> Iterator[str]:
         return texts_of(
-            dataset, seed=self.seed, shuffle=self.shuffle, epochs=None if more else 1
+            self.datasets[name], seed=self.seed, shuffle=self.shuffle, epochs=epochs
         )
 
-    def _most(self, name: str) -> float:
-        """Bytes to draw of a source; all of it where that is about what it has."""
-        wanted = self._wanted[name]
-        is_all = abs(wanted - self._sizes[name]) <= ROUNDING * wanted
-        return math.inf if is_all else wanted
-
-    def _size(self, dataset: ParquetDataset) -> float:
-        some = texts_of(dataset, seed=self.seed, shuffle=self.shuffle)
-        lengths = [len(text.encode()) for text in islice(some, PILOT_ROWS)]
-        return len(dataset) * float(np.mean(lengths)) if lengths else 0.0
+    def _size(self, name: str) -> float:
+        some = islice(self._texts(name), PILOT_ROWS)
+        lengths = [len(text.encode()) for text in some]
+        return len(self.datasets[name]) * float(np.mean(lengths)) if lengths else 0.0
 
 
 def amounts(
@@ -200,15 +193,20 @@ def texts_of(
                 yield text.decode() if isinstance(text, bytes) else text
 
 
-def some_texts(dataset: ParquetDataset, num_bytes: int, seed: int) -> list[str]:
-    """Return texts of a dataset, drawn by pages, until they have so many bytes."""
-    found, size = [], 0
-    for text in texts_of(dataset, seed=seed):
-        found.append(text)
-        size += len(text.encode())
-        if size >= num_bytes:
-            break
-    return found
+def up_to(texts: Iterable[str], most: float) -> Iterator[tuple[str, int]]:
+    """Yield texts and their bytes, until these are so many.
+
+    Example:
+        >>> list(up_to(["ab", "cd", "ef"], 3))
+        [('ab', 2), ('cd', 2)]
+    """
+    size = 0
+    for text in texts:
+        if size >= most:
+            return
+        num_bytes = len(text.encode())
+        size += num_bytes
+        yield text, num_bytes
 
 
 def drawn(

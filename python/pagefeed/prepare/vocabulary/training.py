@@ -33,9 +33,6 @@ from pagefeed.tokenizer import Tokenizer, pattern_of
 
 __all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]
 
-HELD_OUT_BYTES = 1 << 20
-"""Bytes of held-out texts that are encoded of each source."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedTokenizer:
@@ -151,7 +148,7 @@ def train_tokenizer(
         vocab_size=tokenizer.vocab_size,
         fingerprint=tokenizer.fingerprint,
         sources=texts.sources,
-        held_out=rates_of(tokenizer, texts_held_out(others, HELD_OUT_BYTES, seed)),
+        held_out=rates_of(tokenizer, texts_held_out(others, seed)),
     )
 
 
