@@ -14,7 +14,7 @@ from pagefeed.prepare.texts import Inputs, Piece, Wanted, arrow, pieces_of, type
 from pagefeed.storage import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["Job", "Task", "make_wanted", "nested_text", "plan"]
+__all__ = ["Job", "Task", "make_wanted", "nested_text", "plan", "types_of_inputs"]
 
 VERSION = 4
 TEXT_PER_SHARD = 2
@@ -25,6 +25,13 @@ TYPES_READ = 8
 """Files whose columns are read for types."""
 
 
+TEXTS = {
+    *("string", "large_string", "string_view", "binary", "large_binary"),
+    *("binary_view",),
+}
+"""Types of plain texts, as Arrow writes them."""
+Types = Mapping[str, Any] | None
+"""Types of columns by name; None if there may be any columns."""
 Task = tuple[Piece, ...]
 """Pieces that are tokenized in order, into shards of their own."""
 
@@ -112,6 +119,7 @@ def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
 
 def make_wanted(
     inputs: Inputs,
+    types: Types,
     source: str,
     keep: Mapping[str, str | None],
     *,
@@ -120,7 +128,7 @@ def make_wanted(
     batch_bytes: int,
     record_bytes: int,
 ) -> Wanted:
-    """Return what to read of the inputs, with the types of the first files.
+    """Return what to read of the inputs, whose columns have some types.
 
     Raises:
         ColumnNotFoundError: If there is no such column.
@@ -134,17 +142,16 @@ def make_wanted(
             "column_name='tokens', or another, beside it"
         )
     names = dict.fromkeys(rows.columns[1:] if rows else ()) | dict(keep)
-    found = types_of_inputs(inputs)
-    if found is not None:
+    if types is not None:
         for name, given in {**names, source: None}.items():
-            if name not in found and given is None:
+            if name not in types and given is None:
                 raise ColumnNotFoundError(
                     f"{inputs.files[0]}: there is no column {name!r}"
-                    f"{near_name(name, found)}; it has {list(found)[:20]}"
+                    f"{near_name(name, types)}; it has {list(types)[:20]}"
                 )
         if rows is None or rows.has_labels:
-            _check_source(source, found[source], is_chat=rows is not None)
-    kept = {name: _type(name, given, found) for name, given in names.items()}
+            _check_source(source, types[source], is_chat=rows is not None)
+    kept = {name: _type(name, given, types or {}) for name, given in names.items()}
     if "jsonl" in inputs.formats:
         for name, kind in kept.items():
             # Later objects may have more fields than the first ones.
@@ -156,32 +163,26 @@ def make_wanted(
         kept=kept,
         given=frozenset(name for name, kind in names.items() if kind is not None),
         is_chat=rows is not None,
-        objects=frozenset(n for n, kind in (found or {}).items() if is_nested(kind)),
+        objects=frozenset(n for n, kind in (types or {}).items() if is_nested(kind)),
         batch_bytes=batch_bytes,
         record_bytes=record_bytes,
     )
 
 
-def nested_text(inputs: Inputs, column: str) -> str | None:
+def nested_text(types: Types, column: str) -> str | None:
     """Return a template for texts in a struct or list; None for plain texts."""
-    types = arrow().types
-    found = types_of_inputs(inputs) or {}
-    kind = found.get(column)
-    is_list = kind is not None and (types.is_list(kind) or types.is_large_list(kind))
-    is_inside = kind is None and column.partition(".")[0] in found
-    if is_inside or (is_list and _is_plain(_innermost(kind))):
+    known = types or {}
+    kind: Any = known.get(column)
+    inner = kind
+    while _is_list(inner):
+        inner = inner.value_type
+    is_inside = kind is None and column.partition(".")[0] in known
+    if is_inside or (_is_list(kind) and _is_text(inner)):
         return "{" + column + "}"
     return None
 
 
-def _innermost(kind: Any) -> Any:
-    types = arrow().types
-    while types.is_list(kind) or types.is_large_list(kind):
-        kind = kind.value_type
-    return kind
-
-
-def types_of_inputs(inputs: Inputs) -> dict[str, Any] | None:
+def types_of_inputs(inputs: Inputs) -> Types:
     """Return the columns of some files; numbers have the widest of their types."""
     pa = arrow()
     schemas = []
@@ -199,29 +200,24 @@ def types_of_inputs(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def _check_source(name: str, kind: Any, *, is_chat: bool) -> None:
-    types = arrow().types
-    is_text = _is_plain(kind) or types.is_null(kind)
-    is_list = types.is_list(kind) or types.is_large_list(kind)
-    if is_text or (is_chat and is_list):
+    is_list = _is_list(kind)
+    if _is_text(kind) or str(kind) == "null" or (is_chat and is_list):
         return
-    advice = ""
-    if is_list and not is_chat:
-        advice = f": for chats, give messages={name!r}"
+    advice = f": for chats, give messages={name!r}" if is_list and not is_chat else ""
     raise UnsupportedError(f"column {name!r} holds {kind}, no texts{advice}")
 
 
-def _is_plain(kind: Any) -> bool:
+def _is_list(kind: Any) -> bool:
     types = arrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    plain = (
-        *(types.is_string, types.is_large_string, types.is_string_view),
-        *(types.is_binary, types.is_large_binary, types.is_binary_view),
-    )
-    return any(is_such(kind) for is_such in plain)
+    return kind is not None and (types.is_list(kind) or types.is_large_list(kind))
 
 
-def _type(name: str, given: str | None, found: Mapping[str, Any] | None) -> Any:
+def _is_text(kind: Any) -> bool:
+    is_dictionary = arrow().types.is_dictionary(kind)
+    return str(kind.value_type if is_dictionary else kind) in TEXTS
+
+
+def _type(name: str, given: str | None, known: Mapping[str, Any]) -> Any:
     pa = arrow()
     if given is not None:
         try:
@@ -231,5 +227,5 @@ def _type(name: str, given: str | None, found: Mapping[str, Any] | None) -> Any:
                 f"keep: {name}={given!r} is no type: give one such as 'string', "
                 "'int64' or 'float64'"
             ) from problem
-    kind = pa.string() if found is None or name not in found else found[name]
+    kind = known.get(name, pa.null())
     return pa.string() if pa.types.is_null(kind) else kind

@@ -30,6 +30,7 @@ from pagefeed.prepare.tokenizing.job import (
     make_wanted,
     nested_text,
     plan,
+    types_of_inputs,
 )
 from pagefeed.prepare.tokenizing.local import run_locally
 from pagefeed.prepare.tokenizing.on_ray import run_on_ray
@@ -177,9 +178,10 @@ def tokenize(
     shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
     out = output_folder(output, storage_options, "output")
     found = find_inputs(inputs, format, storage_options, output=out)
+    types = types_of_inputs(found)
     source = check_column(column if messages is None else messages, "column")
     if text is None and messages is None:
-        text = nested_text(found, source)
+        text = nested_text(types, source)
     rows = rows_of(
         tokenizer,
         messages or (None if isinstance(text, str) else source),
@@ -193,6 +195,7 @@ def tokenize(
     kept = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep)
     wanted = make_wanted(
         found,
+        types,
         source if rows is None else rows.columns[0],
         kept,
         rows=rows,

@@ -80,12 +80,9 @@ def check_output(path: str, output: str) -> None:
 
 
 def _kind_of(path: str) -> type[_Safetensors | _Sharded | _Torch]:
-    if path.endswith(".safetensors.index.json"):
-        return _Sharded
-    if path.endswith(".safetensors"):
-        return _Safetensors
-    if path.endswith((".pt", ".pth", ".bin", ".ckpt")):
-        return _Torch
+    for end, kind in _KINDS.items():
+        if path.endswith(end):
+            return kind
     raise InvalidArgumentError(
         f"{path} is no checkpoint that is known by its name: give a .safetensors file, "
         "the .safetensors.index.json of several, or torch's .pt, .pth, .bin or .ckpt"
@@ -125,18 +122,14 @@ class _Safetensors(Checkpoint):
         """Write it with some tensors changed; nothing else is held in memory."""
         changed = {name: self._changed(name, change) for name in names}
         order = sorted(self.tensors, key=lambda name: self.tensors[name].begin)
-        header: dict[str, Any] = {}
-        if self._about is not None:
-            header["__metadata__"] = self._about
+        header = {} if self._about is None else {"__metadata__": self._about}
         place = 0
         for name in order:
-            facts = self.tensors[name]
-            shape, size = facts.shape, facts.end - facts.begin
-            if name in changed:
-                shape, size = changed[name].shape, changed[name].nbytes
+            facts, new = self.tensors[name], changed.get(name)
+            size = facts.end - facts.begin if new is None else new.nbytes
             header[name] = {
                 "dtype": facts.dtype,
-                "shape": list(shape),
+                "shape": list((facts if new is None else new).shape),
                 "data_offsets": [place, place + size],
             }
             place += size
@@ -155,10 +148,7 @@ class _Safetensors(Checkpoint):
     def _changed(self, name: str, change: Change) -> Values:
         facts = self.tensors[name]
         if facts.dtype not in _FLOATS:
-            raise UnsupportedError(
-                f"{self.path}: {name!r} is {facts.dtype}: rows can be the mean of "
-                f"others in {', '.join(_FLOATS)}"
-            )
+            raise _no_floats(self.path, name, facts.dtype)
         data = self._storage.read(self.path, facts.begin, facts.end)
         stored = np.frombuffer(data, dtype=_FLOATS[facts.dtype])
         if stored.size != math.prod(facts.shape):
@@ -216,6 +206,13 @@ def _corrupt(path: str, what: str) -> CorruptFileError:
     return CorruptFileError(f"{path} {what}").at(file=path)
 
 
+def _no_floats(path: str, name: str, dtype: object) -> UnsupportedError:
+    return UnsupportedError(
+        f"{path}: {name!r} is {dtype}: rows can be the mean of others in floats of 16, "
+        "32 and 64 bits"
+    )
+
+
 class _Torch(Checkpoint):
     """What torch saved: a dictionary of tensors, perhaps with others in it."""
 
@@ -244,34 +241,20 @@ class _Torch(Checkpoint):
         for name in names:
             place, key = self._places[name]
             given = place[key]
-            if given.dtype not in (
-                *(torch.float64, torch.float32, torch.float16),
-                torch.bfloat16,
-            ):
-                raise UnsupportedError(
-                    f"{self.path}: {name!r} is {given.dtype}: rows can be the mean of "
-                    "others in floats of 16, 32 and 64 bits"
-                )
+            if not given.is_floating_point() or given.itemsize < 2:
+                raise _no_floats(self.path, name, given.dtype)
             same = (given.data_ptr(), *given.shape, *given.stride())
             if same not in made:
                 wide = given.float() if given.dtype == torch.bfloat16 else given
                 values = torch.from_numpy(change(wide.detach().numpy()))
                 made[same] = values.to(given.dtype)
             place[key] = made[same]
-        with FileWriter(output) as out:
-            torch.save(self._content, _Output(out))
+        with _Output(output) as out:
+            torch.save(self._content, out)
 
 
-class _Output:
+class _Output(FileWriter):
     """A file as torch writes to it."""
-
-    def __init__(self, out: FileWriter) -> None:
-        self._out = out
-
-    def write(self, data: bytes) -> int:
-        """Append bytes."""
-        self._out.write(data)
-        return len(data)
 
     def flush(self) -> None:
         """Do nothing: it is flushed when it is complete."""
@@ -289,3 +272,11 @@ def _tensors(
             yield name, (content, key)
         else:
             yield from _tensors(torch, value, f"{name}.")
+
+
+_KINDS: dict[str, type[_Safetensors | _Sharded | _Torch]] = {
+    ".safetensors.index.json": _Sharded,
+    ".safetensors": _Safetensors,
+    **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _Torch),
+}
+"""Kinds of checkpoints by the ends of their names."""
