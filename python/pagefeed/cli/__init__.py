@@ -1,16 +1,15 @@
-"""The command line: one module per verb, each with ``configure`` and ``run``."""
+"""The command line: one module per verb, each with ``ARGUMENTS`` and ``run``."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
-from pagefeed.cli.common import Parser, add_verb, check_storage_options, in_flags
+from pagefeed.cli.common import Parser, add_verbs, check_storage_options, in_flags
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
@@ -42,10 +41,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="pagefeed", description="LLM training batches straight from Parquet."
     )
     parser.add_argument("--version", action="version", version=f"pagefeed {version()}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb, summary in VERBS.items():
-        module = importlib.import_module(f"pagefeed.cli.{verb}")
-        add_verb(verbs, verb, summary, module).set_defaults(run=module.run)
+    add_verbs(parser, __name__, VERBS, "verb")
     return parser
 
 

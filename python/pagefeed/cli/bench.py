@@ -15,9 +15,8 @@ from dataclasses import asdict
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
-    PATHS,
+    SOME_PATHS,
     STORAGE,
-    declare,
     fact_lines,
     parameters,
     same_named,
@@ -28,11 +27,8 @@ from pagefeed.cli.common import (
 from pagefeed.reports import StorageBench, bench_storage
 from pagefeed.storage import located
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    table = parameters(bench_storage, "sizes depths seconds")
-    declare(parser, {"paths": PATHS["paths"] | {"nargs": "+"}} | table | STORAGE)
+READS = parameters(bench_storage, "sizes depths seconds")
+ARGUMENTS = SOME_PATHS | READS | STORAGE
 
 
 def run(options: argparse.Namespace) -> int:

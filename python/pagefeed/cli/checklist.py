@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from pagefeed.cli.common import (
+    NO_COLUMN,
+    RUN,
     arg,
     check_lines,
-    configure_run,
-    declare,
     make_loader,
     range_of,
     read_json,
@@ -36,16 +36,15 @@ from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
 from pagefeed.storage import local_path
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser, column={"required": False})
-    table = {
+ARGUMENTS = (
+    RUN
+    | NO_COLUMN
+    | {
         "--ranks": arg(str, "ranks of this node", metavar="FIRST:END"),
         "--facts": arg(str, "file to write this node's facts to", metavar="FILE"),
         "--compare": arg(str, "files of facts", nargs="+", metavar="FILE"),
     }
-    declare(parser, table)
+)
 
 
 def run(options: argparse.Namespace) -> int:

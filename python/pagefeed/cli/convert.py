@@ -15,8 +15,9 @@ from dataclasses import asdict
 
 from pagefeed.cli.common import (
     FILES,
+    NO_COLUMN,
     PATHS,
-    declare,
+    SOME_PATHS,
     open_paths,
     parameters,
     same_named,
@@ -25,12 +26,8 @@ from pagefeed.cli.common import (
 )
 from pagefeed.prepare import convert
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    optional = {"required": False}
-    declare(parser, PATHS | FILES, paths={"nargs": "+"}, column=optional)
-    declare(parser, parameters(convert, "output to dtype eos shard_size"))
+WRITTEN = parameters(convert, "output to dtype eos shard_size")
+ARGUMENTS = PATHS | SOME_PATHS | NO_COLUMN | FILES | WRITTEN
 
 
 def run(options: argparse.Namespace) -> int:

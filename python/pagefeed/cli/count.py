@@ -16,19 +16,16 @@ from typing import Any
 
 from pagefeed.cli.common import (
     PATHS,
+    SOME_PATHS,
     TOKENIZER,
     TOKENIZER_FILE,
-    declare,
     make_tokenizer,
     open_parquet,
     tell_facts,
 )
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    files = {"--tokenizer": TOKENIZER_FILE | {"required": True}, **TOKENIZER}
-    declare(parser, PATHS | files, paths={"nargs": "+"})
+NEEDED = {"--tokenizer": TOKENIZER_FILE | {"required": True}}
+ARGUMENTS = PATHS | SOME_PATHS | NEEDED | TOKENIZER
 
 
 def run(options: argparse.Namespace) -> int:

@@ -22,9 +22,9 @@ from dataclasses import asdict
 
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
+    RUN,
     arg,
-    configure_run,
-    declare,
+    group,
     make_sound_loader,
     named_function,
     parameters,
@@ -32,20 +32,15 @@ from pagefeed.cli.common import (
 )
 from pagefeed.reports import doctor as find_limit
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    step = {
-        "--train": arg(str, "function that does a step", metavar="MODULE:NAME"),
-        "--step-seconds": arg(float, "time of a step on an accelerator"),
-    }
-    declare(parser.add_mutually_exclusive_group(), step)
-    table = {
-        "--threads": arg(int, "of the loader"),
-        **parameters(find_limit, "seconds"),
-    }
-    declare(parser, table)
+STEP = {
+    "--train": arg(str, "function that does a step", metavar="MODULE:NAME"),
+    "--step-seconds": arg(float, "time of a step on an accelerator"),
+}
+ARGUMENTS = RUN | {
+    **group(STEP),
+    "--threads": arg(int, "of the loader"),
+    **parameters(find_limit, "seconds"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,17 +13,13 @@ import difflib
 import inspect
 
 from pagefeed import errors
-from pagefeed.cli.common import arg, declare, tell
+from pagefeed.cli.common import arg, tell
 from pagefeed.errors import InvalidArgumentError, PagefeedError
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    table = {
-        "code": arg(str, "such as PF-031, or the name of an error", nargs="?"),
-        "--json": arg(bool, "print JSON"),
-    }
-    declare(parser, table)
+ARGUMENTS = {
+    "code": arg(str, "such as PF-031, or the name of an error", nargs="?"),
+    "--json": arg(bool, "print JSON"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,10 +18,9 @@ from typing import Any
 
 from pagefeed._base import check_whole, format_bytes
 from pagefeed.cli.common import (
+    RUN,
     TEXT_TOKENIZER,
     arg,
-    configure_run,
-    declare,
     make_sound_dataset,
     make_text_tokenizer,
     tell,
@@ -42,16 +41,13 @@ MOST_CHARACTERS = 400
 Row = dict[str, Any]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    table = {
-        "--rows": arg(5, "rows to show"),
-        "--start": arg(0, "the first of them"),
-        "--columns": arg([], "further columns"),
-        "--full": arg(bool, "shorten nothing"),
-    }
-    declare(parser, table | TEXT_TOKENIZER)
+ARGUMENTS = RUN | {
+    "--rows": arg(5, "rows to show"),
+    "--start": arg(0, "the first of them"),
+    "--columns": arg([], "further columns"),
+    "--full": arg(bool, "shorten nothing"),
+    **TEXT_TOKENIZER,
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,7 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.cli.common import PATHS, arg, declare, parameters, same_named, tell_facts
+from pagefeed.cli.common import (
+    PATHS,
+    SOME_PATHS,
+    arg,
+    group,
+    parameters,
+    same_named,
+    tell_facts,
+)
 from pagefeed.dataset import PageIndex, check_index, write_index
 from pagefeed.errors import InvalidArgumentError
 
@@ -28,24 +36,24 @@ _SHOWN = 5
 """Files that are named of each kind of difference."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    declare(parser, PATHS, paths={"nargs": "+"})
-    headers = "read page headers instead of the files' own offset indexes"
-    groups = "take whole row groups for pages: only footers are read"
-    of_groups = {"action": "store_const", "const": "row_group", "default": True}
-    where = {
-        "--no-page-index": arg(bool, headers, action="store_false", dest="page_index"),
-        "--row-groups": arg(bool, groups, dest="page_index", **of_groups),
-    }
-    declare(parser.add_mutually_exclusive_group(), where)
-    table = {
+HEADERS = "read page headers instead of the files' own offset indexes"
+GROUPS = "take whole row groups for pages: only footers are read"
+OF_GROUPS = {"action": "store_const", "const": "row_group", "default": True}
+PAGES = {
+    "--no-page-index": arg(bool, HEADERS, action="store_false", dest="page_index"),
+    "--row-groups": arg(bool, GROUPS, dest="page_index", **OF_GROUPS),
+}
+ARGUMENTS = (
+    PATHS
+    | SOME_PATHS
+    | group(PAGES)
+    | {
         **parameters(PageIndex.build, "refresh"),
         "--output": arg(str, "write it for all nodes, to this folder or bucket"),
         **parameters(write_index, "engine"),
         "--check": arg(bool, "compare what --output names with a listing"),
     }
-    declare(parser, table)
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -17,9 +17,8 @@ from typing import Any
 
 from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
+    RUN,
     arg,
-    configure_run,
-    declare,
     fact_lines,
     make_sequences,
     make_sound_dataset,
@@ -32,10 +31,7 @@ from pagefeed.reports import Inspection, facts_of_inspection, inspect
 BAR = 40
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    declare(parser, {"--whole": arg(bool, "read the lengths of all documents")})
+ARGUMENTS = RUN | {"--whole": arg(bool, "read the lengths of all documents")}
 
 
 def run(options: argparse.Namespace) -> int:

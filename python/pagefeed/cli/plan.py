@@ -19,10 +19,9 @@ from typing import Any
 from pagefeed._base import format_bytes, parse_bytes
 from pagefeed.cli.common import (
     BESIDE,
+    RUN,
     AnyDataset,
     arg,
-    configure_run,
-    declare,
     fact_lines,
     make_dataset,
     make_loader,
@@ -45,20 +44,16 @@ IN_FLIGHT = 128
 """Requests of a rank at a time, at most."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    table = {
-        "--tokens-per-second": arg(
-            float, "of all ranks: show the bandwidth that each shuffle needs"
-        ),
-        "--bytes-per-second": arg(
-            str, "that the storage gives all ranks: show how long an epoch takes"
-        ),
-        **BESIDE,
-        "--plot": arg(str, "draw a mixture: .png or .svg", metavar="FILE"),
-    }
-    declare(parser, table)
+ARGUMENTS = RUN | {
+    "--tokens-per-second": arg(
+        float, "of all ranks: show the bandwidth that each shuffle needs"
+    ),
+    "--bytes-per-second": arg(
+        str, "that the storage gives all ranks: show how long an epoch takes"
+    ),
+    **BESIDE,
+    "--plot": arg(str, "draw a mixture: .png or .svg", metavar="FILE"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,9 +20,8 @@ import warnings
 from pathlib import Path
 
 from pagefeed.cli.common import (
+    RUN,
     arg,
-    configure_run,
-    declare,
     make_sound_loader,
     storage_options,
     tell,
@@ -31,15 +30,10 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import report as make_page
 from pagefeed.storage import output_file
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    table = {
-        "--output": arg(str, "the page", required=True, metavar="FILE"),
-        "--metrics": arg(str, "lines of JSON that a run wrote", metavar="FILE"),
-    }
-    declare(parser, table)
+ARGUMENTS = RUN | {
+    "--output": arg(str, "the page", required=True, metavar="FILE"),
+    "--metrics": arg(str, "lines of JSON that a run wrote", metavar="FILE"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

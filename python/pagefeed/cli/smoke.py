@@ -21,11 +21,10 @@ from typing import Any
 
 from pagefeed.batches import Fields
 from pagefeed.cli.common import (
+    RUN,
     TEXT_TOKENIZER,
     arg,
     check_lines,
-    configure_run,
-    declare,
     make_sound_loader,
     make_text_tokenizer,
     named_function,
@@ -36,19 +35,12 @@ from pagefeed.cli.common import (
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import smoke as try_run
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    table = {
-        **parameters(try_run, "steps vocab_size plan"),
-        **TEXT_TOKENIZER,
-        "--rank": arg(0, "the rank whose batches are tried"),
-        "--model": arg(
-            str, "makes a torch module from vocab_size", metavar="MODULE:NAME"
-        ),
-    }
-    declare(parser, table)
+ARGUMENTS = RUN | {
+    **parameters(try_run, "steps vocab_size plan"),
+    **TEXT_TOKENIZER,
+    "--rank": arg(0, "the rank whose batches are tried"),
+    "--model": arg(str, "makes a torch module from vocab_size", metavar="MODULE:NAME"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ from pagefeed.cli.common import (
     TOKENIZER,
     TOKENIZER_FILE,
     arg,
-    declare,
+    group,
     make_tokenizer,
     parameters,
     same_named,
@@ -38,37 +38,41 @@ from pagefeed.storage import Storage
 ROLES = "ROLE=NAME"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    table = {
-        "inputs": PATHS["paths"] | {"nargs": "+", "metavar": "INPUT"},
-        "--tokenizer": TOKENIZER_FILE | {"required": True},
-        **TOKENIZER,
-        **parameters(
-            tokenize,
-            "output tools format on_error column_name shard_size page_size "
-            "compression num_threads retries engine",
-        ),
-        "--roles": arg([], "names of the data's roles in the template", metavar=ROLES),
-        "--no-require-labels": arg(bool, "take chats that teach nothing"),
-        "--chat-template": arg(str, "in place of the tokenizer's", metavar="FILE"),
-        "--keep": arg([], "further columns to write", metavar="COLUMN[=TYPE]"),
-        "--max-rejected": arg(
-            "1%",
-            "records that may be rejected, such as 100, or a share",
-            type=_rejected,
-            metavar="NUMBER|SHARE",
-        ),
-        "--max-record": arg("64MiB", "bytes of the largest record"),
-        **STORAGE,
-    }
-    declare(parser, table)
-    source = {
-        "--column": arg("text", "of the texts"),
-        "--messages": arg(str, "of chats instead", metavar="COLUMN"),
-        "--text": arg(str, "of columns instead: '{title}: {body}'", metavar="TEMPLATE"),
-    }
-    declare(parser.add_mutually_exclusive_group(), source)
+def _rejected(text: str) -> float:
+    """Return a number of records as one, and a share of them as a fraction."""
+    if text.endswith("%"):
+        return float(text[:-1]) / 100
+    return float(text) if "." in text else int(text)
+
+
+SOURCE = {
+    "--column": arg("text", "of the texts"),
+    "--messages": arg(str, "of chats instead", metavar="COLUMN"),
+    "--text": arg(str, "of columns instead: '{title}: {body}'", metavar="TEMPLATE"),
+}
+ARGUMENTS = {
+    "inputs": PATHS["paths"] | {"nargs": "+", "metavar": "INPUT"},
+    "--tokenizer": TOKENIZER_FILE | {"required": True},
+    **TOKENIZER,
+    **parameters(
+        tokenize,
+        "output tools format on_error column_name shard_size page_size "
+        "compression num_threads retries engine",
+    ),
+    "--roles": arg([], "names of the data's roles in the template", metavar=ROLES),
+    "--no-require-labels": arg(bool, "take chats that teach nothing"),
+    "--chat-template": arg(str, "in place of the tokenizer's", metavar="FILE"),
+    "--keep": arg([], "further columns to write", metavar="COLUMN[=TYPE]"),
+    "--max-rejected": arg(
+        "1%",
+        "records that may be rejected, such as 100, or a share",
+        type=_rejected,
+        metavar="NUMBER|SHARE",
+    ),
+    "--max-record": arg("64MiB", "bytes of the largest record"),
+    **STORAGE,
+    **group(SOURCE),
+}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -95,13 +99,6 @@ def run(options: argparse.Namespace) -> int:
         lines += [f"{done.num_rejected:,} records rejected: {done.folder}/_rejected"]
     lines += [f"  {count:,} {reason}" for reason, count in done.reasons.items()]
     return tell(options, asdict(done) | told | {"seconds": round(seconds, 3)}, lines)
-
-
-def _rejected(text: str) -> float:
-    """Return a number of records as one, and a share of them as a fraction."""
-    if text.endswith("%"):
-        return float(text[:-1]) / 100
-    return float(text) if "." in text else int(text)
 
 
 def _text(path: str | None) -> str | None:

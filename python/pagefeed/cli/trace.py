@@ -32,10 +32,9 @@ import numpy as np
 from pagefeed._base import Work, require
 from pagefeed.batches import Batch
 from pagefeed.cli.common import (
+    RUN,
     TEXT_TOKENIZER,
     arg,
-    configure_run,
-    declare,
     make_loader,
     make_sound_dataset,
     make_text_tokenizer,
@@ -58,25 +57,20 @@ from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
 from pagefeed.storage import local_path
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    table = {
-        "--weights": arg(bool, "the shares of a mixture's datasets over time"),
-        "--step": arg(int, "step of the epoch"),
-        "--row": arg(int, "row of its batch; by default all"),
-        "--rank": arg(0, "the rank whose batch it is"),
-        "--state": arg(str, "what state_dict() returned, as JSON", metavar="FILE"),
-        "--document": arg(str, "when it is seen", metavar="FILE:ROW"),
-        "--steps": arg(str, "batches to write again", metavar="FIRST:END"),
-        "--output": arg(str, "where --steps writes", metavar="FOLDER"),
-        "--fields": arg(["input_ids"], "what --steps writes"),
-        "--dtype": arg("int64", "type of its tokens"),
-        "--padding": arg(0, "token that fills up"),
-        **TEXT_TOKENIZER,
-    }
-    declare(parser, table)
+ARGUMENTS = RUN | {
+    "--weights": arg(bool, "the shares of a mixture's datasets over time"),
+    "--step": arg(int, "step of the epoch"),
+    "--row": arg(int, "row of its batch; by default all"),
+    "--rank": arg(0, "the rank whose batch it is"),
+    "--state": arg(str, "what state_dict() returned, as JSON", metavar="FILE"),
+    "--document": arg(str, "when it is seen", metavar="FILE:ROW"),
+    "--steps": arg(str, "batches to write again", metavar="FIRST:END"),
+    "--output": arg(str, "where --steps writes", metavar="FOLDER"),
+    "--fields": arg(["input_ids"], "what --steps writes"),
+    "--dtype": arg("int64", "type of its tokens"),
+    "--padding": arg(0, "token that fills up"),
+    **TEXT_TOKENIZER,
+}
 
 
 def run(options: argparse.Namespace) -> int:

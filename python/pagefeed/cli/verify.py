@@ -13,17 +13,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import arg, configure_run, declare, make_loader, tell
+from pagefeed.cli.common import RUN, arg, make_loader, tell
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, Verification, verify
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_run(parser)
-    form = "STEPS:WORLD_SIZE[:BATCH]"
-    resume = arg([], "stop, and go on", nargs=None, action="append", metavar=form)
-    declare(parser, {"--resume": resume})
+RESUME = "STEPS:WORLD_SIZE[:BATCH]"
+ARGUMENTS = RUN | {
+    "--resume": arg([], "stop, and go on", nargs=None, action="append", metavar=RESUME),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 from collections.abc import Iterable, Mapping
-from types import ModuleType
 from typing import Any, cast
 
 from pagefeed.cli.common.signatures import parameters
@@ -22,17 +22,19 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = [
     "BESIDE",
     "FILES",
+    "NO_COLUMN",
     "PATHS",
+    "RUN",
+    "SOME_PATHS",
     "STORAGE",
     "TEXT_TOKENIZER",
     "TOKENIZER",
     "TOKENIZER_FILE",
     "Argument",
-    "add_verb",
+    "add_verbs",
     "arg",
     "check_storage_options",
-    "configure_run",
-    "declare",
+    "group",
     "in_flags",
     "number",
     "pairs_of",
@@ -64,35 +66,58 @@ def arg(kind: Any, text: str = "", **more: Any) -> Argument:
     return {"type": type(kind), "default": kind, "help": text} | more
 
 
-def add_verb(
-    verbs: Any, name: str, summary: str, module: ModuleType
-) -> argparse.ArgumentParser:
-    """Add a verb whose module says what it does and declares its arguments."""
-    parser: argparse.ArgumentParser = verbs.add_parser(
-        name,
-        help=summary,
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.configure(parser)
-    return parser
-
-
-def declare(
-    parser: argparse._ActionsContainer,
-    arguments: Mapping[str, Argument],
-    **changes: Argument,
-) -> None:
-    """Add the arguments of a table.
+def group(
+    arguments: Mapping[str, Argument], title: str | None = None
+) -> dict[str, Argument]:
+    """Return arguments as a group.
 
     Args:
-        parser: A parser, or a group of one.
-        arguments: The table.
-        **changes: What is otherwise, by the names of arguments in Python.
+        arguments: A table.
+        title: What the help says above it; None if one of them may be given at most.
     """
+    key = title or tuple(arguments)
+    return {flag: given | {"group": key} for flag, given in arguments.items()}
+
+
+def add_verbs(
+    parser: argparse.ArgumentParser, package: str, verbs: Mapping[str, str], dest: str
+) -> None:
+    """Add verbs, by their summaries.
+
+    Each is a module that says what it does, with a table ``ARGUMENTS`` and ``run``; or
+    a package with verbs of its own, ``VERBS``.
+    """
+    added = parser.add_subparsers(
+        dest=dest, metavar=dest.upper(), required=True, help="what to do"
+    )
+    for name, summary in verbs.items():
+        module = importlib.import_module(f"{package}.{name}")
+        verb = added.add_parser(
+            name,
+            help=summary,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if hasattr(module, "VERBS"):
+            add_verbs(verb, module.__name__, module.VERBS, "what")
+        else:
+            _declare(verb, module.ARGUMENTS)
+            verb.set_defaults(run=module.run)
+
+
+def _declare(
+    parser: argparse.ArgumentParser, arguments: Mapping[str, Argument]
+) -> None:
+    groups: dict[object, argparse._ActionsContainer] = {None: parser}
     for flag, given in arguments.items():
-        name = flag.removeprefix("--").replace("-", "_")
-        parser.add_argument(flag, **given | changes.get(name, {}))
+        key = given.get("group")
+        if key not in groups:
+            groups[key] = (
+                parser.add_argument_group(key)
+                if isinstance(key, str)
+                else parser.add_mutually_exclusive_group()
+            )
+        groups[key].add_argument(flag, **{n: given[n] for n in given if n != "group"})
 
 
 SHUFFLES = ["page", "row_group", "auto", "row", "buffer", "none"]
@@ -120,6 +145,10 @@ PATHS = {
     "--cache-dir": arg(str, "folder to keep the index in"),
     **STORAGE,
 }
+SOME_PATHS = {"paths": PATHS["paths"] | {"nargs": "+"}}
+"""Those of verbs that need one."""
+NO_COLUMN = {"--column": PATHS["--column"] | {"required": False}}
+"""That of verbs that do without."""
 FILES = {
     "--from": arg(str, "format (by their names)", dest="source", choices=TOKEN_FORMATS),
     "--where": arg(str, 'only rows such as "quality > 0.8"', metavar="PREDICATE"),
@@ -133,7 +162,7 @@ TOKENIZER_FILE = arg(
     metavar="FILE",
 )
 TOKENIZER = parameters(Tokenizer, "pattern special_tokens")
-RUN = {
+SETTINGS = {
     "--tokenize": TOKENIZER_FILE,
     "--erase": arg(
         [],
@@ -205,12 +234,9 @@ MIXTURE = {
 }
 
 
-def configure_run(parser: argparse.ArgumentParser, **changes: Argument) -> None:
-    """Declare the arguments of a run; ``changes`` as for :func:`declare`."""
-    declare(parser, PATHS | FILES | RUN, **changes)
-    declare(parser.add_mutually_exclusive_group(), CUTS)
-    group = parser.add_argument_group("a mixture of datasets, in place of PATH")
-    declare(group, MIXTURE)
+OF_MIXTURE = group(MIXTURE, "a mixture of datasets, in place of PATH")
+RUN = PATHS | FILES | SETTINGS | group(CUTS) | OF_MIXTURE
+"""The arguments of a run."""
 
 
 def pairs_of(words: Iterable[str], form: str) -> list[tuple[str, str]]:

@@ -180,7 +180,7 @@ def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
     return Tokenizer(
         options.tokenize,
         pattern=options.pattern,
-        special_tokens=options.special_tokens,
+        special_tokens=getattr(options, "special_tokens", None),
         storage_options=storage_options(options, options.tokenize),
     )
 

@@ -17,23 +17,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pagefeed.cli.common import arg, declare, same_named
+from pagefeed.cli.common import arg, same_named
 
-__all__ = ["configure", "run"]
+__all__ = ["ARGUMENTS", "run"]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    usual = {"type": Path, "default": Path("demo-data")}
-    table = {
-        "--folder": arg("demo-data", "where the Parquet files go", **usual),
-        "--data": arg(Path, "only write example data there", metavar="FOLDER"),
-        "--length": arg(512, "tokens of a sequence"),
-        "--batch-size": arg(16, "rows of a batch"),
-        "--memory": arg("64MiB", "that a loader may hold"),
-        "--seed": arg(0, "of the order"),
-    }
-    declare(parser, table)
+ARGUMENTS = {
+    "--folder": arg(Path, "where the files go (demo-data)", default="demo-data"),
+    "--data": arg(Path, "only write example data there", metavar="FOLDER"),
+    "--length": arg(512, "tokens of a sequence"),
+    "--batch-size": arg(16, "rows of a batch"),
+    "--memory": arg("64MiB", "that a loader may hold"),
+    "--seed": arg(0, "of the order"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

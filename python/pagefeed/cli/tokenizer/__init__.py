@@ -6,31 +6,9 @@ For example:
 --output law.json
 """
 
-from __future__ import annotations
+__all__ = ["VERBS"]
 
-import argparse
-
-from pagefeed.cli.common import add_verb
-from pagefeed.cli.tokenizer import extend, train
-
-__all__ = ["configure", "run"]
-
-_VERBS = {
-    "train": (train, "train one on texts sampled from Parquet"),
-    "extend": (extend, "add what the texts of a domain are made of"),
+VERBS = {
+    "train": "train one on texts sampled from Parquet",
+    "extend": "add what the texts of a domain are made of",
 }
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of what can be done."""
-    verbs = parser.add_subparsers(
-        dest="what", metavar="WHAT", required=True, help="what to do"
-    )
-    for name, (module, summary) in _VERBS.items():
-        add_verb(verbs, name, summary, module)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Do it."""
-    module, _ = _VERBS[options.what]
-    return int(module.run(options))

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pagefeed.cli.common import (
     TOKENIZER,
     arg,
-    declare,
+    group,
     make_tokenizer,
     open_parquet,
     pairs_of,
@@ -28,8 +28,8 @@ from pagefeed.cli.common import (
     tell,
 )
 from pagefeed.cli.tokenizer.texts import (
+    TEXTS,
     as_rows,
-    configure_texts,
     make_texts,
     rate_lines,
 )
@@ -37,29 +37,24 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import ExtendedEmbeddings, extend_embeddings, extend_tokenizer
 from pagefeed.tokenizer import Tokenizer
 
-__all__ = ["configure", "run"]
+__all__ = ["ARGUMENTS", "run"]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    form = "tokenizer.json, or tiktoken's ranks"
-    declare(parser, {"tokenize": arg(str, form, metavar="TOKENIZER")})
-    configure_texts(parser)
-    table = {
-        **parameters(extend_tokenizer, "new_tokens min_gain"),
-        "--beside": arg([], "other texts to report on", metavar="NAME=PATH"),
-        "--pattern": TOKENIZER["--pattern"],
-    }
-    declare(parser, table)
-    parser.set_defaults(special_tokens=None)
-    checkpoint = {
-        "--checkpoint": arg(
-            str, ".safetensors, its .index.json, or torch's", metavar="FILE"
-        ),
-        "--checkpoint-output": arg(str, "the new one", metavar="FILE"),
-        **parameters(extend_embeddings, "tensors multiple_of"),
-    }
-    declare(parser.add_argument_group("a model's embeddings"), checkpoint)
+CHECKPOINT = {
+    "--checkpoint": arg(
+        str, ".safetensors, its .index.json, or torch's", metavar="FILE"
+    ),
+    "--checkpoint-output": arg(str, "the new one", metavar="FILE"),
+    **parameters(extend_embeddings, "tensors multiple_of"),
+}
+ARGUMENTS = {
+    "tokenize": arg(str, "tokenizer.json, or tiktoken's ranks", metavar="TOKENIZER"),
+    **TEXTS,
+    **parameters(extend_tokenizer, "new_tokens min_gain"),
+    "--beside": arg([], "other texts to report on", metavar="NAME=PATH"),
+    "--pattern": TOKENIZER["--pattern"],
+    **group(CHECKPOINT, "a model's embeddings"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,6 @@ from pagefeed.cli.common import (
     FILES,
     PATHS,
     arg,
-    declare,
     open_parquet,
     pairs_of,
     parameters,
@@ -22,25 +21,23 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare import TokenRate, train_tokenizer
 from pagefeed.storage import Paths
 
-__all__ = ["as_rows", "configure_texts", "make_texts", "rate_lines"]
+__all__ = ["TEXTS", "as_rows", "make_texts", "rate_lines"]
 
 FORM = "NAME=PATH"
 
 
-def configure_texts(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that name texts."""
-    table = {
-        **PATHS,
-        "--dataset": arg(
-            [], "sources by name, in place of PATH", action="extend", metavar=FORM
-        ),
-        "--where": FILES["--where"],
-        **parameters(
-            train_tokenizer,
-            "output source_column sample held_out shuffle seed temperature",
-        ),
-    }
-    declare(parser, table)
+TEXTS = {
+    **PATHS,
+    "--dataset": arg(
+        [], "sources by name, in place of PATH", action="extend", metavar=FORM
+    ),
+    "--where": FILES["--where"],
+    **parameters(
+        train_tokenizer,
+        "output source_column sample held_out shuffle seed temperature",
+    ),
+}
+"""The arguments that name texts."""
 
 
 def make_texts(

@@ -15,25 +15,23 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import declare, parameters, same_named, tell
+from pagefeed.cli.common import parameters, same_named, tell
 from pagefeed.cli.tokenizer.texts import (
+    TEXTS,
     as_rows,
-    configure_texts,
     make_texts,
     rate_lines,
 )
 from pagefeed.prepare import train_tokenizer
 
-__all__ = ["configure", "run"]
+__all__ = ["ARGUMENTS", "run"]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    configure_texts(parser)
-    names = "vocab_size model pattern character_coverage min_frequency"
-    either = {"action": argparse.BooleanOptionalAction}
-    table = parameters(train_tokenizer, f"{names} special_tokens byte_fallback")
-    declare(parser, table, special_tokens={"nargs": "*"}, byte_fallback=either)
+NAMES = "vocab_size model pattern character_coverage min_frequency"
+OTHERS = parameters(train_tokenizer, "special_tokens byte_fallback")
+OTHERS["--special-tokens"]["nargs"] = "*"
+OTHERS["--byte-fallback"]["action"] = argparse.BooleanOptionalAction
+ARGUMENTS = TEXTS | parameters(train_tokenizer, NAMES) | OTHERS
 
 
 def run(options: argparse.Namespace) -> int:
