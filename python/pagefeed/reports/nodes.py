@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -81,12 +82,20 @@ def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[st
         "index_pages": sum(len(data.index) for data in datasets),
         "num_files": sum(len(data.files) for data in datasets),
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "memory_free_bytes": os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "memory_free_bytes": _memory(),
         "memory": loader.memory,
         "batch_size": loader.batch_size,
         "problems": None if is_long else verify(loader, epoch=loader.epoch).problems,
         "steps": steps,
     }
+
+
+def _memory() -> int:
+    """Return the bytes that processes can have, what files are cached in included."""
+    with suppress(OSError), open("/proc/meminfo", encoding="ascii") as lines:
+        sizes = dict(line.split(":") for line in lines)
+        return int(sizes["MemAvailable"].split()[0]) << 10
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _versions() -> dict[str, str]:
@@ -233,27 +242,29 @@ def _caches(facts: Sequence[Facts]) -> Check:
     return _check("cache", wrong, ", ".join(folders))
 
 
+def _needs(one: Facts) -> dict[str, tuple[int, int]]:
+    """Return what a node has and what it needs, by name."""
+    open_files = min(int(one["num_files"]), MOST_OPEN) + SPARE_FILES
+    disk = int(one["index_pages"]) * PAGE_BYTES + SPARE_DISK * (
+        one["cache"] is not None
+    )
+    memory = len(one["ranks"]) * (int(one["memory"]) + OVERHEAD)
+    return {
+        "open files": (int(one["open_files"]), open_files),
+        "disk": (int(one["disk_free_bytes"]), disk),
+        "memory": (int(one["memory_free_bytes"]), memory),
+    }
+
+
 def _room(facts: Sequence[Facts]) -> Iterator[Check]:
     """Check on each node that limits and space suffice."""
-    needs: dict[tuple[str, str], Callable[[Facts], int]] = {
-        ("open files", "open_files"): lambda one: (
-            min(int(one["num_files"]), MOST_OPEN) + SPARE_FILES
-        ),
-        ("disk", "disk_free_bytes"): lambda one: (
-            int(one["index_pages"]) * PAGE_BYTES
-            + SPARE_DISK * (one["cache"] is not None)
-        ),
-        ("memory", "memory_free_bytes"): lambda one: (
-            len(one["ranks"]) * (int(one["memory"]) + OVERHEAD)
-        ),
-    }
-    for (name, key), need in needs.items():
+    for name in _needs(facts[0]):
         show: Callable[[int], str] = str if name == "open files" else format_bytes
+        nodes = [(_name(one), *_needs(one)[name]) for one in facts]
         wrong = [
-            f"{_name(one)}: {show(one[key])}, expected {show(need(one))}"
-            for one in facts
-            if 0 <= one[key] < need(one)
+            f"{node}: {show(has)}, expected {show(needs)}"
+            for node, has, needs in nodes
+            if 0 <= has < needs
         ]
-        least = min(facts, key=lambda one: int(one[key]))
-        good = f"at least {show(least[key])}, {show(need(least))} needed"
-        yield _check(name, wrong, good)
+        _, least, needs = min(nodes, key=lambda node: node[1])
+        yield _check(name, wrong, f"at least {show(least)}, {show(needs)} needed")
