@@ -87,6 +87,18 @@ def test_right_ranks_agree(made, same):
     agree(made, same)
 
 
+def test_many_processes_are_compared_at_once():
+    """Each with its own group alone: pairs of ten thousand would be fifty million."""
+    number, size = 16_384, 8
+    ranks = [process // size for process in range(number)]
+    groups = [list(range(rank * size, (rank + 1) * size)) for rank in ranks]
+    made = feeds(*ranks, world_size=number // size)
+    agree(made, groups)
+    groups[-1] = [number - 1]
+    with pytest.raises(InvalidArgumentError, match="16383 and 16376 need different"):
+        agree(made, groups)
+
+
 def test_what_is_not_proved_is_said():
     """With peers in tensor parallelism, whose group nobody has named."""
     with pytest.warns(UserWarning, match="2 processes. It could not prove"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -187,12 +187,14 @@ def _check_parts(ranks: list[Ranks], parts: list[Ranks]) -> None:
 
 def _check_same(ranks: list[Ranks], groups: list[list[int]]) -> None:
     """Two processes have one rank exactly if they are in one group."""
-    for one, mine in enumerate(ranks):
-        for other in range(one + 1, len(ranks)):
-            is_same, should = ranks[other].rank == mine.rank, other in groups[one]
-            if is_same == should:
-                continue
-            need = "the same batches" if should else "different batches"
+    by_rank = defaultdict[int, set[int]](set)
+    for number, each in enumerate(ranks):
+        by_rank[each.rank].add(number)
+    for one, (mine, group) in enumerate(zip(ranks, groups, strict=True)):
+        wrong = by_rank[mine.rank].symmetric_difference(group) - {one}
+        if wrong:
+            other = min(wrong)
+            need = "the same batches" if other in group else "different batches"
             raise InvalidArgumentError(
                 f"processes {one} and {other} need {need}, and have ranks {mine.rank} "
                 f"and {ranks[other].rank} of {mine.world_size}: rank must be that of "
