@@ -6,7 +6,7 @@ the data once more and saves no position.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pagefeed._base import check_flag, require
@@ -31,28 +31,21 @@ __all__ = ["EngineData", "attach"]
 WHO = "DeepSpeed"
 
 
-class EngineData:
+class EngineData(ResumableDelivery):
     """The batches of an engine; made by :func:`attach`.
 
     Args:
         engine: What ``deepspeed.initialize`` returned.
-        batches: The batches that it trains on.
+        loader: The loader of the batches.
+        settings: Of :class:`Delivery`.
     """
 
     learner: Learner | None = None
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
 
-    def __init__(self, engine: Any, batches: ResumableDelivery) -> None:
+    def __init__(self, engine: Any, loader: Loader, **settings: Any) -> None:
+        super().__init__(loader, WHO, **settings)
         self._engine = engine
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[Any]:
-        """Iterate over the batches of an epoch, or without end."""
-        return iter(self._batches)
-
-    def __len__(self) -> int:
-        """Return the steps of an epoch."""
-        return len(self._batches)
 
     def save_checkpoint(
         self,
@@ -69,7 +62,7 @@ class EngineData:
             client_state: Further values to save.
             options: Passed on to ``engine.save_checkpoint``.
         """
-        state = {**(client_state or {}), **self._batches.state_dict()}
+        state = {**(client_state or {}), **self.state_dict()}
         return self._engine.save_checkpoint(folder, tag, client_state=state, **options)
 
     def load_checkpoint(
@@ -85,7 +78,7 @@ class EngineData:
         """
         path, client_state = self._engine.load_checkpoint(folder, tag, **options)
         if path is not None:
-            self._batches.load_state_dict({KEY: client_state.get(KEY)})
+            self.load_state_dict({KEY: client_state.get(KEY)})
         return path, client_state
 
 
@@ -125,9 +118,7 @@ def attach(
     )
     check_flag(ulysses_adapter, "ulysses_adapter")
     convert = in_rows if ulysses_adapter else None
-    batches = ResumableDelivery(
-        loader, WHO, convert=convert, endless=endless, start=start
-    )
+    data = EngineData(engine, loader, convert=convert, endless=endless, start=start)
     micro_batch = engine.train_micro_batch_size_per_gpu()
     check_rows(loader, micro_batch, "train_micro_batch_size_per_gpu")
     check_ranks_of(loader, from_deepspeed(ulysses_adapter=ulysses_adapter), WHO)
@@ -138,8 +129,7 @@ def attach(
         )
     if ulysses_adapter:
         check_fields(loader, ["labels", "position_ids"], "the adapter for Ulysses")
-    batches.accumulate(engine.gradient_accumulation_steps())
-    data = EngineData(engine, batches)
+    data.accumulate(engine.gradient_accumulation_steps())
     data.learner = make_learner(loader, policy, every)
-    batches.begin_run()
+    data.begin_run()
     return data

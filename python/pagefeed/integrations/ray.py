@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from pagefeed._base import check_positive, require
 from pagefeed.dataset import Dataset
@@ -139,7 +142,7 @@ class PagefeedDatasource(_Datasource):
             )
             tasks.append(
                 data.ReadTask(
-                    _reader(self._view, first, stop),
+                    partial(_read, self._view, first, stop),
                     metadata,
                     per_task_row_limit=per_task_row_limit,
                 )
@@ -151,16 +154,12 @@ def _row_bytes(view: SequenceView) -> int:
     return int(view[0]["input_ids"].nbytes)
 
 
-def _reader(view: SequenceView, first: int, stop: int) -> Callable[[], Iterator[Any]]:
-    """Return a function of its own for another process: it holds view and range."""
-
-    def read() -> Iterator[Any]:
-        pyarrow = require("pyarrow", extra="ray", purpose="Ray Data")
-        for begin in range(first, stop, ROWS_PER_BLOCK):
-            numbers = range(begin, min(stop, begin + ROWS_PER_BLOCK))
-            rows = [row["input_ids"] for row in view.__getitems__(numbers)]
-            flat = pyarrow.array([token for row in rows for token in row.tolist()])
-            column = pyarrow.FixedSizeListArray.from_arrays(flat, len(rows[0]))
-            yield pyarrow.table({"input_ids": column})
-
-    return read
+def _read(view: SequenceView, first: int, stop: int) -> Iterator[Any]:
+    """Yield a range of sequences as tables, in another process."""
+    pyarrow = require("pyarrow", extra="ray", purpose="Ray Data")
+    for begin in range(first, stop, ROWS_PER_BLOCK):
+        numbers = range(begin, min(stop, begin + ROWS_PER_BLOCK))
+        rows = [row["input_ids"] for row in view.__getitems__(numbers)]
+        flat = pyarrow.array(np.concatenate(rows))
+        column = pyarrow.FixedSizeListArray.from_arrays(flat, len(rows[0]))
+        yield pyarrow.table({"input_ids": column})
