@@ -105,31 +105,31 @@ def _costs(
 def _cost_lines(
     options: argparse.Namespace, costs: list[dict[str, Any]], line: int
 ) -> Iterator[str]:
-    speed = options.tokens_per_second
-    header = ["shuffle", "requests", "bytes", "same-page pairs"]
-    header += ["requests/Mtok", "MB/Mtok"]
+    speed, rows = options.tokens_per_second, []
     title = "what an epoch asks of the storage with each shuffle"
     if speed:
-        header += ["requests/s", "MB/s"]
         title += f", at {speed:,.0f} tokens a second of all ranks"
     if line:
-        header.append("seconds")
         title += f", over {format_bytes(line)} a second"
-    rows = []
     for cost in costs:
         millions = max(1, cost["tokens"]) / 1e6
         requests, size = cost["requests"] / millions, cost["bytes"] / millions / 1e6
-        row = [cost["shuffle"] + (" (auto)" if cost["is_auto"] else "")]
-        row += [cost["requests"], format_bytes(cost["bytes"])]
-        row += [f"{cost['same_page_pairs']:.2f}"]
-        row += [f"{requests:,.1f}", f"{size:,.2f}"]
+        row = {
+            "shuffle": cost["shuffle"] + " (auto)" * cost["is_auto"],
+            "requests": cost["requests"],
+            "bytes": format_bytes(cost["bytes"]),
+            "same-page pairs": f"{cost['same_page_pairs']:.2f}",
+            "requests/Mtok": f"{requests:,.1f}",
+            "MB/Mtok": f"{size:,.2f}",
+        }
         if speed:
-            row += [f"{requests * speed / 1e6:,.1f}", f"{size * speed / 1e6:,.1f}"]
+            row["requests/s"] = f"{requests * speed / 1e6:,.1f}"
+            row["MB/s"] = f"{size * speed / 1e6:,.1f}"
         if line:
-            row.append(f"{cost['seconds']:,.1f}")
-        rows.append(tuple(row))
+            row["seconds"] = f"{cost['seconds']:,.1f}"
+        rows.append(row)
     yield from ("", title)
-    yield from table_lines(tuple(header), rows)
+    yield from table_lines([*rows[0]], [[*row.values()] for row in rows])
 
 
 def _line(options: argparse.Namespace) -> int:

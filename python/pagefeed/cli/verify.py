@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import RUN, arg, make_loader, tell
+from pagefeed.cli.common import RUN, make_loader, repeated, tell
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, Verification, verify
 
-RESUME = "STEPS:WORLD_SIZE[:BATCH]"
 ARGUMENTS = RUN | {
-    "--resume": arg([], "stop, and go on", nargs=None, action="append", metavar=RESUME),
+    "--resume": repeated("stop, and go on", "STEPS:WORLD_SIZE[:BATCH]"),
 }
 
 

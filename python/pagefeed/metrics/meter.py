@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
-from typing import NamedTuple
 
 __all__ = ["Meter", "over_ranks"]
 
@@ -25,16 +24,8 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/pages_reloaded_total": sum,
 }
 """How the numbers of ranks make those of the run: the slowest rank sets the step."""
-
-
-class _Reading(NamedTuple):
-    """What rates are taken of, and when it was read."""
-
-    seconds: float
-    tokens: float = 0
-    wait_seconds: float = 0
-    batches: float = 0
-    batches_ready: float = 0
+COUNTED = ("tokens", "padding_tokens", "wait_seconds", "batches", "batches_ready")
+"""Counters whose growth since the last reading makes rates."""
 
 
 class Meter:
@@ -56,7 +47,7 @@ class Meter:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._last = _Reading(clock())
+        self._last: tuple[float, Mapping[str, float]] = clock(), {}
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.
@@ -64,21 +55,20 @@ class Meter:
         Args:
             stats: Counters, as ``Loader.stats()`` names them.
         """
-        tokens = stats["tokens"] - stats["padding_tokens"]
-        waited, batches = stats["wait_seconds"], stats["batches"]
-        ready = stats["batches_ready"]
         with self._lock:
-            then = self._last
-            now = _Reading(self._clock(), tokens, waited, batches, ready)
-            self._last = now
-        seconds = max(now.seconds - then.seconds, 1e-9)
-        late = (batches - then.batches) - (ready - then.batches_ready)
+            then, before = self._last
+            self._last = now, stats = self._clock(), dict(stats)
+        seconds = max(now - then, 1e-9)
+        grown = {name: stats[name] - before.get(name, 0) for name in COUNTED}
+        batches = grown["batches"]
         found = {
-            "data/batches_total": batches,
-            "data/tokens_per_second": (tokens - then.tokens) / seconds,
-            "data/wait_seconds_total": waited,
-            "data/wait_fraction": min(1.0, (waited - then.wait_seconds) / seconds),
-            "data/prefetch_ready": 1 - _fraction(late, batches - then.batches),
+            "data/batches_total": stats["batches"],
+            "data/tokens_per_second": (grown["tokens"] - grown["padding_tokens"])
+            / seconds,
+            "data/wait_seconds_total": stats["wait_seconds"],
+            "data/wait_fraction": min(1.0, grown["wait_seconds"] / seconds),
+            "data/prefetch_ready": 1
+            - _fraction(batches - grown["batches_ready"], batches),
             "data/padding_fraction": _fraction(
                 stats["padding_tokens"], stats["tokens"]
             ),

@@ -18,10 +18,8 @@ __all__ = ["Evidence", "recording", "wait_for_device"]
 
 SECONDS_BETWEEN_SAMPLES = 0.005
 TASKS = "/proc/self/task"
-COUNTS = (
-    *("batches", "tokens", "padding_tokens", "wait_seconds"),
-    *("pages_loaded", "pages_reloaded", "bytes_read"),
-)
+READS = ("pages_loaded", "pages_reloaded", "bytes_read")
+COUNTS = ("batches", "tokens", "padding_tokens", "wait_seconds", *READS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +102,7 @@ def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
                 transform_seconds=transform_seconds,
                 busy_threads=sum(busy) / len(busy) if busy else None,
                 num_threads=loader.num_threads,
-                pages_loaded=int(grown["pages_loaded"]),
-                pages_reloaded=int(grown["pages_reloaded"]),
-                bytes_read=int(grown["bytes_read"]),
+                **{name: int(grown[name]) for name in READS},
             )
         )
 

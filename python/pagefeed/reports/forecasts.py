@@ -17,6 +17,7 @@ import numpy as np
 from pagefeed._base import Int64Array
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.run import Cursor, DatasetRun, MixtureCursor, last_position, totals
@@ -277,14 +278,13 @@ def _splits(sequences: SequenceIndex) -> int:
     """Return the splits of an epoch, from the lengths of the rows of some blocks."""
     if not isinstance(sequences, PackedIndex):
         return 0
-    count = min(SAMPLED_BLOCKS, len(sequences))
-    found = 0
-    for block in np.linspace(0, len(sequences) - 1, count).astype(np.int64).tolist():
+    found, chosen = 0, evenly(len(sequences), SAMPLED_BLOCKS)
+    for block in chosen.tolist():
         packing = sequences.packing(block)
         lengths = np.bincount(packing.row, weights=packing.num_tokens)
         fits = lengths[packing.row] <= sequences.length
         found += int((fits & (packing.first_token > 0)).sum())
-    return round(found * len(sequences) / max(1, count))
+    return round(found * len(sequences) / max(1, len(chosen)))
 
 
 def _pairs(
@@ -295,8 +295,7 @@ def _pairs(
     Counted in batches from all over the route, and expected for batches at random.
     """
     route = cursor.route
-    steps = route.num_steps or 0
-    chosen = np.linspace(0, steps - 1, min(SAMPLED_STEPS, steps)).astype(np.int64)
+    chosen = evenly(route.num_steps or 0, SAMPLED_STEPS)
     sequences = np.array([cursor.sequences(step, 1) for step in chosen.tolist()])
     batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)
     batch, sequences = batch[sequences >= 0], sequences[sequences >= 0]

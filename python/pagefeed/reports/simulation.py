@@ -25,6 +25,7 @@ from pagefeed.dataset import (
     RecordColumn,
 )
 from pagefeed.loader import Loader, session_of
+from pagefeed.reports.sampling import evenly
 from pagefeed.run import Cursor
 from pagefeed.sequences import (
     DocumentIndex,
@@ -220,8 +221,7 @@ def _share(data: Dataset, columns: dict[str, object]) -> float:
 
 def _mean_stored_bytes(index: PageIndex) -> float:
     """Return the mean bytes of a page as stored, by some of them."""
-    count = min(SAMPLED_PAGES, len(index))
-    pages = np.linspace(0, len(index) - 1, count).astype(np.int64).tolist()
+    pages = evenly(len(index), SAMPLED_PAGES).tolist()
     sizes = [index.locate(page).compressed_size for page in pages]
     return float(np.mean(sizes)) if sizes else 0.0
 

@@ -152,7 +152,7 @@ def _measured(
     begin = time.perf_counter()
     end = begin + seconds
 
-    def reader() -> int:
+    def reader(_: int) -> int:
         done = 0
         while not done or time.perf_counter() < end:
             read(next(numbers), size)
@@ -160,9 +160,7 @@ def _measured(
         return done
 
     with ThreadPoolExecutor(depth) as pool:
-        requests = sum(
-            one.result() for one in [pool.submit(reader) for _ in range(depth)]
-        )
+        requests = sum(pool.map(reader, range(depth)))
     elapsed = time.perf_counter() - begin
     return Measured(
         request_bytes=size,

@@ -17,6 +17,7 @@ from pagefeed.cli.common.arguments import (
     group,
     in_flags,
     pairs_of,
+    repeated,
     storage_options,
 )
 from pagefeed.cli.common.data import (
@@ -81,6 +82,7 @@ __all__ = [
     "parameters",
     "range_of",
     "read_json",
+    "repeated",
     "same_named",
     "selected",
     "storage_options",

@@ -38,6 +38,7 @@ __all__ = [
     "in_flags",
     "number",
     "pairs_of",
+    "repeated",
     "storage_options",
     "whole_number",
 ]
@@ -64,6 +65,12 @@ def arg(kind: Any, text: str = "", **more: Any) -> Argument:
         return {"nargs": "+", "default": kind, "help": text} | more
     text = f"{text} ({kind})".strip().replace("%", "%%")
     return {"type": type(kind), "default": kind, "help": text} | more
+
+
+def repeated(text: str, metavar: str, **more: Any) -> Argument:
+    """Return an argument that may be given several times, from its help."""
+    given = {"action": "append", "default": [], "help": text, "metavar": metavar}
+    return given | more
 
 
 def group(
@@ -130,12 +137,8 @@ PLACES = (
 URL = r"([^=/]+=)?(?!file:)[a-z0-9]+://"
 
 STORAGE = {
-    "--storage-option": arg(
-        [],
-        "such as endpoint_url=https://host; keep secrets in the environment",
-        nargs=None,
-        action="append",
-        metavar=PAIR,
+    "--storage-option": repeated(
+        "such as endpoint_url=https://host; keep secrets in the environment", PAIR
     ),
     "--json": arg(bool, "print JSON"),
 }
@@ -164,13 +167,7 @@ TOKENIZER_FILE = arg(
 TOKENIZER = parameters(Tokenizer, "pattern special_tokens")
 SETTINGS = {
     "--tokenize": TOKENIZER_FILE,
-    "--erase": arg(
-        [],
-        "documents to erase, by a predicate",
-        nargs=None,
-        action="append",
-        metavar="PREDICATE",
-    ),
+    "--erase": repeated("documents to erase, by a predicate", "PREDICATE"),
     **TOKENIZER,
     "--length": arg(int, "tokens of a sequence"),
     "--batch-size": arg(int, "sequences of a step on each rank (8)"),
@@ -221,11 +218,10 @@ MIXTURE = {
         nargs="+",
         metavar="NAME=PATH[:WEIGHT]",
     ),
-    "--stage": arg(
-        [],
+    "--stage": repeated(
         "later weights: step=N or tokens=N, NAME=WEIGHT and so on, anneal=N",
-        action="append",
-        metavar="KEY=NUMBER",
+        "KEY=NUMBER",
+        nargs="+",
     ),
     **parameters(mix, "temperature unit stop"),
     "--max-epochs": arg([], "most epochs of a dataset", metavar="NAME=N"),

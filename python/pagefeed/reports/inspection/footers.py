@@ -11,6 +11,7 @@ import numpy as np
 
 from pagefeed._base import Work, require
 from pagefeed.dataset import PageIndex
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE
 
 __all__ = ["NO_CHECKSUMS", "ColumnFacts", "FileFacts", "checksum_share", "file_facts"]
@@ -72,8 +73,7 @@ def file_facts(index: PageIndex) -> FileFacts:
         "pyarrow.parquet", extra="pyarrow", purpose="reading all of a footer"
     )
     files = index.files
-    count = min(len(files), MOST_FOOTERS)
-    chosen = [files[n] for n in np.linspace(0, len(files) - 1, count).astype(int)]
+    chosen = [files[n] for n in evenly(len(files), MOST_FOOTERS)]
 
     def read(file: str) -> Any:
         return parquet.read_metadata(index.storage.open_arrow(file))
@@ -81,7 +81,7 @@ def file_facts(index: PageIndex) -> FileFacts:
     writers, tokenizer = Counter[str](), dict[str, str]()
     columns: dict[str, ColumnFacts] = {}
     has_index: list[bool] = []
-    for footer in Work("footers", total=count, unit="files").each(read, chosen):
+    for footer in Work("footers", total=len(chosen), unit="files").each(read, chosen):
         writers[footer.created_by or "unknown"] += 1
         for key, value in (footer.metadata or {}).items():
             if b"tokenizer" in key.lower():
@@ -135,9 +135,8 @@ def checksum_share(index: PageIndex) -> float | None:
 
     None if none could be read.
     """
-    chosen = np.linspace(0, len(index) - 1, min(len(index), MOST_HEADERS)).astype(int)
     found = []
-    for page in chosen.tolist():
+    for page in evenly(len(index), MOST_HEADERS).tolist():
         where = index.locate(page)
         end = where.offset + min(HEADER_BYTES, where.compressed_size)
         try:

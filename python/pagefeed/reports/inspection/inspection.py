@@ -18,6 +18,7 @@ from pagefeed.reports.inspection.footers import (
 )
 from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
 from pagefeed.sequences import Documents, SequenceSetting, Windows
 
@@ -115,7 +116,7 @@ def inspect(
     if sequences is not None and not isinstance(sequences, Documents):
         refuse_texts(index, repr(sequences))
     lengths, damage = document_lengths(dataset, whole=whole)
-    sample = _sampled(len(index))
+    sample = evenly(len(index), MOST_PAGES)
     where = [index.locate(page) for page in sample.tolist()]
     sizes = np.array([page.compressed_size for page in where], dtype=np.int64)
     storage = _storage(dataset)
@@ -159,11 +160,6 @@ def _storage(dataset: Dataset) -> FileFacts | None:
         return file_facts(dataset.index)
     except MissingDependencyError:
         return None
-
-
-def _sampled(count: int) -> Int64Array:
-    most = min(count, MOST_PAGES)
-    return np.unique(np.linspace(0, count - 1, most).astype(np.int64))
 
 
 def _page_sizes(dataset: Dataset, pages: Int64Array, sizes: Int64Array) -> PageSizes:

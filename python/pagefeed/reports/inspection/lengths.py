@@ -10,6 +10,7 @@ import numpy as np
 from pagefeed._base import Int64Array, Work, require
 from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import MissingDependencyError, UnsupportedError
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
 __all__ = ["Lengths", "document_lengths"]
@@ -49,8 +50,7 @@ def document_lengths(
         None for a column of neither tokens nor texts.
     """
     spans = dataset.spans
-    count = len(spans) if whole else min(len(spans), MOST_SPANS)
-    chosen = np.unique(np.linspace(0, len(spans) - 1, count).astype(np.int64))
+    chosen = evenly(len(spans), len(spans) if whole else MOST_SPANS)
     pages, rows = spans.places(chosen)
     sizes = spans.first_rows(chosen + 1) - spans.first_rows(chosen)
     places = list(zip(pages.tolist(), rows.tolist(), sizes.tolist(), strict=True))
@@ -76,7 +76,7 @@ def document_lengths(
         else:
             found.append(lengths)
     joined = np.concatenate([np.empty(0, dtype=np.int64), *found])
-    return _lengths(joined, unit, is_sample=count < len(spans)), damage
+    return _lengths(joined, unit, is_sample=len(chosen) < len(spans)), damage
 
 
 def _unit(index: PageIndex, places: list[tuple[int, int, int]]) -> str | None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pagefeed._base import require
 from pagefeed.dataset import Dataset
 from pagefeed.errors import PagefeedError
+from pagefeed.reports.sampling import evenly
 from pagefeed.sequences import Windows
 from pagefeed.view import SequenceView
 
@@ -71,8 +72,7 @@ def rewritings(dataset: Dataset, bytes_per_token: float) -> list[Rewriting]:
 def _sample(dataset: Dataset) -> npt.NDArray[Any]:
     """Tokens from all over the dataset, in runs as long as a row of a sequence."""
     view = SequenceView(dataset, Windows(ROW_TOKENS), num_threads=1)
-    count = min(len(view), SAMPLED_TOKENS // ROW_TOKENS)
-    numbers = np.linspace(0, len(view) - 1, count).astype(np.int64).tolist()
+    numbers = evenly(len(view), SAMPLED_TOKENS // ROW_TOKENS).tolist()
     rows = [row["input_ids"] for row in view.__getitems__(numbers)]
     return np.concatenate(rows)[: dataset.spans.num_values]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["bars", "lines", "stacked"]
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 78, 12, 14, 54
+INNER_WIDTH, INNER_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 TICKS = 4
 CHARACTER = 13.6
 """Width of a character on a narrow screen, where text is larger in proportion."""
@@ -30,18 +31,15 @@ def bars(
         2
     """
     most = max([*values, 1e-9])
-    step = _inner_width() / max(1, len(values))
+    step = INNER_WIDTH / max(1, len(values))
     parts = [_axis(most)]
     longest = max([*map(len, labels), 1]) + 1
     every = math.ceil(CHARACTER * longest / step)  # Labels that do not overlap.
     for number, (label, value) in enumerate(zip(labels, values, strict=True)):
-        height = _inner_height() * value / most
-        left, top = LEFT + number * step, TOP + _inner_height() - height
-        parts.append(
-            f'<rect class="series" x="{left + 0.1 * step:.1f}" y="{top:.1f}"'
-            f' width="{0.8 * step:.1f}" height="{height:.1f}" fill="{COLOURS[0]}">'
-            f"<title>{html.escape(label)}: {value:,.0f}</title></rect>"
-        )
+        left, top = LEFT + number * step, _y(value, most)
+        box = f'x="{left + 0.1 * step:.1f}" y="{top:.1f}" width="{0.8 * step:.1f}"'
+        box += f' height="{_y(0, most) - top:.1f}" fill="{COLOURS[0]}"'
+        parts.append(_shape("rect", f"{label}: {value:,.0f}", box))
         if number % every == 0:
             parts.append(_below(left + step / 2, label))
     return _svg(parts, title, unit)
@@ -68,16 +66,9 @@ def lines(
     greatest = most or max(known, default=1.0) or 1.0
     parts = [_axis(greatest), _step_axis(steps)]
     for number, (name, values) in enumerate(series.items()):
-        points = " ".join(
-            f"{_x(step, steps):.1f},{_y(value, greatest):.1f}"
-            for step, value in zip(steps, values, strict=True)
-            if not math.isnan(value)
-        )
-        parts.append(
-            f'<polyline class="series" points="{points}" fill="none" '
-            f'stroke-width="2.2" stroke="{_colour(number)}">'
-            f"<title>{html.escape(name)}</title></polyline>"
-        )
+        line = _points(steps, zip(steps, values, strict=True), greatest)
+        line += f' fill="none" stroke-width="2.2" stroke="{_colour(number)}"'
+        parts.append(_shape("polyline", name, line))
     return _svg(parts, title, unit) + _legend(list(series))
 
 
@@ -97,13 +88,27 @@ def stacked(
         above = [low + value for low, value in zip(below, values, strict=True)]
         outline = [*zip(steps, above, strict=True)]
         outline += reversed([*zip(steps, below, strict=True)])
-        points = " ".join(f"{_x(s, steps):.1f},{_y(v, 1):.1f}" for s, v in outline)
-        parts.append(
-            f'<polygon class="series" points="{points}" fill="{_colour(number)}">'
-            f"<title>{html.escape(name)}</title></polygon>"
-        )
+        area = f'{_points(steps, outline, 1)} fill="{_colour(number)}"'
+        parts.append(_shape("polygon", name, area))
         below = above
     return _svg([*parts, _axis(1)], title, "share") + _legend(list(shares))
+
+
+def _points(
+    steps: Sequence[float], places: Iterable[tuple[float, float]], most: float
+) -> str:
+    """Return the corners of a shape: steps and values, without those that are NaN."""
+    corners = (
+        f"{_x(step, steps):.1f},{_y(value, most):.1f}"
+        for step, value in places
+        if not math.isnan(value)
+    )
+    return f'points="{" ".join(corners)}"'
+
+
+def _shape(tag: str, name: str, attributes: str) -> str:
+    title = f"<title>{html.escape(name)}</title>"
+    return f'<{tag} class="series" {attributes}>{title}</{tag}>'
 
 
 def _svg(parts: Sequence[str], title: str, unit: str) -> str:
@@ -164,19 +169,11 @@ def _below(x: float, label: str) -> str:
 
 def _x(step: float, steps: Sequence[float]) -> float:
     first, last = steps[0], steps[-1]
-    return LEFT + _inner_width() * (step - first) / max(1e-9, last - first)
+    return LEFT + INNER_WIDTH * (step - first) / max(1e-9, last - first)
 
 
 def _y(value: float, most: float) -> float:
-    return TOP + _inner_height() * (1 - value / most)
-
-
-def _inner_width() -> int:
-    return WIDTH - LEFT - RIGHT
-
-
-def _inner_height() -> int:
-    return HEIGHT - TOP - BOTTOM
+    return TOP + INNER_HEIGHT * (1 - value / most)
 
 
 def _colour(number: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 from pagefeed.loader import Loader, session_of
+from pagefeed.reports.sampling import evenly
 
 __all__ = ["order_counts"]
 
@@ -30,8 +31,8 @@ def order_counts(loader: Loader) -> Int64Array:
     run = session.run
     cursor = run.at(session.first)
     steps = cursor.route.num_steps or MOST_STEPS
-    chosen = np.unique(np.linspace(0, steps - 1, min(steps, MOST_STEPS)).astype(int))
-    held = [cursor.sequences(int(step), 1) for step in chosen]
+    chosen = evenly(steps, MOST_STEPS)
+    held = [cursor.sequences(step, 1) for step in chosen.tolist()]
     sequence = np.concatenate(held) if held else np.empty(0, dtype=np.int64)
     place = np.repeat(chosen, [len(each) for each in held])
     place, sequence = place[sequence >= 0], sequence[sequence >= 0]

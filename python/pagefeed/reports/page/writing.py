@@ -22,6 +22,7 @@ from pagefeed.reports.page.order import order_counts
 from pagefeed.reports.page.picture import heat_map
 from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
 from pagefeed.reports.plan_digest import plan_digest
+from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
 from pagefeed.reports.step_costs import slowest_ranks
 from pagefeed.reports.tables import (
@@ -202,17 +203,15 @@ def _packing(loader: Loader) -> str:
 
 
 def _documents_of_sequences(index: SequenceIndex) -> np.ndarray:
-    count = min(index.num_sequences, SAMPLED_SEQUENCES)
-    chosen = np.linspace(0, index.num_sequences - 1, count).astype(np.int64)
-    return np.array([len(index.parts(int(number)).page) for number in chosen])
+    chosen = evenly(index.num_sequences, SAMPLED_SEQUENCES)
+    return np.array([len(index.parts(number).page) for number in chosen.tolist()])
 
 
 def _costs(loader: Loader) -> str:
     if loader.balance is None:
         return ""
     found = slowest_ranks(loader)
-    steps = len(found[0])
-    shown = np.unique(np.linspace(0, steps - 1, min(steps, MOST_POINTS)).astype(int))
+    shown = evenly(len(found[0]), MOST_POINTS)
     names = ("with the balance", "without")
     series = {
         name: each[shown].tolist() for name, each in zip(names, found, strict=True)
