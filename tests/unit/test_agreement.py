@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import (
     Ranks,
-    RankSettings,
     check_agreement,
     from_jax,
     from_mesh,
@@ -31,7 +30,7 @@ def agree(feeds, same=None, parts=None):
         for (ranks, plan), group, part in zip(feeds, groups, parts, strict=True)
     ]
     check_agreement(
-        RankSettings(Ranks(*feeds[0][0]), feeds[0][1], Ranks(*parts[0])),
+        *(Ranks(*feeds[0][0]), feeds[0][1], Ranks(*parts[0])),
         gather=lambda _: facts,
         same=groups[0],
     )

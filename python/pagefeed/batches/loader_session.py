@@ -11,7 +11,7 @@ from pagefeed._base import Facts
 from pagefeed.batches.engines import ProcessLock
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.launch import Ranks, RankSettings, check_agreement, gather_from, members
+from pagefeed.launch import Ranks, check_agreement, gather_from, members
 from pagefeed.metrics import Meter, over_ranks
 
 __all__ = ["BatchIterator", "LoaderSession", "MoveListener", "warn_of_return"]
@@ -175,11 +175,9 @@ class LoaderSession(ABC):
         }
         ranks = Ranks(settings.rank, settings.world_size)
         check_agreement(
-            RankSettings(
-                ranks,
-                {**self._agreed(), **plan},
-                Ranks(0, 1) if parts is None else Ranks(parts.rank, parts.size),
-            ),
+            ranks,
+            {**self._agreed(), **plan},
+            Ranks(0, 1) if parts is None else Ranks(parts.rank, parts.size),
             gather=gather_from(group),
             same=None if same is None else members(same, group),
         )

@@ -14,25 +14,11 @@ from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
 
-VERBS = {
-    "count": "count the tokens of texts ahead",
-    "tokenize": "write texts of any input as Parquet files of tokens",
-    "demo": "real text to shuffled, resumed batches",
-    "inspect": "look at a dataset: how it is stored, and what it will cost",
-    "head": "show rows: tokens as numbers or text, and any other columns",
-    "convert": "write token files in another format",
-    "tokenizer": "train a tokenizer on texts, or extend one",
-    "index": "build the page index of a column and report on it",
-    "plan": "say what a run will do before it runs",
-    "bench": "measure what a storage gives: latency and bandwidth",
-    "smoke": "try a run before it begins: some steps and a tiny model",
-    "doctor": "find what limits a training: data, compute or their overlap",
-    "checklist": "check many nodes before a run, from one file of facts each",
-    "report": "write a report of a run as one page of HTML",
-    "trace": "say where a batch came from, or write steps anew",
-    "explain": "say what causes an error, and what to do",
-    "verify": "prove that an epoch delivers every sequence exactly once",
-}
+VERBS = (
+    *("count", "tokenize", "demo", "inspect", "head", "convert", "tokenizer", "index"),
+    *("plan", "bench", "smoke", "doctor", "checklist", "report", "trace", "explain"),
+    "verify",
+)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -6,7 +6,6 @@ the launcher, from a framework's groups and meshes, and the proof that all ranks
 
 from pagefeed.launch.agreement import (
     Gather,
-    RankSettings,
     check_agreement,
     gather_from,
     members,
@@ -25,7 +24,6 @@ from pagefeed.launch.sums import sums_over
 
 __all__ = [
     "Gather",
-    "RankSettings",
     "Ranks",
     "check_agreement",
     "check_share",

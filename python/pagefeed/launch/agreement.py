@@ -12,13 +12,13 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch.frameworks import Ranks
 
-__all__ = ["Gather", "RankSettings", "check_agreement", "gather_from", "members"]
+__all__ = ["Gather", "check_agreement", "gather_from", "members"]
 
 MODEL_PARALLEL = re.compile(
     r"(?:^|_)(?:tp|tensor|pp|pipeline|cp|context|sp|sequence)(?:_|$)", re.IGNORECASE
@@ -27,17 +27,6 @@ MODEL_PARALLEL = re.compile(
 
 Gather = Callable[[Any], Sequence[Any]]
 """From this process's facts to those of all, in the same order everywhere."""
-
-
-class RankSettings(NamedTuple):
-    """What decides which batches a process gets."""
-
-    ranks: Ranks
-    """Its data-parallel rank."""
-    settings: Mapping[str, Any]
-    """All that decides what a rank gets, by name: must be the same everywhere."""
-    part: Ranks = Ranks(0, 1)
-    """Which part of each sequence it gets, of how many."""
 
 
 def gather_from(group: Any = None) -> Gather:
@@ -76,12 +65,20 @@ def members(same: Any, group: Any = None) -> list[int]:
 
 
 def check_agreement(
-    own: RankSettings, *, gather: Gather, same: Sequence[int] | None = None
+    ranks: Ranks,
+    settings: Mapping[str, Any],
+    part: Ranks,
+    *,
+    gather: Gather,
+    same: Sequence[int] | None = None,
 ) -> None:
     """Check that all processes get the data once, and the same where they must.
 
     Args:
-        own: What decides which batches this process gets.
+        ranks: The data-parallel rank of this process.
+        settings: All that decides what a rank gets, by name: must be the same
+            everywhere.
+        part: Which part of each sequence this process gets, of how many.
         gather: Gathers over all processes that train.
         same: Numbers of the processes, as gathered, that must get the same batches as
             this one, itself included; those of its tensor, pipeline and context
@@ -92,9 +89,8 @@ def check_agreement(
         InvalidArgumentError: On all processes, naming two that disagree.
     """
     peers = None if same is None else sorted(same)
-    mine = tuple(own.ranks), dict(own.settings), peers, tuple(own.part)
-    found = list(gather(mine))
-    plans = [plan for _, plan, _, _ in found]
+    found = gather((tuple(ranks), dict(settings), peers, tuple(part)))
+    every_rank, plans, groups, parts = zip(*found, strict=True)
     for name in plans[0]:
         values = [plan.get(name) for plan in plans]
         other = next((n for n, value in enumerate(values) if value != values[0]), None)
@@ -104,14 +100,13 @@ def check_agreement(
                 f"process 0 and {values[other]!r} in process {other}; give all loaders "
                 "the same arguments, and load the same state everywhere"
             )
-    ranks = [Ranks(*each) for each, _, _, _ in found]
-    _check_sizes(ranks)
-    _check_parts(ranks, [Ranks(*part) for _, _, _, part in found])
-    groups = [peers for _, _, peers, _ in found]
+    all_ranks = [Ranks(*each) for each in every_rank]
+    _check_sizes(all_ranks)
+    _check_parts(all_ranks, [Ranks(*each) for each in parts])
     if any(each is not None for each in groups):
-        _check_same(ranks, [each or [n] for n, each in enumerate(groups)])
+        _check_same(all_ranks, [each or [n] for n, each in enumerate(groups)])
     else:
-        _say_unproven(ranks, _model_parallel_groups())
+        _say_unproven(all_ranks, _model_parallel_groups())
 
 
 def _model_parallel_groups() -> list[str]:

@@ -203,7 +203,7 @@ def doctor(
     elif is_slower:
         found.blame("data", cause_of_data(alone, twin), lost)
     else:
-        found.blame("overlap", Cause(*CAUSES["overlap"]), lost)
+        found.blame("overlap", CAUSES["overlap"], lost)
     return found
 
 

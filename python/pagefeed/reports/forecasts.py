@@ -167,7 +167,6 @@ def forecast(loader: Loader) -> Forecast:
     is_endless = bool(stages) and whole.end is None
     cursor = replace(run.at(begin), until=whole.start + end)
     route = cursor.route
-    read = simulate(loader, cursor)
     spans = [data.spans for data in run.datasets]
     of_files = [getattr(each.index.recipe, "table", None) for each in spans]
     tables = [table for table in of_files if table is not None]
@@ -179,7 +178,8 @@ def forecast(loader: Loader) -> Forecast:
     def over_epochs(numbers: Iterable[float]) -> int:
         return round(sum(n * times for n, times in zip(numbers, epochs, strict=True)))
 
-    pairs = _pairs(joined, cursor, [count / max(1, end) for count in delivered])
+    shares = [count / max(1, end) for count in delivered]
+    figures = simulate(loader, cursor) | _pairs(joined, cursor, shares)
     return Forecast(
         files=sum(len(each.index.files) for each in spans),
         pages=sum(each.num_pages for each in spans),
@@ -195,15 +195,9 @@ def forecast(loader: Loader) -> Forecast:
         num_lanes=lanes,
         window_sequences=sum(order.window(lanes) * lanes for order in orders),
         memory_bytes=loader.memory,
-        needed_bytes=read.needed_bytes,
-        loads_per_page=read.pages / max(1, sum(each.num_pages for each in spans)),
-        part_reads=round(read.parts),
-        reads=round(read.loads) + round(read.parts),
-        bytes_read=round(read.bytes),
-        columns=read.columns,
         tables=_table_reads(tables),
         pruned_files=sum(len(table.pruned) for table in tables),
-        **pairs,
+        **figures,
         step_costs=None if loader.balance is None else step_costs(loader),
         datasets=datasets,
         stages=stages,

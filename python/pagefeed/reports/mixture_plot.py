@@ -30,10 +30,7 @@ def mixture_shares(
     Raises:
         InvalidArgumentError: If the loader has one dataset, not a mixture.
     """
-    session = session_of(loader)
-    track = session.run.at(session.latest)
-    if not isinstance(track, MixtureCursor):
-        raise InvalidArgumentError("this is one dataset, not a mixture")
+    track = _latest(loader)
     course = track.course
     end = last_position(course, track.end)
     # Lanes deliver datasets in turns: over a few turns of each the shares are even.
@@ -44,7 +41,7 @@ def mixture_shares(
         part.sequence_tokens for part in course.schedule.parts
     ]
     shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
-    steps = np.repeat(points / session.run.step_sequences, 2)[1:-1]
+    steps = np.repeat(points / track.run.step_sequences, 2)[1:-1]
     by_name = zip(course.schedule.names, np.repeat(shares, 2, axis=1), strict=True)
     return steps, dict(by_name)
 
@@ -62,11 +59,8 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
     Raises:
         InvalidArgumentError: If the loader has one dataset, not a mixture.
     """
-    session = session_of(loader)
-    track = session.run.at(session.latest)
-    if not isinstance(track, MixtureCursor):
-        raise InvalidArgumentError("this is one dataset, not a mixture")
-    schedule, each = track.course.schedule, session.run.step_sequences
+    track = _latest(loader)
+    schedule, each = track.course.schedule, track.run.step_sequences
     parts, found = schedule.parts, []
     for change in schedule.changes:
         pairs = [(change.start, change.weights)]
@@ -82,6 +76,15 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
             step = -(-position // each)
             found.append((step, dict(zip(schedule.names, shares, strict=True))))
     return found
+
+
+def _latest(loader: Loader) -> MixtureCursor:
+    """Return where the latest iteration of a mixture begins."""
+    session = session_of(loader)
+    track = session.run.at(session.latest)
+    if not isinstance(track, MixtureCursor):
+        raise InvalidArgumentError("this is one dataset, not a mixture")
+    return track
 
 
 def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:

@@ -8,9 +8,10 @@ when memory is short. It takes the segments of the same cursor that a loader use
 from __future__ import annotations
 
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ from pagefeed.sequences import (
     numbers_of,
 )
 
-__all__ = ["ColumnReads", "Simulation", "joined_index", "simulate", "simulate_loads"]
+__all__ = ["ColumnReads", "joined_index", "simulate", "simulate_loads"]
 
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 16, 1 << 20
 """Sequences of a rank that are simulated. More are not, however far plans reach: then
@@ -67,24 +68,6 @@ class ColumnReads:
     for each read of tokens: their payloads, and where these lie."""
 
 
-@dataclass(kw_only=True)
-class Simulation:
-    """What all ranks read together."""
-
-    needed_bytes: int = 0
-    """Bytes of pages in which none is read twice."""
-    loads: float = 0.0
-    """Reads of pages; of a packed bundle all pages are one read."""
-    pages: float = 0.0
-    """Pages in these reads."""
-    parts: float = 0.0
-    """Reads of parts of pages of flat files."""
-    bytes: float = 0.0
-    """Stored bytes of all these, without dictionaries."""
-    columns: dict[str, ColumnReads] = field(default_factory=dict)
-    """What aligned columns and columns of metadata add, by name."""
-
-
 def joined_index(loader: Loader) -> JoinedIndex:
     """Return the sequences of one dataset or of several, numbered through."""
     source = session_of(loader).run
@@ -93,16 +76,17 @@ def joined_index(loader: Loader) -> JoinedIndex:
     return JoinedIndex([source.index], [len(source.datasets[0].index)])
 
 
-def simulate(loader: Loader, cursor: Cursor) -> Simulation:
+def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     """Simulate a stretch from the middle of a route, and scale it to the whole.
 
     The first half of the stretch only brings pages into memory. Reads are counted in
     the second half, or everywhere if the stretch is the whole route.
+
+    Returns:
+        What all ranks read together, by the names that forecasts have for it.
     """
     route, datasets = cursor.route, session_of(loader).run.datasets
     sequences, piece, ahead, is_whole = _stretch(cursor, loader.memory)
-    if not len(sequences):
-        return Simulation()
     plan_bytes = session_of(loader).settings.plan_bytes
     horizon = min(ahead // 2, plan_bytes // PLAN_BYTES)
     index, shows_metadata = joined_index(loader), "metadata" in loader.fields.names
@@ -124,8 +108,10 @@ def simulate(loader: Loader, cursor: Cursor) -> Simulation:
     )
     first = 0 if is_whole else len(pages) // 2
     is_counted = np.arange(len(pages)) >= first
-    scale = (route.num_sequences or 0) / len(np.unique(segments.sequence[first:]))
-    found = Simulation(needed_bytes=needed_bytes(pages[~is_part], sizes))
+    counted = len(np.unique(segments.sequence[first:]))
+    scale = (route.num_sequences or 0) / max(1, counted)
+    all_loads = all_pages = all_parts = all_bytes = 0.0
+    columns = defaultdict[str, npt.NDArray[np.float64]](lambda: np.zeros(2))
     for number, data in enumerate(datasets):
         is_ours = dataset == number
         chosen = is_part & is_ours & is_counted
@@ -140,10 +126,10 @@ def simulate(loader: Loader, cursor: Cursor) -> Simulation:
         per_load = data.spans.num_pages / max(1, units)
         stored = _mean_stored_bytes(data.index)
         num_bytes = loads * per_load * stored + part_bytes
-        found.loads += loads * scale
-        found.pages += loads * per_load * scale
-        found.parts += parts * scale
-        found.bytes += num_bytes * scale
+        all_loads += loads * scale
+        all_pages += loads * per_load * scale
+        all_parts += parts * scale
+        all_bytes += num_bytes * scale
         # Columns of other kinds are read with the tokens.
         paged = {n: c for n, c in beside[number].items() if type(c) is PageIndex}
         added = _page_reads(
@@ -156,12 +142,18 @@ def simulate(loader: Loader, cursor: Cursor) -> Simulation:
                 whole = sum(8 * (count + 1) + n for _, _, count, n in column.shards)
                 size = whole * num_bytes / max(1.0, stored * len(data.index))
                 reads = 2 * (loads + parts)
-            before = found.columns.get(name, ColumnReads(bytes=0, reads=0))
-            found.columns[name] = ColumnReads(
-                bytes=before.bytes + round(size * scale),
-                reads=before.reads + round(reads * scale),
-            )
-    return found
+            columns[name] += reads * scale, size * scale
+    return {
+        "needed_bytes": needed_bytes(pages[~is_part], sizes),
+        "loads_per_page": all_pages / max(1, sum(d.spans.num_pages for d in datasets)),
+        "part_reads": round(all_parts),
+        "reads": round(all_loads) + round(all_parts),
+        "bytes_read": round(all_bytes),
+        "columns": {
+            name: ColumnReads(reads=round(reads), bytes=round(size))
+            for name, (reads, size) in columns.items()
+        },
+    }
 
 
 def _page_bytes(loader: Loader) -> int:

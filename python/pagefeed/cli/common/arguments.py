@@ -87,22 +87,22 @@ def group(
 
 
 def add_verbs(
-    parser: argparse.ArgumentParser, package: str, verbs: Mapping[str, str], dest: str
+    parser: argparse.ArgumentParser, package: str, verbs: Iterable[str], dest: str
 ) -> None:
-    """Add verbs, by their summaries.
+    """Add verbs: modules of a package, which say what they do.
 
-    Each is a module that says what it does, with a table ``ARGUMENTS`` and ``run``; or
-    a package with verbs of its own, ``VERBS``.
+    Each has a table ``ARGUMENTS`` and ``run``, or verbs of its own, ``VERBS``.
     """
     added = parser.add_subparsers(
         dest=dest, metavar=dest.upper(), required=True, help="what to do"
     )
-    for name, summary in verbs.items():
+    for name in verbs:
         module = importlib.import_module(f"{package}.{name}")
+        about = module.__doc__ or ""
         verb = added.add_parser(
             name,
-            help=summary,
-            description=module.__doc__,
+            help=about.partition("\n")[0],
+            description=about,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if hasattr(module, "VERBS"):

@@ -8,7 +8,4 @@ For example:
 
 __all__ = ["VERBS"]
 
-VERBS = {
-    "train": "train one on texts sampled from Parquet",
-    "extend": "add what the texts of a domain are made of",
-}
+VERBS = ("train", "extend")

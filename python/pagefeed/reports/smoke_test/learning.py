@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,7 @@ import numpy.typing as npt
 from pagefeed._base import Work, require
 from pagefeed.tokenizer import IGNORED
 
-__all__ = ["Learning", "Model", "learn"]
-
-Model = Callable[[Any], Any]
-"""Token ids [batch, length] to logits [batch, length, vocabulary], a torch module."""
+__all__ = ["learn"]
 
 UPDATES = 32
 MOST_LOGITS = 1 << 21
@@ -27,33 +23,18 @@ RATE = 3e-2
 Tokens = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Learning:
-    """Losses of the updates, in nats a token."""
-
-    losses: list[float]
-    """Loss before each update."""
-
-    @property
-    def initial(self) -> float:
-        """Loss of the model as it was made."""
-        return self.losses[0]
-
-    @property
-    def final(self) -> float:
-        """Mean loss of the last updates."""
-        return float(np.mean(self.losses[-4:]))
-
-
 def learn(
     pairs: Sequence[tuple[Tokens, Tokens]], vocab_size: int, model: Any | None
-) -> Learning:
+) -> list[float]:
     """Train on tokens and what follows each of them.
 
     Args:
         pairs: Tokens and targets of each batch: int64 [batch, length] each.
         vocab_size: Tokens are below it.
         model: A torch module; by default a tiny one.
+
+    Returns:
+        Loss before each update, in nats a token.
 
     Raises:
         MissingDependencyError: If torch is not installed.
@@ -74,7 +55,7 @@ def learn(
                     gradients = torch.autograd.grad(loss, weights, allow_unused=True)
                     _update(torch, weights, means, gradients)
                 work.advance()
-    return Learning(losses=losses)
+    return losses
 
 
 def _update(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,7 @@ from pagefeed.reports.smoke_test.checks import (
     check_tokenizer,
     pair_of,
 )
-from pagefeed.reports.smoke_test.learning import Learning, Tokens, learn
+from pagefeed.reports.smoke_test.learning import learn
 from pagefeed.reports.smoke_test.observation import Observation, observe
 from pagefeed.reports.soundness import Damage
 from pagefeed.sequences import Documents
@@ -117,14 +118,16 @@ def smoke(
     known = known or known_vocab_size(datasets_of(loader.dataset).values())
     size = known or ours.greatest + 1
     pairs = [pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.kept]
+    losses = None
+    if pairs and ours.least >= 0:
+        with suppress(MissingDependencyError):
+            losses = learn(pairs, max(size, ours.greatest + 1), model)
     checks = [
         check_batches(ours, steps, rate),
         check_ids(ours, size, is_known=known is not None),
         check_labels(ours.kept, shifted=shifted, ignored=ignored),
         check_numbers(ours),
-        *check_learning(
-            _learning(pairs, ours, max(size, ours.greatest + 1), model), size
-        ),
+        *check_learning(losses, size),
         *check_ranks(loaders, seen, steps, plan),
         _check_resume(loader, ours),
         check_memory(ours, loader.memory),
@@ -153,20 +156,6 @@ def _other_ranks(loader: Loader) -> list[Loader]:
     size = loader.world_size
     wanted = {(loader.rank + n * max(1, size // MOST_RANKS)) % size for n in range(4)}
     return [as_rank(loader, rank) for rank in sorted(wanted - {loader.rank})]
-
-
-def _learning(
-    pairs: list[tuple[Tokens, Tokens]],
-    seen: Observation,
-    vocab_size: int,
-    model: Any | None,
-) -> Learning | None:
-    if not pairs or seen.least < 0:
-        return None
-    try:
-        return learn(pairs, vocab_size, model)
-    except MissingDependencyError:
-        return None
 
 
 def _check_resume(loader: Loader, seen: Observation) -> Check:
