@@ -42,7 +42,6 @@ from pagefeed.cli.common import (
     read_json,
     table_lines,
     tell,
-    tell_damage,
 )
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
 from pagefeed.loader import Loader
@@ -78,9 +77,8 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     data, damage = make_sound_dataset(options)
     if damage:
-        tell_damage(damage)
-        print("The order is of all files: nothing can be traced without these.")
-        return 1
+        why = "The order is of all files: nothing can be traced without these."
+        return tell(options, {"problem": why}, [why], damage)
     loader = make_loader(options, data)
     if options.state:
         wrong = f"--state {options.state} is no JSON file of what state_dict() returned"

@@ -25,13 +25,9 @@ from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader, loader_session_of, session_of
 from pagefeed.mixing import Learner, Policy
 
-accelerate = require(
-    "accelerate", extra="accelerate", purpose="pagefeed.integrations.accelerate"
-)
+accelerate = require("accelerate", extra="accelerate", purpose=__name__)
 _Mixin: Any = accelerate.data_loader.DataLoaderStateMixin
-_torch: Any = require(
-    "torch", extra="torch", purpose="pagefeed.integrations.accelerate"
-)
+_torch: Any = require("torch", extra="torch", purpose=__name__)
 _IterableDataset: Any = _torch.utils.data.IterableDataset
 
 __all__ = ["PreparedLoader", "Skippable", "evaluate", "expected_ranks", "prepare"]

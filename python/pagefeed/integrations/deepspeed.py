@@ -24,7 +24,7 @@ from pagefeed.launch import from_deepspeed
 from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy
 
-require("deepspeed", extra="deepspeed", purpose="pagefeed.integrations.deepspeed")
+require("deepspeed", extra="deepspeed", purpose=__name__)
 
 __all__ = ["EngineData", "attach"]
 

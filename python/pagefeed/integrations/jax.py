@@ -20,7 +20,7 @@ from pagefeed.integrations.delivery import Delivery, ResumableDelivery, Start
 from pagefeed.launch import from_jax
 from pagefeed.loader import Loader
 
-jax = require("jax", extra="jax", purpose="pagefeed.integrations.jax")
+jax = require("jax", extra="jax", purpose=__name__)
 
 OF_BORDERS = ("cu_seqlens", "max_seqlen", "doc_lens", "max_doc_lens")
 

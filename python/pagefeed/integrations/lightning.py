@@ -27,7 +27,7 @@ from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy
 
 _DataModule: Any = require(
-    "lightning", extra="lightning", purpose="pagefeed.integrations.lightning"
+    "lightning", extra="lightning", purpose=__name__
 ).LightningDataModule
 
 __all__ = ["LoaderDataModule", "setup_loader"]

@@ -32,7 +32,7 @@ from pagefeed.mixing import Policy
 _calculator: Any = require(
     "megatron.core.num_microbatches_calculator",
     extra="megatron",
-    purpose="pagefeed.integrations.megatron",
+    purpose=__name__,
 )
 
 __all__ = ["FIELDS", "MicroBatches", "dataset_provider", "packed_sequences"]

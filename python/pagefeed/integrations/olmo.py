@@ -14,7 +14,7 @@ from pagefeed.integrations.dialects import olmo
 from pagefeed.loader import Loader, session_of
 
 _Base: Any = require(
-    "olmo_core.data.data_loader", extra="olmo", purpose="pagefeed.integrations.olmo"
+    "olmo_core.data.data_loader", extra="olmo", purpose=__name__
 ).DataLoaderBase
 
 __all__ = ["PagefeedDataLoader"]

@@ -26,9 +26,7 @@ from pagefeed.loader import Loader
 from pagefeed.sequences import SequenceSetting
 from pagefeed.view import SequenceView
 
-_Datasource: Any = require(
-    "ray.data", extra="ray", purpose="pagefeed.integrations.ray"
-).Datasource
+_Datasource: Any = require("ray.data", extra="ray", purpose=__name__).Datasource
 
 __all__ = ["PagefeedDatasource", "ranks", "restore", "save"]
 
@@ -38,7 +36,7 @@ ROWS_PER_BLOCK = 256
 
 
 def _train() -> Any:
-    return require("ray.train", extra="ray", purpose="pagefeed.integrations.ray")
+    return require("ray.train", extra="ray", purpose=__name__)
 
 
 def ranks() -> Ranks:

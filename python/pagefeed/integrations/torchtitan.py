@@ -30,7 +30,7 @@ from pagefeed.mixing import Policy
 
 WHO = "torchtitan"
 
-require("torchtitan", extra="torchtitan", purpose="pagefeed.integrations.torchtitan")
+require("torchtitan", extra="torchtitan", purpose=__name__)
 try:
     from torchtitan.components.dataloader import BaseDataLoader
 except ImportError:  # Since the change of August 2026.

@@ -44,7 +44,6 @@ from pagefeed.cli.common.telling import (
     fact_lines,
     table_lines,
     tell,
-    tell_damage,
     tell_facts,
 )
 
@@ -88,6 +87,5 @@ __all__ = [
     "storage_options",
     "table_lines",
     "tell",
-    "tell_damage",
     "tell_facts",
 ]

@@ -17,7 +17,6 @@ __all__ = [
     "fact_lines",
     "table_lines",
     "tell",
-    "tell_damage",
     "tell_facts",
 ]
 
@@ -47,7 +46,11 @@ def tell(
         report = report | {"damage": [asdict(one) for one in found]}
     made = json.dumps(report, indent=2, default=_plain) if options.json else None
     print("\n".join(lines) if made is None else made)
-    tell_damage(found)
+    for one in found[:MOST_LINES]:
+        steps = f" (steps {_shown(one.steps)})" if one.steps else ""
+        print(f"DAMAGED: {one.kind}: {one.message}{steps}", file=sys.stderr)
+    if len(found) > MOST_LINES:
+        print(f"DAMAGED: {len(found) - MOST_LINES:,} places more", file=sys.stderr)
     return 1 if found or not ok else 0
 
 
@@ -94,16 +97,6 @@ def table_lines(
 
 def _cell(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def tell_damage(damage: Iterable[Damage]) -> None:
-    """Print on stderr what cannot be read, a line each."""
-    found = list(damage)
-    for one in found[:MOST_LINES]:
-        steps = f" (steps {_shown(one.steps)})" if one.steps else ""
-        print(f"DAMAGED: {one.kind}: {one.message}{steps}", file=sys.stderr)
-    if len(found) > MOST_LINES:
-        print(f"DAMAGED: {len(found) - MOST_LINES:,} places more", file=sys.stderr)
 
 
 def check_lines(checks: Iterable[Check]) -> list[str]:
