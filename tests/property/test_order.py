@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from made.equal_blocks import equal_blocks
+from models.hashes import mix_one, permute_one
 from pagefeed.order import (
     Blocks,
     EpochOrder,
@@ -18,7 +19,6 @@ from pagefeed.order import (
     SmallOrder,
     choose_num_lanes,
     derive_key,
-    small_order,
 )
 from pagefeed.order import window as window_module
 from pagefeed.order.keys import expand_key, mix
@@ -107,8 +107,8 @@ def test_permutations_of_one_size_of_many_and_number_by_number_agree(
     family = PermutationFamily(derive_key(root, "tested"))
     mapped = family.forward(x, n, tweaks)
     assert mapped.tolist() == family.forward(x, np.full(len(x), n), tweaks).tolist()
-    one_by_one = small_order._family(derive_key(root, "tested"), 8)
-    assert mapped.tolist() == [one_by_one(each, n, tweak) for each in drawn]
+    keys = list(map(int, expand_key(derive_key(root, "tested"), 8)))
+    assert mapped.tolist() == [permute_one(each, n, tweak, keys) for each in drawn]
     assert family.inverse(mapped, n, tweaks).tolist() == drawn
 
 
@@ -117,7 +117,7 @@ def test_hashes_of_many_are_those_of_each(values, seed):
     first, second = expand_key(derive_key(seed), 2)
     mixed = mix(np.array(values, dtype=np.int64), (first, second)).tolist()
     key = int(first), int(second)
-    assert mixed == [small_order._mix(each, key) for each in values]
+    assert mixed == [mix_one(each, key) for each in values]
 
 
 @given(cases)

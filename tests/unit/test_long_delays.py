@@ -25,13 +25,13 @@ def test_places_at_an_end_are_found_out_of_the_blue(monkeypatch):
     )
     assert order._reader._is_long
     looked = []
-    resolve = LaneReader._resolve_long
+    resolve = LaneReader._resolve
 
-    def watched(reader, missing):
-        looked.append(missing)
-        return resolve(reader, missing)
+    def watched(reader, group):
+        looked.extend(group)
+        return resolve(reader, group)
 
-    monkeypatch.setattr(LaneReader, "_resolve_long", watched)
+    monkeypatch.setattr(LaneReader, "_resolve", watched)
     begins = [NUM_UNITS - 6, NUM_UNITS - 1000, NUM_UNITS - 60_000, 300_000, 6000, 0]
     for begin in begins:
         positions = np.arange(begin, begin + NUM_LANES)

@@ -334,7 +334,8 @@ def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
     blocks = random_blocks(1000)
     units = make_order(blocks, **settings).at(range(blocks.num_sequences))
     monkeypatch.setattr(reader_module, "LONG_DELAY", 100)
-    monkeypatch.setattr(reader_module, "LOOKED_AT", 100)
+    for name in ("AT_ONCE", "LOOKED_AT"):
+        monkeypatch.setattr(reader_module, name, 100)
     monkeypatch.setattr("pagefeed.order.window.MIN_SPREAD", spread)
     order = make_order(blocks, most_held=600, **settings)
     assert order._reader._is_long

@@ -11,11 +11,12 @@ does not grow with the dataset:
 """
 
 from pagefeed.order.balance import Balance, BalanceLike, Costs
-from pagefeed.order.balanced_order import BalancedOrder, Dealing, Ordered
+from pagefeed.order.balanced_order import BalancedOrder, Dealing
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.grown_order import GrownOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import Lanes, choose_num_lanes
+from pagefeed.order.ordered import Ordered
 from pagefeed.order.permutation import Permutation
 from pagefeed.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
 from pagefeed.order.small_order import SmallOrder

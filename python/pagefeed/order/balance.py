@@ -21,7 +21,6 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, UInt64Array, check_flag, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key
-from pagefeed.order.window import NEVER
 from pagefeed.sequences import AnyIndex, SequenceCosts, differ_in_tokens
 
 __all__ = ["Balance", "BalanceLike", "Costs", "deal", "quantiles"]
@@ -33,6 +32,8 @@ Costs: TypeAlias = Callable[[Int64Array], Float64Array]
 KINDS = ("attention", "tokens")
 MOST = 1 << 16
 LOW = np.uint64(MOST - 1)
+NEVER = np.uint64(2**64 - 1)
+"""Behind every quantile."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array, distinct, finished
 from pagefeed.order.balance import Balance, Costs, deal, quantiles
+from pagefeed.order.ordered import Ordered
 
-__all__ = ["BalancedOrder", "Dealing", "Ordered"]
+__all__ = ["BalancedOrder", "Dealing"]
 
 NEVER = 1 << 62
 """A position that is never reached."""
@@ -26,22 +27,6 @@ class Reading(Protocol):
 
     def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
         """Find the sequences at rising positions, in short steps."""
-
-
-class Ordered(Protocol):
-    """The order of an epoch."""
-
-    def begin(self) -> Iterator[None]:
-        """Prepare the first use, in short steps."""
-
-    def at(self, positions: npt.ArrayLike) -> Int64Array:
-        """Return the sequences at positions: int64 [positions]."""
-
-    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the same, in short steps."""
-
-    def positions(self, units: npt.ArrayLike) -> Int64Array:
-        """Return where sequences are delivered."""
 
 
 @dataclass
@@ -195,7 +180,7 @@ class Dealing:
         yield
 
 
-class BalancedOrder:
+class BalancedOrder(Ordered):
     """The order of an epoch, dealt anew.
 
     Args:
@@ -219,15 +204,14 @@ class BalancedOrder:
     def __init__(self, order: Ordered, dealing: Dealing) -> None:
         self._order = order
         self._dealing = dealing
-        self.reading = dealing.reading
 
     def begin(self) -> Iterator[None]:
         """Prepare the first use, in short steps."""
         return self._order.begin()
 
-    def at(self, positions: npt.ArrayLike) -> Int64Array:
-        """Return the sequences at positions: int64 [positions]."""
-        return finished(self.reading(positions))
+    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the sequences at positions, in short steps: int64 [positions]."""
+        return self._dealing.reading(positions)
 
     def positions(self, units: npt.ArrayLike) -> Int64Array:
         """Return the positions of sequences: the inverse of :meth:`at`."""

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pagefeed._base import Int64Array, finished, sorted_with_places
+from pagefeed._base import Int64Array, sorted_with_places
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import KeyPart, derive_key
 from pagefeed.order.lane_reader import MOST_HELD, LaneReader
 from pagefeed.order.lanes import Lanes
 from pagefeed.order.lists import SingleList, make_list
+from pagefeed.order.ordered import Ordered
 from pagefeed.order.permutation import checked_indices
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
 from pagefeed.order.window import DelayWindow
@@ -24,7 +25,7 @@ SPARSE = 16
 """Places of a lane for each that is wanted, beyond which it is not read in one go."""
 
 
-class EpochOrder:
+class EpochOrder(Ordered):
     """The order in which the units of one epoch are delivered, over all ranks.
 
     It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
@@ -126,33 +127,11 @@ class EpochOrder:
         """Units, and so positions, of the epoch."""
         return self.lanes.num_units
 
-    def at(self, positions: ArrayLike) -> Int64Array:
-        """Units delivered at positions of the epoch.
-
-        Fastest for a range, such as a rank's ``range(first, last, world_size)``, or an
-        array of the same numbers.
-
-        Args:
-            positions: Positions in [0, num_units), in any order, repeats allowed.
-
-        Returns:
-            int64 [len(positions)].
-
-        Raises:
-            IndexError: A position is outside [0, num_units).
-        """
-        return finished(self.reading(positions))
-
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the same as :meth:`at`, in steps of a few milliseconds at most.
+        """Find the units at positions, in steps of a few milliseconds at most.
 
         Returns:
             int64 [len(positions)].
-
-        Example:
-            >>> def deliver(order, positions):
-            ...     units = yield from order.reading(positions)
-            ...     yield units
         """
         if self._direct is not None:
             checked = checked_indices(positions, self.num_units, "position").ravel()
@@ -163,14 +142,7 @@ class EpochOrder:
         return (yield from self._scattered(np.asarray(positions, np.int64).ravel()))
 
     def positions(self, units: ArrayLike) -> Int64Array:
-        """Positions at which units are delivered: the inverse of :meth:`at`.
-
-        Returns:
-            int64 [len(units)].
-
-        Raises:
-            IndexError: A unit is outside [0, num_units).
-        """
+        """Return the positions of units: int64 [len(units)]."""
         checked = checked_indices(units, self.num_units, "unit").ravel()
         lane, place = self.lanes.split(self._sequence.indices(checked))
         order = np.argsort(lane, kind="stable")

@@ -7,13 +7,13 @@ from collections.abc import Generator, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, finished
-from pagefeed.order.balanced_order import Ordered
+from pagefeed._base import Int64Array
+from pagefeed.order.ordered import Ordered
 
 __all__ = ["GrownOrder"]
 
 
-class GrownOrder:
+class GrownOrder(Ordered):
     """The first positions are as before; behind them comes what was left, and is new.
 
     Both keep their own order, and are dealt in groups of as many sequences as there are
@@ -58,12 +58,8 @@ class GrownOrder:
         yield from self._before.begin()
         yield from self._added.begin()
 
-    def at(self, positions: npt.ArrayLike) -> Int64Array:
-        """Return the sequences at positions; those that were added come behind."""
-        return finished(self.reading(positions))
-
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the same, in short steps."""
+        """Find the sequences at positions; those that were added come behind."""
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         is_new, place = self._places(wanted)
         found = np.empty(len(wanted), dtype=np.int64)

@@ -52,9 +52,9 @@ class ItemOrder:
         self._permutation = PermutationFamily(
             derive_key(key, "blocks"), num_rounds(len(blocks))
         )
-        tweak_key = expand_key(derive_key(key, "shares"), 2)
         self._tweaks: UInt64Array | None = None
         if passes > 1:
+            tweak_key = expand_key(derive_key(key, "shares"), 2)
             self._tweaks = mix(np.arange(passes), (tweak_key[0], tweak_key[1]))
 
     def __len__(self) -> int:

@@ -22,9 +22,8 @@ KeyPart: TypeAlias = SupportsIndex | str | bytes
 ORDER_VERSION = 1
 """Changes whenever the same arguments would give another order."""
 
-# Odd 64-bit constants with well spread bits (the multipliers of two known mixers).
-MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
 HALF = np.uint64(32)
+_EMPTY = hashlib.blake2b(digest_size=32, person=b"pagefeed.order.%d" % ORDER_VERSION)
 
 
 def derive_key(seed: KeyPart, *parts: KeyPart) -> bytes:
@@ -48,10 +47,8 @@ def derive_key(seed: KeyPart, *parts: KeyPart) -> bytes:
         >>> derive_key(42, "epoch", 1) == derive_key(43, "epoch", 0)
         False
     """
-    person = b"pagefeed.order.%d" % ORDER_VERSION
-    digest = hashlib.blake2b(digest_size=32, person=person)
-    for part in (seed, *parts):
-        digest.update(_encode(part))
+    digest = _EMPTY.copy()
+    digest.update(b"".join(map(_encode, (seed, *parts))))
     return digest.digest()
 
 

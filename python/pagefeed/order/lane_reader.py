@@ -14,13 +14,18 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 from pagefeed.order.lists import UnitList
-from pagefeed.order.window import MAX_STRETCH, MIN_STRETCH, DelayWindow
+from pagefeed.order.window import (
+    MAX_STRETCH,
+    MIN_STRETCH,
+    DelayWindow,
+    by_row_and_time,
+)
 
 MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
 READ_AHEAD = 1 << 12  # units of one lane
 LONG_DELAY = 1 << 14  # units of one lane
 AT_ONCE = 1 << 13  # units resolved in a step, if one lane's are not more
-LOOKED_AT = 1 << 15  # of a long delay, whose units mostly leave at another time
+LOOKED_AT = 1 << 15  # units of one lane looked at in a step, at least AT_ONCE
 MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
 
 
@@ -122,9 +127,6 @@ class LaneReader:
             missing = self._missing(lane, places)
             if missing is None:
                 continue
-            if self._is_long:
-                yield from self._resolve_long(missing)
-                continue
             # Units are looked at from the delay before up to the lane's end.
             end = min(missing.end, self._window.lanes.length(lane))
             size = end - max(0, missing.begin - self._window.delay)
@@ -171,65 +173,55 @@ class LaneReader:
             end = lane_end
         return _Missing(lane, first, begin, end, kept)
 
-    def _resolve_long(self, missing: _Missing) -> Iterator[None]:
-        """Put the units of a lane in the order they leave, a few at a time.
-
-        Most of them leave before or after the stretch, and are not held.
-        """
-        lane, window = missing.lane, self._window
-        low = max(0, missing.begin - window.delay)
-        high = max(low, min(missing.end, window.lanes.length(lane)))
-        start, num_left = window.lanes.start(lane) + low, 0
-        times, units = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-        for first in range(low, high, LOOKED_AT):
-            part = range(first, min(first + LOOKED_AT, high))
-            left, packed = window.part(lane, low, part, missing.begin, missing.end)
-            num_left += left
-            if len(packed):
-                run = range(part.start + start - low, part.stop + start - low)
-                places = window.places_of(packed) + start
-                times.append(packed)
-                units.append(self._sequence.some(run, places))
-            yield
-        first_place = low + num_left
-        num_found = sum(map(len, units))
-        is_there = first_place <= missing.place < first_place + num_found
-        if not is_there and not len(missing.kept):
-            begin, end = missing.place, missing.place + window.delay + 1
-            yield from self._resolve_long(missing._replace(begin=begin, end=end))
-            return
-        found = np.concatenate(units)[window.by_time(np.concatenate(times))]
-        held = np.concatenate([missing.kept, found])
-        self._keep(lane, LaneUnits(first_place - len(missing.kept), held, missing.end))
-        yield
-
     def _resolve(self, group: list[_Missing]) -> Iterator[None]:
-        """Put the units of a few lanes in the order they leave, in two steps."""
+        """Put the units of a few lanes in the order they leave, some at a time.
+
+        Of a long delay most units leave before or after the stretch, and are not held.
+        """
+        window = self._window
         lanes = np.array([missing.lane for missing in group])
         begins = np.array([missing.begin for missing in group])
         ends = np.array([missing.end for missing in group])
-        window = self._window.stretches(lanes, begins, ends)
-        yield
-        starts = self._window.lanes.starts(lanes)
-        units = self._sequence.runs(starts + window.low, starts + window.high)
-        sizes = window.high - window.low
-        origins = np.cumsum(sizes) - sizes - window.low
-        for row, missing in enumerate(group):
-            stretch = window.stretch(row)
-            found = units[stretch.places + origins[row]]
-            held = LaneUnits(
-                stretch.first_place - len(missing.kept),
-                np.concatenate([missing.kept, found]),
-                missing.end,
-            )
-            self._keep(missing.lane, held)
+        low = np.maximum(0, begins - window.delay)  # What is before has left before.
+        high = np.maximum(low, np.minimum(ends, window.lanes.lengths(lanes)))
+        first = window.lanes.starts(lanes)
+        num_units, num_left = np.zeros((2, len(group)), dtype=np.int64)
+        times, units = ([np.empty(0, dtype=np.int64)] for _ in range(2))
+        # Several lanes are looked at in one go, and a lane of more units alone.
+        for ahead in range(0, int((high - low).max()), LOOKED_AT):
+            start, stop = low + ahead, np.minimum(low + ahead + LOOKED_AT, high)
+            found = window.leaving(lanes, start, stop, begins, ends)
+            num_units += found.counts
+            num_left += found.num_left
+            times.append(found.times)
+            runs = first + start, first + stop
+            units.append(self._sequence.units(*runs, found.which, found.indices))
+            yield
+        by_time = by_row_and_time(num_units, np.concatenate(times))
+        in_order = np.concatenate(units)[by_time]
+        rows = (
+            (low + num_left).tolist(),
+            num_units.tolist(),
+            np.cumsum(num_units).tolist(),
+        )
+        for missing, place, count, stop in zip(group, *rows, strict=True):
+            row = in_order[stop - count : stop]
+            kept = missing.kept
+            if len(kept) or place <= missing.place < place + len(row):
+                held = np.concatenate([kept, row])
+                self._keep(missing.lane, place - len(kept), held, missing.end)
+            else:  # It leaves at another time than was expected.
+                begin, end = missing.place, missing.place + window.delay + 1
+                yield from self._resolve([missing._replace(begin=begin, end=end)])
         yield
 
-    def _keep(self, lane: int, held: LaneUnits) -> None:
+    def _keep(
+        self, lane: int, first_place: int, units: Int64Array, end_time: int
+    ) -> None:
         """Remember a lane's units, and forget those of lanes read longest ago."""
         before = self._held.pop(lane, None)
-        self._num_held += len(held.units) - (len(before.units) if before else 0)
-        self._held[lane] = held
+        self._num_held += len(units) - (len(before.units) if before else 0)
+        self._held[lane] = LaneUnits(first_place, units, end_time)
         while self._num_held > self._most_held and len(self._held) > 1:
             _, oldest = self._held.popitem(last=False)
             self._num_held -= len(oldest.units)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pagefeed._base import Int64Array, UInt64Array, joined_ranges
+from pagefeed._base import Int64Array, UInt64Array
 from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import Permutation, PermutationFamily
@@ -24,11 +24,24 @@ class UnitList(Protocol):
     def prepare(self) -> Iterator[None]:
         """Do what must be done before the first use, in steps of a millisecond."""
 
-    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """Units, int64, at the indices [start, stop), none empty, run after run."""
+    def units(
+        self,
+        starts: Int64Array,
+        stops: Int64Array,
+        which: Int64Array,
+        indices: Int64Array,
+    ) -> Int64Array:
+        """Return the units at some of the indices [start, stop): int64 [which].
 
-    def some(self, run: range, indices: Int64Array) -> Int64Array:
-        """Units, int64, at rising indices inside a run."""
+        Args:
+            starts: First index of each run.
+            stops: One past its last, none empty.
+            which: Numbers, rising, of those wanted among the indices of all runs.
+            indices: The same as indices.
+        """
+
+    def all(self) -> Int64Array:
+        """Return all units: int64."""
 
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""
@@ -38,27 +51,31 @@ class SingleList:
     """Every unit on its own: at its own number, or permuted.
 
     Args:
+        num_units: Number of units.
         permutation: Where each unit goes; None for file order.
     """
 
-    def __init__(self, permutation: Permutation | None) -> None:
+    def __init__(self, num_units: int, permutation: Permutation | None) -> None:
+        self._num_units = num_units
         self._permutation = permutation
 
     def prepare(self) -> Iterator[None]:
         """Do nothing: there is nothing to prepare."""
         yield from ()
 
-    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """Return the units at the indices [start, stop), run after run: int64."""
-        return self.at(joined_ranges(starts, stops))
-
-    def some(
+    def units(
         self,
-        run: range,  # noqa: ARG002 - all are as near
+        starts: Int64Array,  # noqa: ARG002 - all are as near
+        stops: Int64Array,  # noqa: ARG002
+        which: Int64Array,  # noqa: ARG002
         indices: Int64Array,
     ) -> Int64Array:
-        """Return the units at rising indices inside a run: int64."""
+        """Return the units at some of the indices [start, stop): int64 [which]."""
         return self.at(indices)
+
+    def all(self) -> Int64Array:
+        """Return all units: int64."""
+        return self.at(np.arange(self._num_units))
 
     def at(self, indices: Int64Array) -> Int64Array:
         """Return the units at any indices: int64."""
@@ -105,42 +122,45 @@ class BlockList:
             folder=folder,
         )
         self._starts = Starts(self._order, sums)
-        self._inside = PermutationFamily(derive_key(key, "inside"))
-        inside_key = expand_key(derive_key(key, "inside blocks"), 2)
-        self._inside_key = (inside_key[0], inside_key[1])
+        if self._is_inside:
+            self._inside = PermutationFamily(derive_key(key, "inside"))
+            inside_key = expand_key(derive_key(key, "inside blocks"), 2)
+            self._inside_key = (inside_key[0], inside_key[1])
 
     def prepare(self) -> Iterator[None]:
         """Make the sums over blocks, in steps."""
         return self._starts.prepare()
 
-    def runs(self, starts: Int64Array, stops: Int64Array) -> Int64Array:
-        """Units, int64, at the indices [start, stop), none empty, run after run."""
+    def units(
+        self,
+        starts: Int64Array,
+        stops: Int64Array,
+        which: Int64Array,
+        indices: Int64Array,
+    ) -> Int64Array:
+        """Return the units at some of the indices [start, stop): int64 [which]."""
         items, begins, counts = self._starts.cover(starts, stops)
+        # How many of the indices lie in each item.
+        counts = np.diff(np.searchsorted(which, np.append(0, np.cumsum(counts))))
+        return self._units(items, begins, counts, indices)
+
+    def all(self) -> Int64Array:
+        """Return all units: int64."""
+        items = self._order.items(np.arange(len(self._order)))
+        counts = items.sizes(self._passes)
+        ends = np.cumsum(counts)
+        return self._units(items, ends - counts, counts, np.arange(ends[-1]))
+
+    def _units(
+        self, items: Items, begins: Int64Array, counts: Int64Array, indices: Int64Array
+    ) -> Int64Array:
+        """Units at rising indices, so many of each item, which begins there."""
         if not self._is_inside:
-            units = np.repeat(items.first_unit - begins, counts)
-            units += joined_ranges(starts, stops)
-            return units
-        ranks = np.repeat(items.skipped(self._passes) - begins, counts)
-        ranks += joined_ranges(starts, stops)
+            return indices + np.repeat(items.first_unit - begins, counts)
+        ranks = indices + np.repeat(items.skipped(self._passes) - begins, counts)
         return np.repeat(items.first_unit, counts) + self._inside.forward(
             ranks, *self._domains(items.block, items.block_units, counts)
         )
-
-    def some(self, run: range, indices: Int64Array) -> Int64Array:
-        """Units, int64, at rising indices inside a run."""
-        ends = np.array([run.start]), np.array([run.stop])
-        items, begins, _ = self._starts.cover(*ends)
-        # Of items that begin at one index, all but the last are empty.
-        item = np.searchsorted(begins, indices, side="right") - 1
-        rank = indices - begins[item]
-        if not self._is_inside:
-            rank += items.first_unit[item]
-            return rank
-        rank += items.skipped(self._passes)[item]
-        block = items.block[item]
-        tweaks = mix(block, self._inside_key)
-        rank = self._inside.forward(rank, items.block_units[item], tweaks)
-        return items.first_unit[item] + rank
 
     def indices(self, units: Int64Array) -> Int64Array:
         """Index, int64, of each unit."""
@@ -171,15 +191,16 @@ def make_list(
     shuffle: Shuffle,
     key: bytes,
     *,
-    fingerprint: str,
-    folder: Path | None,
-    inside: bool,
+    fingerprint: str = "",
+    folder: Path | None = None,
+    inside: bool = False,
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
     if not shuffle.permuted or blocks.num_sequences == 0:
-        return SingleList(None)
+        return SingleList(blocks.num_sequences, None)
     if not shuffle.in_blocks:
-        return SingleList(Permutation(blocks.num_sequences, key))
+        permutation = Permutation(blocks.num_sequences, key)
+        return SingleList(blocks.num_sequences, permutation)
     return BlockList(
         blocks,
         shuffle.passes,

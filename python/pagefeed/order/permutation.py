@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any, TypeAlias, overload
@@ -137,15 +136,6 @@ class PermutationFamily:
 def num_rounds(n: int) -> int:
     """Rounds that make a permutation of n elements look random."""
     return SMALL_ROUNDS if n < SMALL else NUM_ROUNDS
-
-
-def grid_of(n: int) -> tuple[int, int]:
-    """Rows and columns, nearly square, of a grid with at least n cells.
-
-    An even number of rows lets odd permutations come up as often as even ones.
-    """
-    rows = (math.isqrt(max(n - 1, 0)) + 2) // 2 * 2
-    return rows, -(-n // rows) or 1
 
 
 def checked_indices(index: ArrayLike, size: int, what: str) -> Int64Array:

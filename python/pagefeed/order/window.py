@@ -13,54 +13,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array, UInt64Array
+from pagefeed._base import Int64Array, UInt64Array, joined_ranges
 from pagefeed.order.keys import HALF, expand_key, mix
 from pagefeed.order.lanes import Lanes
 
 MAX_STRETCH = 1 << 21  # units: what is sorted at once, unless D itself is longer
 MIN_STRETCH = 1 << 10
 MIN_SPREAD = 64
-NEVER = np.uint64(2**64 - 1)  # behind every time
 
 
-def time_layout(delay: int) -> tuple[int, int]:
-    """Return how many bits a place takes, and the fraction of a time.
+class Leaving(NamedTuple):
+    """Units that leave in a stretch of time, of some rows of places; int64 arrays."""
 
-    One sort does it all: a 64-bit number holds the time, with a fraction, above the
-    place. The bits depend on the delay alone, as they decide between near ties.
-    """
-    place_bits = max(4 * delay, 2 * MAX_STRETCH).bit_length()
-    return place_bits, min(16, 63 - 2 * place_bits)
-
-
-class Stretch(NamedTuple):
-    """The units of a lane that leave in a stretch of time, in the order they leave."""
-
-    first_place: int
-    """Place in the lane, after the window, of the first of them."""
-    places: Int64Array
-    """Their places in the lane before the window."""
-
-
-class Stretches(NamedTuple):
-    """Stretches of several lanes, side by side."""
-
-    low: Int64Array
-    """Place of each lane before which everything has left: int64 [lanes]."""
-    high: Int64Array
-    """Place at which nothing has left yet, or the lane's end: int64 [lanes]."""
-    first: Int64Array
-    """Number of the first place of ``by_time`` that leaves in the stretch."""
-    last: Int64Array
-    """One past the last, likewise."""
-    by_time: UInt64Array
-    """Places from ``low`` on, counted from there, by time: [lanes, most places]."""
-
-    def stretch(self, lane: int) -> Stretch:
-        """The stretch of one of the lanes."""
-        low, first = int(self.low[lane]), int(self.first[lane])
-        places = self.by_time[lane, first : int(self.last[lane])]
-        return Stretch(low + first, places.view(np.int64) + low)
+    which: Int64Array
+    """Numbers of the units among all that were looked at, rising: [units]."""
+    indices: Int64Array
+    """Their indices among the units of all lanes: [units]."""
+    times: Int64Array
+    """When they leave, counted from the begin of the stretch: [units]."""
+    counts: Int64Array
+    """How many units each row has: [rows]."""
+    num_left: Int64Array
+    """How many units of each row have left before the stretch: [rows]."""
 
 
 class DelayWindow:
@@ -77,35 +51,42 @@ class DelayWindow:
         self.delay = delay
         hash_key = expand_key(key, 2)
         self._key = (hash_key[0], hash_key[1])
-        place_bits, time_bits = time_layout(delay)
+        # A number of 64 bits holds a time, with a fraction, above a place. The bits
+        # depend on the delay alone, as they decide between near ties.
+        place_bits = max(4 * delay, 2 * MAX_STRETCH).bit_length()
+        time_bits = min(16, 63 - 2 * place_bits)
         self._place_bits, self._time_bits = np.uint64(place_bits), np.uint64(time_bits)
-        self._place_mask = (np.uint64(1) << self._place_bits) - np.uint64(1)
+        self._unit = 1 << time_bits
 
-    def stretches(
-        self, lanes: Int64Array, begins: Int64Array, ends: Int64Array
-    ) -> Stretches:
-        """The units of lanes with begin <= time < end, each lane with its own.
+    def leaving(
+        self,
+        lanes: Int64Array,
+        starts: Int64Array,
+        stops: Int64Array,
+        begins: Int64Array,
+        ends: Int64Array,
+    ) -> Leaving:
+        """Return the units that leave with begin <= time < end, of some places.
 
-        With ``end >= place + delay + 1`` a stretch reaches beyond that place, and it
-        never leaves out place ``begin``: ``first_place`` is at most ``begin``.
+        Args:
+            lanes: Lane of each row.
+            starts: First place that is looked at in the lane.
+            stops: One past the last place.
+            begins: Begin of the stretch of time.
+            ends: Its end.
         """
-        low = np.maximum(0, begins - self.delay)  # what is before has left before
-        high = np.maximum(low, np.minimum(ends, self.lanes.lengths(lanes)))
-        sizes = high - low
-        place = np.arange(sizes.max())
-        start = self.lanes.starts(lanes) + low
-        packed = self._packed(place, place + start[:, np.newaxis])
-        if sizes.min() < len(place):
-            packed[place >= sizes[:, np.newaxis]] = NEVER
-        packed.sort(axis=1)
-        shift = self._time_bits + self._place_bits
-        edges = np.stack([begins - low, ends - low], axis=1).astype(np.uint64) << shift
-        found = [
-            np.searchsorted(row, edge) for row, edge in zip(packed, edges, strict=True)
-        ]
-        first, last = np.array(found).T
-        packed &= self._place_mask
-        return Stretches(low, high, first, last, packed)
+        sizes, first = stops - starts, self.lanes.starts(lanes)
+        indices = joined_ranges(first + starts, first + stops)
+        times = indices - np.repeat(first + begins, sizes)
+        times *= self._unit
+        times += self._delays(indices).view(np.int64)
+        has_left = times < 0
+        leaves = times < np.repeat((ends - begins) * self._unit, sizes)
+        leaves &= ~has_left
+        which, borders = np.flatnonzero(leaves), np.append(0, np.cumsum(sizes))
+        counts = np.diff(np.searchsorted(which, borders))
+        num_left = np.diff(np.searchsorted(np.flatnonzero(has_left), borders))
+        return Leaving(which, indices[which], times[which], counts, num_left)
 
     def expected_time(self, lane: int, place: int) -> int:
         """Return the expected time at which the unit at a place of a lane leaves.
@@ -125,43 +106,6 @@ class DelayWindow:
     def spread(self) -> int:
         """Eight times the deviation of what has left of a lane, as a time."""
         return 6 * math.isqrt(self.delay) + MIN_SPREAD
-
-    def part(
-        self, lane: int, low: int, places: range, begin: int, end: int
-    ) -> tuple[int, UInt64Array]:
-        """Look at consecutive places of a lane.
-
-        Returns:
-            How many have left before ``begin``; the rest with time < ``end``, by place:
-            time above place, counted from ``low`` as the others of their stretch.
-        """
-        place = np.arange(places.start, places.stop)
-        times = self._delays(place + self.lanes.start(lane))
-        place -= low
-        times += place.view(np.uint64) << self._time_bits
-        edges = np.array([begin - low, end - low]).astype(np.uint64) << self._time_bits
-        has_left = times < edges[0]
-        leaves = times < edges[1]
-        leaves ^= has_left
-        leaving = np.flatnonzero(leaves)
-        packed = times[leaving] << self._place_bits
-        packed |= place[leaving].view(np.uint64)
-        return int(np.count_nonzero(has_left)), packed
-
-    def places_of(self, packed: UInt64Array) -> Int64Array:
-        """Return the places below the times."""
-        return (packed & self._place_mask).view(np.int64)
-
-    def by_time(self, packed: UInt64Array) -> Int64Array:
-        """Return the places in ``packed`` of its elements, by time: int64.
-
-        Args:
-            packed: Time above place, by place; the places are lost.
-        """
-        packed &= ~self._place_mask
-        packed |= np.arange(len(packed), dtype=np.uint64)
-        packed.sort()
-        return self.places_of(packed)
 
     def places(self, lane: int, places: Int64Array) -> Int64Array:
         """Where the window puts places of one lane, int64; fast for neighbours."""
@@ -183,6 +127,12 @@ class DelayWindow:
             put[group] = np.searchsorted(leaving, sought) + low
             done = stop
         return put
+
+    def order(self) -> Int64Array:
+        """Return the indices of all units, lane after lane, in the order they leave."""
+        indices = np.arange(self.lanes.num_units)
+        lane, place = self.lanes.split(indices)
+        return np.lexsort((self._packed(place, indices), lane))
 
     def times(self, lane: int, places: Int64Array) -> Int64Array:
         """Time, in whole units, at which places of one lane leave, int64."""
@@ -218,3 +168,22 @@ class DelayWindow:
         hashed *= np.uint64(self.delay)
         hashed >>= HALF - self._time_bits
         return hashed
+
+
+def by_row_and_time(counts: Int64Array, times: Int64Array) -> Int64Array:
+    """Return the numbers of units, row after row, in the order they leave: int64.
+
+    A row, a time and a number fit into 63 bits, so that one sort does it.
+
+    Args:
+        counts: Units of each row.
+        times: When each unit leaves, at least 0: those of a row after another's.
+    """
+    number_bits = len(times).bit_length()
+    row_bits = number_bits + int(times.max(initial=0)).bit_length()
+    packed = times << number_bits
+    packed |= np.arange(len(times))
+    packed |= np.repeat(np.arange(len(counts)) << row_bits, counts)
+    packed.sort()
+    packed &= (1 << number_bits) - 1
+    return packed

@@ -147,7 +147,7 @@ class DatasetOrder:
         )
         return BalancedOrder(order, dealing)
 
-    def _unbalanced(self, epoch: int, num_lanes: int) -> EpochOrder | SmallOrder:
+    def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
         if self.shuffle.in_order:
             # The lanes of a mixture say themselves which place of a file is next.
             num_lanes = 1

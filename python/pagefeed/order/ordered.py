@@ -1,0 +1,61 @@
+"""What every order of an epoch is asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+
+from numpy.typing import ArrayLike
+
+from pagefeed._base import Int64Array, finished
+
+__all__ = ["Ordered"]
+
+
+class Ordered(ABC):
+    """The order of an epoch: a permutation of its units."""
+
+    def begin(self) -> Iterator[None]:
+        """Prepare the first use, in steps of a few milliseconds."""
+        yield from ()
+
+    def at(self, positions: ArrayLike) -> Int64Array:
+        """Return the units delivered at positions of the epoch.
+
+        Fastest for a range, such as a rank's ``range(first, last, world_size)``, or an
+        array of the same numbers.
+
+        Args:
+            positions: Positions of the epoch, in any order, repeats allowed.
+
+        Returns:
+            int64 [len(positions)].
+
+        Raises:
+            IndexError: A position lies outside the epoch.
+        """
+        return finished(self.reading(positions))
+
+    @abstractmethod
+    def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the same as :meth:`at`, in steps of a few milliseconds at most.
+
+        Returns:
+            int64 [len(positions)].
+
+        Example:
+            >>> def deliver(order, positions):
+            ...     units = yield from order.reading(positions)
+            ...     yield units
+        """
+
+    @abstractmethod
+    def positions(self, units: ArrayLike) -> Int64Array:
+        """Return the positions at which units are delivered: the inverse of :meth:`at`.
+
+        Returns:
+            int64 [len(units)].
+
+        Raises:
+            IndexError: There is no such unit.
+        """
