@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import time
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path):
         assert bool(list(tmp_path.iterdir())) == (num_steps == 1000)
         assert np.array_equal(order.at(range(blocks.num_sequences)), sequences)
         [path] = tmp_path.iterdir()
-        path.unlink()
+        shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("place", [3, 20, 60, -1])
@@ -70,7 +71,7 @@ def test_broken_sums_are_made_anew(tmp_path, place):
     blocks = random_blocks(5000)
     options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
     make_order(blocks, **options)
-    [path] = tmp_path.iterdir()
+    [path] = tmp_path.glob("*/numbers")
     good = path.read_bytes()
     broken = bytearray(good)
     broken[place] ^= 1
@@ -79,7 +80,7 @@ def test_broken_sums_are_made_anew(tmp_path, place):
         sequences = make_order(blocks, **options).at(range(blocks.num_sequences))
         assert np.array_equal(np.sort(sequences), np.arange(blocks.num_sequences))
         assert path.read_bytes() == good
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(tmp_path.iterdir()) == [path.parent]
 
 
 def test_sums_of_other_blocks_are_found_out(tmp_path):
@@ -107,8 +108,8 @@ def test_drafts_of_sums_do_not_stay(tmp_path, caplog):
     options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
     make_order(blocks, **options)
     [path] = tmp_path.iterdir()
-    path.unlink()
-    path.mkdir()  # a file cannot take its place
+    shutil.rmtree(path)
+    path.touch()  # a folder cannot take its place
     make_order(blocks, **options)
     assert list(tmp_path.iterdir()) == [path]
     assert "sums of an epoch are not shared" in caplog.text
@@ -148,7 +149,7 @@ def test_sums_that_nobody_uses_are_removed(tmp_path):
     old = time.time() - starts_module.STALE_SECONDS - 60
     names = ["order-0.starts", "order-1.starts.17.abc", "other.starts", used.name]
     for name in names:
-        (tmp_path / name).touch()
+        (tmp_path / name).mkdir(exist_ok=True)
         os.utime(tmp_path / name, (old, old))
     make_order(blocks, **options)  # That is a use.
     make_order(blocks, epoch=1, **options)

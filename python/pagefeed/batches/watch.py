@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pagefeed.batches.fields import Fields
 from pagefeed.errors import BalanceWarning, PaddingWarning, ReloadWarning
 from pagefeed.run import Route, Run
-from pagefeed.sequences import AnyIndex, DocumentBatches, Documents
+from pagefeed.sequences import DocumentBatches, Documents, JoinedIndex
 
 __all__ = ["Watch"]
 
@@ -113,7 +113,7 @@ class Watch:
             )
 
 
-def _padding_share(index: AnyIndex, route: Route) -> float:
+def _padding_share(index: JoinedIndex, route: Route) -> float:
     """Return the share of padding in the batches of an iteration, on all ranks.
 
     Args:

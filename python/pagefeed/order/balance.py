@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, UInt64Array, check_flag, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key
-from pagefeed.sequences import AnyIndex, SequenceCosts, differ_in_tokens
+from pagefeed.sequences import JoinedIndex, SequenceCosts, differ_in_tokens
 
 __all__ = ["Balance", "BalanceLike", "Costs", "deal", "quantiles"]
 
@@ -121,7 +121,7 @@ class Balance:
             return cls(attention=1)
         return cls(tokens=1, bucket=64, stretch=2048)
 
-    def costs(self, index: AnyIndex) -> Costs:
+    def costs(self, index: JoinedIndex) -> Costs:
         """Return what gives the costs of sequences, float64 [sequences], by these.
 
         Raises:

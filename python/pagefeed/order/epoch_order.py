@@ -199,15 +199,12 @@ class EpochOrder(Ordered):
         last = np.where(last - first < SPARSE * (ends - begins), last, first)
         turns = map(range, first.tolist(), (last + 1).tolist())
         yield from self._reader.prepare(zip(lanes, turns, strict=True))
-        found = [
-            self._reader.at(number, places[begin:end])
-            for number, begin, end in zip(
-                lanes, begins.tolist(), ends.tolist(), strict=True
-            )
-        ]
-        units = np.empty(len(positions), dtype=np.int64)
-        if found:
-            units[where] = np.concatenate(found)
+        rising, units = np.empty((2, len(positions)), dtype=np.int64)
+        for number, begin, end in zip(
+            lanes, begins.tolist(), ends.tolist(), strict=True
+        ):
+            self._reader.read(number, places[begin:end], rising[begin:end])
+        units[where] = rising
         return units
 
 

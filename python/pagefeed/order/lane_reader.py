@@ -84,27 +84,19 @@ class LaneReader:
         self._held: OrderedDict[int, LaneUnits] = OrderedDict()
         self._num_held = 0
 
-    def read(self, lane: int, places: range, into: Int64Array) -> None:
-        """Read places of one lane, in steps of at least 1."""
+    def read(self, lane: int, places: range | Int64Array, into: Int64Array) -> None:
+        """Read rising places of one lane."""
         done = 0
         while done < len(places):
-            held = self._holding(lane, places[done])
-            taken = held.units[places[done] - held.first_place :: places.step]
-            taken = taken[: len(places) - done]
+            held = self._holding(lane, int(places[done]))
+            if isinstance(places, range):
+                taken = held.units[places[done] - held.first_place :: places.step]
+                taken = taken[: len(places) - done]
+            else:
+                stop = int(np.searchsorted(places, held.end_place))
+                taken = held.units[places[done:stop] - held.first_place]
             into[done : done + len(taken)] = taken
             done += len(taken)
-
-    def at(self, lane: int, places: Int64Array) -> Int64Array:
-        """Return the units at rising places of one lane: int64 [places]."""
-        found = []
-        while len(places):
-            held = self._holding(lane, int(places[0]))
-            count = len(places)
-            if places[-1] >= held.end_place:
-                count = int(np.searchsorted(places, held.end_place))
-            found.append(held.units[places[:count] - held.first_place])
-            places = places[count:]
-        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _holding(self, lane: int, place: int) -> LaneUnits:
         """Units of the lane that hold a place."""

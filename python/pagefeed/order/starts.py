@@ -11,8 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array, joined_ranges, logger
-from pagefeed.errors import InternalError
+from pagefeed._base import (
+    ArrayWriter,
+    Int64Array,
+    find_arrays,
+    joined_ranges,
+    logger,
+    remove_arrays,
+)
+from pagefeed.errors import FileAccessError, InternalError
 from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key
 
@@ -20,8 +27,6 @@ STEP = 64  # items between two kept sums: a megabyte for 8 million blocks
 PIECE = 1 << 14  # items at a time: a millisecond or two
 
 STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are removed
-
-_MAGIC = b"pagefeed starts\n"
 
 
 class Cover(NamedTuple):
@@ -109,8 +114,8 @@ class Starts:
             raise InternalError(
                 f"items {begin[at]} to {end[at]} end at unit {ends[behind[at] - 1]}, "
                 f"the sums kept say {self._kept[last[at]]}: the blocks changed, or "
-                "another order's sums were taken; delete the order-*.starts files of "
-                "the cache folder"
+                "another order's sums were taken; delete the order-*.starts folders "
+                "of the cache folder"
             )
         return items, ends - sizes, ends
 
@@ -172,53 +177,25 @@ def shared_sums(
         yield from sum_sizes(order)
         return
     shape = f"{order.blocks.num_sequences}/{len(order.blocks)}/{order.passes}/{STEP}"
-    name = derive_key(key, "starts", fingerprint, shape)
-    path = folder / f"order-{name.hex()[:32]}.starts"
-    sums = _read(path, name, order)
-    if sums is None:
-        logger.debug("the sums of an epoch are made: %s", path)
-        for sums in sum_sizes(order):
-            if sums is not None:
-                _write(path, name, sums)
-                _remove_stale(folder)
-            yield sums
+    name = derive_key(key, "starts", fingerprint, shape).hex()
+    path = folder / f"order-{name[:32]}.starts"
+    found = find_arrays(str(folder), path.name, name)
+    if found is not None:
+        logger.debug("the sums of an epoch are found: %s", path)
+        with suppress(OSError):
+            os.utime(path)  # It is in use: see `_remove_stale`.
+        yield found["sums"]
         return
-    logger.debug("the sums of an epoch are found: %s", path)
-    yield sums
-
-
-def _read(path: Path, name: bytes, order: ItemOrder) -> Int64Array | None:
-    """The sums in a file, or None: a file that does not fit is made anew."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    runs = -(-len(order) // STEP)
-    head = len(_MAGIC) + 32
-    if len(content) != head + 8 * (runs + 1):
-        return None
-    body = content[head:]
-    if content[:head] != _MAGIC + derive_key(name, body):
-        return None
-    with suppress(OSError):
-        os.utime(path)  # It is in use: see `_remove_stale`.
-    sums = np.frombuffer(body, dtype="<i8").astype(np.int64, copy=False)
-    return sums if sums[-1] == order.blocks.num_sequences else None
-
-
-def _write(path: Path, name: bytes, sums: Int64Array) -> None:
-    """Leave the sums in a file, whole or not at all; doing without is no failure."""
-    body = sums.astype("<i8").tobytes()
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            draft.write_bytes(_MAGIC + derive_key(name, body) + body)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as error:
-        logger.warning("the sums of an epoch are not shared: %s", error)
+    logger.debug("the sums of an epoch are made: %s", path)
+    for sums in sum_sizes(order):
+        if sums is not None:
+            try:
+                with ArrayWriter(path, name, durable=False) as writer:
+                    writer.append("sums", sums)
+            except FileAccessError as error:  # Doing without is no failure.
+                logger.warning("the sums of an epoch are not shared: %s", error)
+            _remove_stale(folder)
+        yield sums
 
 
 def _remove_stale(folder: Path) -> None:
@@ -232,4 +209,4 @@ def _remove_stale(folder: Path) -> None:
         for entry in folder.glob("order-*.starts*"):  # Drafts of dead processes, too.
             with suppress(OSError):  # Others may be removing it.
                 if entry.stat().st_mtime < oldest:
-                    entry.unlink()
+                    remove_arrays(str(entry))

@@ -18,7 +18,7 @@ from pagefeed._base import Int64Array
 from pagefeed.loader import Loader, session_of
 from pagefeed.mixture import Component, Course
 from pagefeed.reports.sampling import evenly
-from pagefeed.reports.simulation import ColumnReads, joined_index, simulate
+from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.run import Cursor, DatasetRun, MixtureCursor, last_position, totals
 from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
@@ -148,8 +148,9 @@ def forecast(loader: Loader) -> Forecast:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
         True
     """
-    session, joined = session_of(loader), joined_index(loader)
-    run, parts = session.run, joined.parts
+    session = session_of(loader)
+    run, joined = session.run, session.run.index
+    parts = joined.parts
     begin = session.first
     track = run.at(begin)
     datasets, stages = dict[str, DatasetForecast](), list[StageForecast]()

@@ -37,7 +37,7 @@ from pagefeed.sequences import (
     numbers_of,
 )
 
-__all__ = ["ColumnReads", "joined_index", "simulate", "simulate_loads"]
+__all__ = ["ColumnReads", "simulate", "simulate_loads"]
 
 LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 16, 1 << 20
 """Sequences of a rank that are simulated. More are not, however far plans reach: then
@@ -68,14 +68,6 @@ class ColumnReads:
     for each read of tokens: their payloads, and where these lie."""
 
 
-def joined_index(loader: Loader) -> JoinedIndex:
-    """Return the sequences of one dataset or of several, numbered through."""
-    source = session_of(loader).run
-    if isinstance(source.index, JoinedIndex):
-        return source.index
-    return JoinedIndex([source.index], [len(source.datasets[0].index)])
-
-
 def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     """Simulate a stretch from the middle of a route, and scale it to the whole.
 
@@ -89,7 +81,8 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     sequences, piece, ahead, is_whole = _stretch(cursor, loader.memory)
     plan_bytes = session_of(loader).settings.plan_bytes
     horizon = min(ahead // 2, plan_bytes // PLAN_BYTES)
-    index, shows_metadata = joined_index(loader), "metadata" in loader.fields.names
+    index = session_of(loader).run.index
+    shows_metadata = "metadata" in loader.fields.names
     segments = index.segments(sequences)
     pages, dataset = segments.page, index.dataset_of(sequences)[segments.sequence]
     is_part = _are_parts(datasets, index, segments, dataset, piece[segments.sequence])
@@ -159,7 +152,7 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
 def _page_bytes(loader: Loader) -> int:
     """Return the part of the memory that the engine leaves to pages, without plans."""
     token_fields = max(1, len(loader.fields.made))
-    batch = loader.batch_size * joined_index(loader).length * 8 * token_fields
+    batch = loader.batch_size * session_of(loader).run.index.length * 8 * token_fields
     batches = max(
         batch * (loader.num_threads + 4), min(READY_BYTES, loader.memory // 8)
     )

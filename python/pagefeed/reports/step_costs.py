@@ -13,7 +13,7 @@ from pagefeed.batches import make_run
 from pagefeed.loader import Loader, session_of
 from pagefeed.order import Balance, BalanceLike, Costs
 from pagefeed.run import Run
-from pagefeed.sequences import AnyIndex, JoinedIndex, numbers_of
+from pagefeed.sequences import JoinedIndex, numbers_of
 
 __all__ = ["StepCosts", "slowest_ranks", "step_costs"]
 
@@ -76,7 +76,7 @@ class _Steps:
             return 1.0
         return float(costs.var(axis=1, ddof=1).mean() / total)
 
-    def same_source(self, index: AnyIndex) -> tuple[float, float]:
+    def same_source(self, index: JoinedIndex) -> tuple[float, float]:
         """Share of pairs of one source in steps, and in all that was looked at."""
         steps = _in_rows(self.sequences)
         source = _sources(index, steps.ravel()).reshape(steps.shape)
@@ -149,12 +149,13 @@ def _steps(run: Run, costs: Costs) -> _Steps:
     return _Steps(sequences, costs(joined).reshape(sequences.shape))
 
 
-def _sources(index: AnyIndex, sequences: Int64Array) -> Int64Array:
+def _sources(index: JoinedIndex, sequences: Int64Array) -> Int64Array:
     """Number the dataset of a mixture, or the file of a dataset, of each sequence."""
     sequences = numbers_of(sequences)
-    if isinstance(index, JoinedIndex):
+    if len(index.parts) > 1:
         return index.dataset_of(sequences)
-    return np.searchsorted(index.file_first_sequence, sequences, side="right")
+    first = index.parts[0].file_first_sequence
+    return np.searchsorted(first, sequences, side="right")
 
 
 def _pairs(groups: Int64Array, draws: int, size: int) -> float:

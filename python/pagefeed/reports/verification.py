@@ -139,7 +139,8 @@ def verify(
 
 def _judge_erasures(run: Run, result: Verification) -> None:
     """Hold the sequences that changed against those with tokens of erased documents."""
-    for first, index in zip(run.first_sequence.tolist(), run.indexes, strict=False):
+    starts = run.index.first_sequence.tolist()
+    for first, index in zip(starts, run.indexes, strict=False):
         if index.erased is None:
             continue
         result.num_erased += index.erased.num_rows

@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pagefeed.dataset import BlockKind, Dataset, wide_bytes
+from pagefeed.dataset import BlockKind, wide_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
-    Balance,
     BalancedOrder,
-    Costs,
     Dealing,
     EpochOrder,
     KeyPart,
     Ordered,
-    Shuffle,
     SmallOrder,
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.sequences import Blocks, SequenceIndex
+from pagefeed.run.run import Run
+from pagefeed.run.state import LoaderState
+from pagefeed.sequences import Blocks
 
 __all__ = ["DatasetOrder"]
 
@@ -30,37 +29,31 @@ __all__ = ["DatasetOrder"]
 class DatasetOrder:
     """Makes the order of any epoch of a dataset."""
 
-    dataset: Dataset
-    """The dataset."""
-    index: SequenceIndex
-    """Its sequences."""
-    fingerprint: str
-    """What identifies the dataset and how it is cut."""
+    run: Run
+    """The run."""
+    number: int
+    """Number of the dataset in it."""
     seed: KeyPart
-    """Seed of the run."""
-    shuffle: Shuffle
-    """How it is shuffled."""
-    world_size: int
-    """Number of ranks, by which the lanes of later epochs are chosen."""
-    memory: int
-    """Bytes that an order may hold of what it reads ahead."""
-    least_lanes: int = 1
-    """Fewest lanes."""
+    """Seed of its orders."""
     name: str = ""
     """Name of the dataset in a mixture."""
-    balance: Balance | None = None
-    """How ranks are balanced."""
-    costs: Costs | None = None
-    """What sequences cost, if this order balances ranks."""
+    least_lanes: int = 1
+    """Fewest lanes."""
 
     def __post_init__(self) -> None:
+        self.dataset = self.run.datasets[self.number]
+        """The dataset."""
+        self.index = self.run.indexes[self.number]
+        """Its sequences."""
+        self.shuffle = self.run.shuffle
+        """How it is shuffled."""
         kind: BlockKind = "row_group" if self.shuffle.block == "row_group" else "page"
         self._blocks: Blocks = self.index.blocks(kind)
         num_blocks, num_sequences = len(self._blocks), self.index.num_sequences
         self.num_lanes = choose_num_lanes(
             num_blocks=num_blocks,
             block_bytes=self._sequence_bytes * num_sequences / max(1, num_blocks),
-            world_size=self.world_size,
+            world_size=self.run.world_size,
             least=self.least_lanes,
             file_order=self.shuffle.in_order,
         )
@@ -102,10 +95,12 @@ class DatasetOrder:
         values = spans.page_values * (2 + self._wide_bytes)
         return values / max(1, spans.num_pages)
 
-    @property
-    def stretch(self) -> int:
-        """Sequences of a rank that are dealt by cost together, about."""
-        return 0 if self.balance is None else self.balance.stretch
+    def reach(self, state: LoaderState) -> int:
+        """Return how far the epoch of a state moves sequences, over all lanes."""
+        reach = self.window(state.num_lanes) * state.num_lanes
+        if self.run.balance is not None:
+            reach += self.run.balance.stretch * (state.ranks or 0)
+        return reach
 
     def window(self, num_lanes: int) -> int:
         """Return the longest delay of a sequence in its lane, in sequences."""
@@ -134,14 +129,15 @@ class DatasetOrder:
             )
 
     def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
-        order = self._unbalanced(epoch, num_lanes)
-        if self.balance is None or self.costs is None or ranks is None:
+        order, balance = self._unbalanced(epoch, num_lanes), self.run.balance
+        if balance is None or ranks is None:
             return order
+        first, costs = self.run.index.first_sequence[self.number], self.run.costs
         dealing = Dealing(
             order,
-            balance=self.balance,
+            balance=balance,
             key=derive_key(self.seed, epoch, self.name, "balance"),
-            costs=self.costs,
+            costs=lambda sequences: costs(first + sequences),
             ranks=ranks,
             end=self.index.num_sequences,
         )
@@ -164,9 +160,9 @@ class DatasetOrder:
         return EpochOrder(
             self._blocks,
             **settings,
-            fingerprint=self.fingerprint,
+            fingerprint=f"{self.dataset.fingerprint} {self.run.sequences.identity}",
             cache_dir=self.dataset.index.cache_dir,
             is_ahead=True,
-            most_held=self.memory // 8,
-            inside=self.balance is not None,
+            most_held=self.run.memory // len(self.run.datasets) // 8,
+            inside=self.run.balance is not None,
         )

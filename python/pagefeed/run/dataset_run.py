@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -50,9 +50,8 @@ class DatasetCursor(Cursor):
     @property
     def num_tokens_before(self) -> int:
         """Tokens of the epochs and sequences before ``begin``, by the mean."""
-        run = self.run
-        begin = self.begin.epoch * run.num_sequences + self.begin.position
-        return begin * run.indexes[0].num_delivered_tokens // run.num_sequences
+        tokens = sum(index.num_delivered_tokens for index in self.run.indexes)
+        return self.start * tokens // self.run.num_sequences
 
     def stats(self) -> dict[str, float]:
         """Return nothing: there is one dataset."""
@@ -69,9 +68,7 @@ class DatasetCursor(Cursor):
         if orders.is_scattered:
             most = 2 * int(memory / max(1.0, orders.page_bytes))
             return min(most, self.run.num_sequences // world_size, MAX_HORIZON)
-        num_lanes, ranks = self.begin.num_lanes, self.begin.ranks or 0
-        delayed = orders.window(num_lanes) * num_lanes + orders.stretch * ranks
-        return 2 * delayed // world_size
+        return 2 * orders.reach(self.begin) // world_size
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts; None after other work."""
@@ -95,8 +92,9 @@ class DatasetCursor(Cursor):
     def positions(self, found: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""
         epoch = now // self.run.num_sequences
-        places = [np.empty(0, dtype=np.int64)]
-        places += [self._order(epoch).positions(sequences) for _, sequences in found]
+        places, first = [np.empty(0, dtype=np.int64)], self.run.index.first_sequence
+        for number, sequences in found:
+            places.append(self._order(epoch).positions(first[number] + sequences))
         return epoch * self.run.num_sequences + np.concatenate(places)
 
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
@@ -138,43 +136,19 @@ class DatasetRun(Run):
 
     _cursor: ClassVar[type[Cursor]] = DatasetCursor
 
-    index: SequenceIndex = field(init=False)
     dataset: Dataset
     """The dataset."""
 
     def __post_init__(self) -> None:
-        dataset, sequences, balance = self.dataset, self.sequences, self.balance
+        dataset, sequences = self.dataset, self.sequences
         index = cut_sequences(sequences, dataset.spans)
         check_bound(index, dataset, repr(dataset), sequences)
-        self.names, self.datasets = [None], [dataset]
-        self.index, self.indexes = index, [index]
-        self.num_sequences = index.num_sequences
-        """Sequences of an epoch."""
-        if balance is not None:
-            self.costs = balance.costs(index)
-        self.orders = DatasetOrder(
-            dataset=dataset,
-            fingerprint=f"{dataset.fingerprint} {sequences.identity}",
-            index=index,
-            seed=self.seed,
-            shuffle=self.shuffle,
-            world_size=self.world_size,
-            memory=self.memory,
-            balance=balance,
-            costs=None if balance is None else self.costs,
-        )
+        self._number([None], [dataset], [index])
+        self.orders = DatasetOrder(run=self, number=0, seed=self.seed)
         """The order of each epoch."""
         self.orders.check_window()
-        self.initial = LoaderState(
-            num_lanes=self.orders.num_lanes,
-            seed=self.seed,
-            dataset=identity_of_data(dataset),
-            sequences=sequences.identity,
-            shuffle=self.shuffle.identity,
-            balance=None if balance is None else balance.identity,
-            ranks=None if balance is None else self.world_size,
-            erased=self.erased,
-        )
+        data = identity_of_data(dataset)
+        self.initial = self._beginning(self.orders.num_lanes, data)
 
     @property
     def is_scattered(self) -> bool:

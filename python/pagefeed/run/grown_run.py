@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from typing import ClassVar
 
-from pagefeed._base import Int64Array
 from pagefeed.dataset import growth_parts
 from pagefeed.errors import StateMismatchError
 from pagefeed.order import GrownOrder, Ordered
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.erasures import Records
-from pagefeed.run.run import Cursor, SequencesOf
+from pagefeed.run.run import Cursor
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import JoinedIndex, cut_sequences
+from pagefeed.sequences import cut_sequences
 
 __all__ = ["GrownCursor", "GrownRun"]
 
@@ -25,18 +23,6 @@ class GrownCursor(DatasetCursor):
     """A place of the rest of an epoch."""
 
     run: GrownRun
-
-    @property
-    def num_tokens_before(self) -> int:
-        """Tokens of the epochs and sequences before ``begin``, by the mean."""
-        tokens = sum(index.num_delivered_tokens for index in self.run.indexes)
-        return self.start * tokens // self.run.num_sequences
-
-    def positions(self, found: SequencesOf, now: int) -> Int64Array:
-        """Return the positions of sequences in the epoch of position ``now``: int64."""
-        first = self.run.first_sequence
-        numbered = [first[number] + sequences for number, sequences in found]
-        return super().positions([(0, each) for each in numbered], now)
 
     def _moved(self, state: LoaderState, position: int) -> LoaderState:
         moved = super()._moved(state, position)
@@ -76,13 +62,8 @@ class GrownRun(DatasetRun):
         self.whole = DatasetRun(**{name: getattr(self, name) for name in names})
         parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
         cut = [cut_sequences(self.sequences, part.spans) for part in parts]
-        self.names = [None] * len(parts)
-        self.datasets, self.indexes = parts, cut
-        self.index = JoinedIndex(cut, [len(part.index) for part in parts])  # type: ignore[assignment]
-        self.num_sequences = self.index.num_sequences
-        if self.balance is not None:
-            self.costs = self.balance.costs(self.index)
-        self.orders = _Orders(self)
+        self._number([None] * len(parts), parts, cut)
+        self.orders = _GrownOrders(run=self, number=0, seed=self.seed)
         self.initial = replace(
             self.whole.initial,
             num_lanes=self.begun.num_lanes,
@@ -108,60 +89,36 @@ class GrownRun(DatasetRun):
         return state
 
 
-class _Orders(DatasetOrder):
-    """The order of the epoch."""
+@dataclass(kw_only=True, eq=False)
+class _GrownOrders(DatasetOrder):
+    """The order of the epoch: that of the data of before, with what was added."""
 
-    def __init__(self, run: GrownRun) -> None:
-        self._run = run
-        balance = run.balance
-        costs = balance and [balance.costs(i) for i in run.indexes]
-        self._parts = [
-            DatasetOrder(
-                dataset=dataset,
-                fingerprint=f"{dataset.fingerprint} {run.sequences.identity}",
-                index=index,
-                seed=run.seed,
-                shuffle=run.shuffle,
-                world_size=run.world_size,
-                memory=run.memory // len(run.datasets),
-                name=f"added {number}" if number else "",
-                balance=run.balance,
-                costs=costs[number] if costs else None,
-            )
-            if index.num_sequences
-            else None
-            for number, (dataset, index) in enumerate(
-                zip(run.datasets, run.indexes, strict=True)
-            )
+    run: GrownRun
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        run = self.run
+        self._added = [
+            (DatasetOrder(run=run, number=n, seed=run.seed, name=f"added {n}"), at)
+            for n, (_, at) in enumerate(run.begun.grown, start=1)
+            if run.indexes[n].num_sequences
         ]
-        first = self._parts[0]
-        assert first is not None  # noqa: S101 - something was delivered of it
-        self._first, self.num_lanes = first, first.num_lanes
-        self.balance, self.shuffle = run.balance, run.shuffle
-        self.of = lru_cache(maxsize=2)(self._make)
 
-    def window(self, num_lanes: int) -> int:
-        """Return the longest delay of a sequence in its lane, in sequences."""
-        return sum(part.window(num_lanes) for part in self._parts if part is not None)
-
-    @property
-    def page_bytes(self) -> float:
-        """Mean bytes of a decoded page."""
-        return self._first.page_bytes
+    def reach(self, state: LoaderState) -> int:
+        """Return how far the epoch of a state moves sequences, over all lanes."""
+        lanes = state.num_lanes
+        added = sum(part.window(lanes) * lanes for part, _ in self._added)
+        return super().reach(state) + added
 
     def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
-        order = self._first.of(epoch, num_lanes, ranks)
-        size = self._run.indexes[0].num_sequences
-        places = [position for _, position in self._run.begun.grown]
-        for part, position, index in zip(
-            self._parts[1:], places, self._run.indexes[1:], strict=True
-        ):
-            if part is None:
-                continue
-            added = part.of(epoch, num_lanes, ranks)
-            sizes = size, index.num_sequences
+        order, size = super()._make(epoch, num_lanes, ranks), self.index.num_sequences
+        for part, position in self._added:
             order = GrownOrder(
-                order, added, sizes=sizes, position=position, group=num_lanes
+                order,
+                part.of(epoch, num_lanes, ranks),
+                sizes=(size, part.index.num_sequences),
+                position=position,
+                group=num_lanes,
             )
-            size += index.num_sequences
+            size += part.index.num_sequences
         return order

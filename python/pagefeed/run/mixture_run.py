@@ -30,7 +30,7 @@ from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
 from pagefeed.run.route import Route
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import JoinedIndex, cut_sequences
+from pagefeed.sequences import cut_sequences
 
 __all__ = ["MixtureCursor", "MixtureRun"]
 
@@ -155,7 +155,7 @@ class MixtureCursor(Cursor):
 
     def horizon(self, memory: int) -> int:
         """Return how many sequences of a rank to plan ahead, to use each page well."""
-        shares, num_lanes, run = self._largest_shares, self.begin.num_lanes, self.run
+        shares, run = self._largest_shares, self.run
         horizons = [0.0]
         for name, orders, sequences in zip(
             run.names, run.orders(self.begin.epoch), run.indexes, strict=True
@@ -164,8 +164,7 @@ class MixtureCursor(Cursor):
                 held = int(memory / max(1.0, orders.page_bytes))
                 window = min(held, sequences.num_sequences) * run.world_size
             else:
-                window = orders.window(num_lanes) * num_lanes
-                window += orders.stretch * (self.begin.ranks or 0)
+                window = orders.reach(self.begin)
             horizons.append(2 * window / max(RARE, shares[name]))
         return min(int(max(horizons)) // run.world_size, 2 * MAX_HORIZON)
 
@@ -286,7 +285,6 @@ class MixtureRun(Run):
 
     _cursor = MixtureCursor
 
-    index: JoinedIndex = field(init=False)
     mixture: Mixture
     """The datasets, and how they are mixed."""
     names: list[str] = field(init=False)
@@ -305,13 +303,9 @@ class MixtureRun(Run):
                 check_bound(index, datasets[name], f"dataset {name!r}", sequences)
         if len(names) > 1:
             check_tokenizers(datasets, recorded=True)
-        self.names = names
-        self.datasets = [datasets[name] for name in names]
-        self.indexes = [bound[name] for name in names]
-        self.index = JoinedIndex(self.indexes, [len(d.index) for d in self.datasets])
-        balance = self.balance
-        if balance is not None:
-            self.costs = balance.costs(self.index)
+        self._number(
+            names, [datasets[name] for name in names], [bound[name] for name in names]
+        )
         self.orders = lru_cache(maxsize=2)(self._make_orders)
         """The orders of each dataset in an epoch of the run."""
         self._course = lru_cache(maxsize=2)(self._make_course)
@@ -324,17 +318,8 @@ class MixtureRun(Run):
         if self.parts[largest].num_sequences > orders.num_lanes:
             orders.check_window()
         anchor = Anchor(step_sequences=self.step_sequences)
-        self.initial = LoaderState(
-            num_lanes=orders.num_lanes,
-            seed=self.seed,
-            dataset="mixture",
-            sequences=sequences.identity,
-            shuffle=self.shuffle.identity,
-            balance=None if balance is None else balance.identity,
-            ranks=None if balance is None else self.world_size,
-            erased=self.erased,
-            mixture=resolve(self.mixture, self.parts, anchor),
-        )
+        schedule = resolve(self.mixture, self.parts, anchor)
+        self.initial = self._beginning(orders.num_lanes, "mixture", schedule)
         # Its course is not looked at yet: a state may bring another.
         check_size(self.initial)
 
@@ -342,20 +327,13 @@ class MixtureRun(Run):
         seed = self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch)
         return [
             DatasetOrder(
-                dataset=dataset,
-                fingerprint=f"{dataset.fingerprint} {self.sequences.identity}",
-                index=index,
+                run=self,
+                number=number,
                 seed=seed,
-                shuffle=self.shuffle,
-                world_size=self.world_size,
-                least_lanes=LEAST_LANES,
-                memory=self.memory // len(self.datasets),
                 name=name or "",
-                balance=self.balance,
+                least_lanes=LEAST_LANES,
             )
-            for name, dataset, index in zip(
-                self.names, self.datasets, self.indexes, strict=True
-            )
+            for number, name in enumerate(self.names)
         ]
 
     @property

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, finished, gathered, lazy
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
+from pagefeed.mixture import Schedule
 from pagefeed.order import Balance, Costs, Shuffle, derive_key
 from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
@@ -26,10 +27,10 @@ from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.state import LoaderState
 from pagefeed.run.unreadable import unreadable_sequences
 from pagefeed.sequences import (
-    AnyIndex,
     DocumentBatches,
     DocumentBatchIndex,
     DocumentIndex,
+    JoinedIndex,
     SequenceIndex,
     SequenceSetting,
     epochs_of,
@@ -94,12 +95,43 @@ class Run(ABC):
     """The datasets. Their pages are numbered through."""
     indexes: Sequence[SequenceIndex] = field(init=False)
     """The sequences of each dataset."""
-    index: AnyIndex = field(init=False)
+    index: JoinedIndex = field(init=False)
     """The sequences of all datasets, numbered through."""
     costs: Costs = field(init=False)
     """Gives what sequences cost, where ranks are balanced."""
     initial: LoaderState = field(init=False)
     """The state at the beginning of epoch 0."""
+
+    def _number(
+        self,
+        names: Sequence[str | None],
+        datasets: Sequence[Dataset],
+        indexes: Sequence[SequenceIndex],
+    ) -> None:
+        """Number the sequences of these datasets through."""
+        self.names, self.datasets, self.indexes = names, datasets, indexes
+        self.index = JoinedIndex(indexes)
+        self.num_sequences = self.index.num_sequences
+        """Sequences of all datasets together."""
+        if self.balance is not None:
+            self.costs = self.balance.costs(self.index)
+
+    def _beginning(
+        self, num_lanes: int, data: str, mixture: Schedule | None = None
+    ) -> LoaderState:
+        """Return the state at the beginning of epoch 0."""
+        balance = self.balance
+        return LoaderState(
+            num_lanes=num_lanes,
+            seed=self.seed,
+            dataset=data,
+            sequences=self.sequences.identity,
+            shuffle=self.shuffle.identity,
+            balance=None if balance is None else balance.identity,
+            ranks=None if balance is None else self.world_size,
+            erased=self.erased,
+            mixture=mixture,
+        )
 
     @property
     @abstractmethod
@@ -214,15 +246,10 @@ class Run(ABC):
         rows = sum(index.spans.num_rows for index in indexes)
         return max(1.0, rows / max(1, sum(index.num_sequences for index in indexes)))
 
-    @lazy
-    def first_sequence(self) -> Int64Array:
-        """Sequences before each dataset, and of all: int64 [datasets + 1]."""
-        return np.cumsum([0, *(each.num_sequences for each in self.indexes)])
-
     def dataset_of(self, sequences: Int64Array) -> Int64Array:
         """Return the number of each sequence's dataset, -1 for padding: int64."""
         numbers = numbers_of(sequences) if self.tells_epochs else sequences
-        return np.searchsorted(self.first_sequence, numbers, side="right") - 1
+        return self.index.dataset_of(numbers)
 
     @lazy
     def tells_epochs(self) -> bool:
@@ -263,7 +290,7 @@ class Run(ABC):
         """Return which documents of a batch were not erased: bool, in its order."""
         number = int(self.dataset_of(np.array([sequence]))[0])
         index = cast("DocumentBatchIndex", self.indexes[number])
-        local = np.array([sequence]) - self.first_sequence[number]
+        local = np.array([sequence]) - self.index.first_sequence[number]
         return DocumentIndex.are_left(index, index.documents_of(local)[0])
 
     def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
@@ -277,7 +304,7 @@ class Run(ABC):
         number = int(self.dataset_of(np.array([sequence]))[0])
         asked = np.array([sequence])
         [plain], [epoch] = numbers_of(asked).tolist(), epochs_of(asked).tolist()
-        local = plain - int(self.first_sequence[number])
+        local = plain - int(self.index.first_sequence[number])
         index = self.datasets[number].index
         return [
             replace(origin, dataset=self.names[number])
@@ -354,7 +381,7 @@ class Cursor(ABC):
 
         They tell their epoch, where the dataset holds other tokens in each.
         """
-        found: Int64Array = local + self.run.first_sequence[number]
+        found: Int64Array = local + self.run.index.first_sequence[number]
         if not self.run.datasets[number].index.is_infilled:
             return found
         if of_mixture:  # In each of these the epochs of datasets begin anew.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from pagefeed._base import Int64Array, UInt32Array
+from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset, PageIndex
 from pagefeed.errors import PagefeedError
 from pagefeed.sequences import (
@@ -45,42 +45,29 @@ def unreadable_sequences(
     if rows is None:
         return np.empty(0, dtype=np.int64)
     begin, end = rows
-    spread = _Spread(dataset.index, with_erased(sequences))
-    first = _first(
-        sequences.num_sequences, lambda sequence: spread.last_row(sequence) >= begin
-    )
-    stop = _first(
-        sequences.num_sequences, lambda sequence: spread.first_row(sequence) >= end
-    )
+    spread = partial(_spread, dataset.index, with_erased(sequences))
+    every = range(sequences.num_sequences)
+    first = bisect_left(every, begin, key=lambda number: spread(number)[1])
+    stop = bisect_left(every, end, key=lambda number: spread(number)[0])
     if stop - first > MOST_SEQUENCES:
         return np.empty(0, dtype=np.int64)
     return np.arange(first, stop)
 
 
-class _Spread:
-    """Finds the rows of a sequence, numbered through the index."""
+def _spread(index: PageIndex, sequences: SequenceIndex, number: int) -> tuple[int, int]:
+    """First and last row of a sequence, numbered through the index.
 
-    def __init__(self, index: PageIndex, sequences: SequenceIndex) -> None:
-        self._index = index
-        self._sequences = sequences
-
-    def first_row(self, sequence: int) -> int:
-        page, row = self._places(sequence)
-        return int(self._index.first_rows(page[:1])[0] + row[0])
-
-    def last_row(self, sequence: int) -> int:
-        """The last row of its last page: the index does not know where it ends."""
-        if isinstance(self._sequences, DocumentIndex):
-            return self.first_row(sequence)
-        page, _ = self._places(sequence)
-        return int(self._index.first_rows(page[-1:] + 1)[0]) - 1
-
-    def _places(self, sequence: int) -> tuple[Int64Array, UInt32Array]:
-        segments = self._sequences.segments(np.array([sequence]))
-        if not are_bundles(segments.page).any():
-            return segments.page, segments.row
-        bundle = self._sequences.bundles(segments.page)
-        return bundle.part_page, bundle.part_row
+    The last one is that of its last page: the index does not know where it ends.
+    """
+    segments = sequences.segments(np.array([number]))
+    pages, rows = segments.page, segments.row
+    if are_bundles(pages).any():
+        bundle = sequences.bundles(pages)
+        pages, rows = bundle.part_page, bundle.part_row
+    first = int(index.first_rows(pages[:1])[0] + rows[0])
+    if isinstance(sequences, DocumentIndex):
+        return first, first
+    return first, int(index.first_rows(pages[-1:] + 1)[0]) - 1
 
 
 def _rows(
@@ -115,8 +102,3 @@ def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     names += (*dataset.metadata, *dataset.span_columns)
     found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
     return found[0] if found else dataset.column
-
-
-def _first(stop: int, is_so: Callable[[int], bool]) -> int:
-    """Return the first number from which on a condition holds; or ``stop``."""
-    return bisect_left(range(stop), 1, key=lambda number: int(is_so(number)))

@@ -14,7 +14,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.document_batches import DocumentBatchIndex
 from pagefeed.sequences.documents import DocumentIndex
 from pagefeed.sequences.epochs import numbers_of
-from pagefeed.sequences.joined import AnyIndex, JoinedIndex
+from pagefeed.sequences.joined import JoinedIndex
 from pagefeed.sequences.packed import PackedIndex
 from pagefeed.sequences.stored_numbers import (
     SPANS_AT_ONCE,
@@ -41,10 +41,9 @@ class SequenceCosts:
         InvalidArgumentError: If sequences have no documents, or no tokens.
     """
 
-    def __init__(self, index: AnyIndex) -> None:
-        parts = index.parts if isinstance(index, JoinedIndex) else [index]
-        self._first = np.cumsum([0, *(part.num_sequences for part in parts)])
-        self._parts = [_stored(part) for part in parts]
+    def __init__(self, index: JoinedIndex) -> None:
+        self._index = index
+        self._parts = [_stored(part) for part in index.parts]
         # Of documents their tokens are kept, of which all the rest follows.
         self._length = index.length
         self._is_documents = differ_in_tokens(index)
@@ -73,18 +72,18 @@ class SequenceCosts:
         sequences = numbers_of(sequences)
         if len(self._parts) == 1:
             return self._parts[0][sequences].astype(np.float64)
-        part = np.searchsorted(self._first, sequences, side="right") - 1
+        part = self._index.dataset_of(sequences)
         known = np.empty(len(sequences))
         for number in np.flatnonzero(np.bincount(part)).tolist():
             here = part == number
-            local = sequences[here] - self._first[number]
+            local = sequences[here] - self._index.first_sequence[number]
             known[here] = self._parts[number][local]
         return known
 
 
-def differ_in_tokens(index: AnyIndex) -> bool:
+def differ_in_tokens(index: JoinedIndex) -> bool:
     """Return whether sequences have unlike numbers of tokens: documents have."""
-    part = index.parts[0] if isinstance(index, JoinedIndex) else index
+    part = index.parts[0]
     is_batch = isinstance(part, DocumentBatchIndex)
     return isinstance(part, DocumentIndex) and not is_batch
 

@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, distinct, joined_ranges, lazy
-from pagefeed.dataset import BlockKind, Spans
+from pagefeed.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.blocks import Blocks
 from pagefeed.sequences.documents import DocumentIndex, Documents
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed import PACKING, pack_lengths
 from pagefeed.sequences.packed_counts import stored_counts
-from pagefeed.sequences.page_runs import block_starts, blocks_of_runs
+from pagefeed.sequences.page_runs import PackedRuns, block_starts
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Segments,
@@ -134,7 +133,7 @@ def batches_of_lengths(
     return Batches(document[joined_ranges(begin, end)], first)
 
 
-class DocumentBatchIndex(DocumentIndex):
+class DocumentBatchIndex(PackedRuns, DocumentIndex):
     """The batches of the documents of a dataset: each is one sequence.
 
     Batches are made of the documents of a block: a run of pages with at least 200
@@ -154,9 +153,9 @@ class DocumentBatchIndex(DocumentIndex):
                 "files, and infilled ones are longer: give batch_size"
             )
         self.identity = documents.identity
-        self._budget = documents.batch_tokens
+        self.length = documents.batch_tokens
         least = BLOCK_BATCHES if documents.pad is None else BLOCK_PADDED
-        least *= self._budget
+        least *= self.length
         self.first_span = block_starts(Lines(spans, 0), least, "dataset")
         self._first_row = spans.first_rows(self.first_span)
         self._lengths = document_lengths(spans)
@@ -165,38 +164,18 @@ class DocumentBatchIndex(DocumentIndex):
         counts = counts.reshape(-1, 2)
         self.most_documents = int(counts[:, 1].max(initial=1))
         """Documents of the batch that has most."""
-        self._first_sequence = np.concatenate([[0], np.cumsum(counts[:, 0])])
-
-    @property
-    def num_sequences(self) -> int:
-        """Number of batches."""
-        return int(self._first_sequence[-1])
-
-    @property
-    def length(self) -> int:
-        """Tokens of a batch at most."""
-        return self._budget
+        self._number(counts[:, 0])
 
     @property
     def num_padding_tokens(self) -> int:  # type: ignore[override]
         """Places of all batches, as large as they may be, without tokens."""
-        return self.num_sequences * self._budget - self.num_delivered_tokens
+        return self.num_sequences * self.length - self.num_delivered_tokens
 
     @lazy
     def num_delivered_tokens(self) -> int:
         """Tokens of all documents, cut to ``max_length``."""
         blocks = range(len(self._first_row) - 1)
         return sum(int(self._cut_lengths(block).sum()) for block in blocks)
-
-    @property
-    def file_first_sequence(self) -> Int64Array:
-        """Batches of blocks that start before each file: int64 [files + 1]."""
-        block = np.searchsorted(self.first_span, self.spans.file_first_span)
-        return self._first_sequence[block]
-
-    def blocks(self, kind: BlockKind) -> Blocks:
-        """Return the blocks of ``kind``: row groups share no batch."""
-        return blocks_of_runs(self.spans, self.first_span, self._first_sequence, kind)
 
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the documents of batches, and which of these each is in.
@@ -205,7 +184,7 @@ class DocumentBatchIndex(DocumentIndex):
             Numbers of rows of the spans, and indexes into ``sequences``, which rise:
             int64 [documents] each.
         """
-        block = self._block_of(sequences)
+        block = self.block_of(sequences)
         local = sequences - self._first_sequence[block]
         begin, end = np.zeros((2, len(sequences)), dtype=np.int64)
         for number in distinct(block).tolist():
@@ -271,9 +250,6 @@ class DocumentBatchIndex(DocumentIndex):
         squares = np.square(self._cut_lengths(block)[batches.document].astype("f8"))
         return np.add.reduceat(squares, batches.first[:-1])
 
-    def _block_of(self, sequences: Int64Array) -> Int64Array:
-        return np.searchsorted(self._first_sequence, sequences, side="right") - 1
-
     def _cut_lengths(self, block: int) -> Int64Array:
         rows = slice(*self._first_row[block : block + 2].tolist())
         most = self.documents.max_length or 0
@@ -283,7 +259,7 @@ class DocumentBatchIndex(DocumentIndex):
         lengths, pad = self._cut_lengths(block), self.documents.pad
         if pad == "max_length":
             lengths = np.full_like(lengths, self.documents.max_length)
-        return batches_of_lengths(lengths, self._budget, is_padded=pad is not None)
+        return batches_of_lengths(lengths, self.length, is_padded=pad is not None)
 
     def _count(self, block: int) -> tuple[int, int]:
         """Batches of a block, and documents of the one that has most."""

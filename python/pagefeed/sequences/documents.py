@@ -27,12 +27,11 @@ from pagefeed.dataset import (
 )
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.sequences.blocks import Blocks, RunBlocks
-from pagefeed.sequences.bundles import Bundles
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Segments,
+    SequenceIndex,
     SequenceLayout,
-    bytes_of_pages,
 )
 
 __all__ = ["DocumentIndex", "Documents"]
@@ -135,12 +134,10 @@ class Documents:
         return "Documents()"
 
 
-class DocumentIndex:
+class DocumentIndex(SequenceIndex):
     """The documents of a dataset, numbered as its rows."""
 
     layout = SequenceLayout()
-    num_dropped_tokens = 0
-    num_padding_tokens = 0
 
     def __init__(self, spans: Spans, documents: Documents) -> None:
         if documents.makes_tokens:
@@ -151,23 +148,10 @@ class DocumentIndex:
         self.spans = spans
         self.erased = spans.erased
         self.documents = documents
-
-    @property
-    def num_sequences(self) -> int:
-        """Number of documents."""
-        return self.spans.num_rows
-
-    @property
-    def length(self) -> int:
-        """Tokens of a document at most; 0 if there is no such bound."""
-        return self.documents.max_length or 0
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows; rows, where the column has no tokens."""
-        if self.spans.index.value_bytes == 0:
-            return self.spans.num_rows
-        return self.spans.num_values
+        self.length = documents.max_length or 0  # 0 if there is no such bound.
+        self.num_sequences = spans.num_rows
+        # Rows count, where the column has no tokens.
+        self.num_tokens = spans.num_values if self.has_tokens else spans.num_rows
 
     @property
     def has_tokens(self) -> bool:
@@ -226,14 +210,6 @@ class DocumentIndex:
             offset=nothing,
         )
 
-    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
-        """Return nothing: documents are read page by page."""
-        return Bundles.none()
-
-    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
-        """Return the decoded size of each page."""
-        return bytes_of_pages(self.spans, pages)
-
     def parts(self, sequence: int) -> DocumentParts:
         """Return the document, cut; its tokens are counted if the column has some."""
         left = self.are_left(np.array([sequence]))
@@ -252,9 +228,6 @@ class DocumentIndex:
             page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
         )
 
-    def row_parts(self, sequence: int, page: int, row: int) -> None:
-        """Return None: documents are infilled before they are cut."""
-
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the document that is a row of the spans."""
         return np.array([row])
@@ -267,6 +240,4 @@ class DocumentIndex:
 
     def erased_sequences(self) -> Int64Array:
         """Return the documents that were erased, rising."""
-        if self.erased is None:
-            return np.empty(0, dtype=np.int64)
-        return joined_ranges(*self.erased.runs.T)
+        return joined_ranges(*self.erased_runs.T)

@@ -23,24 +23,18 @@ class JoinedIndex:
 
     Args:
         parts: The datasets, cut to one length.
-        num_pages: Pages of each dataset's index.
 
     Example:
-        >>> JoinedIndex([], []).num_sequences
+        >>> JoinedIndex([]).num_sequences
         0
     """
 
-    def __init__(
-        self, parts: Sequence[SequenceIndex], num_pages: Sequence[int]
-    ) -> None:
+    def __init__(self, parts: Sequence[SequenceIndex]) -> None:
         self.parts = tuple(parts)
         """The datasets, cut."""
-        sequences = [part.num_sequences for part in parts]
-        self.first_sequence = np.concatenate(
-            [[0], np.cumsum(sequences, dtype=np.int64)]
-        )
+        self.first_sequence = np.cumsum([0, *(part.num_sequences for part in parts)])
         """Sequences before each dataset, and of all: int64 [datasets + 1]."""
-        self.first_page = np.concatenate([[0], np.cumsum(num_pages, dtype=np.int64)])
+        self.first_page = np.cumsum([0, *(len(part.spans.index) for part in parts)])
         """Pages before each dataset, and of all: int64 [datasets + 1]."""
 
     @property
@@ -88,6 +82,8 @@ class JoinedIndex:
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return the token ranges of ``sequences``, in their order."""
+        if len(self.parts) == 1:
+            return self.parts[0].segments(sequences)
         dataset = self.dataset_of(sequences)
         found = []
         for number in np.flatnonzero(np.bincount(dataset)).tolist():

@@ -20,17 +20,17 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset import BlockKind, Spans, lengths_of_rows, refuse_unknown_rows
+from pagefeed.dataset import Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed_counts import stored_counts
-from pagefeed.sequences.page_runs import block_starts, blocks_of_runs
+from pagefeed.sequences.page_runs import PackedRuns, block_starts
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Join,
     Segments,
+    SequenceIndex,
     SequenceLayout,
     bytes_of_pages,
     check_cut,
@@ -177,7 +177,7 @@ def pack_lengths(
     return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
 
 
-class PackedIndex:
+class PackedIndex(PackedRuns, SequenceIndex):
     """The packed sequences of a dataset, numbered by block.
 
     Of a block are kept its first span and its first sequence: 16 bytes for every 200
@@ -192,17 +192,16 @@ class PackedIndex:
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
-        self.num_tokens = self.num_delivered_tokens = self.lines.num_tokens
+        self.num_tokens = self.lines.num_tokens
         least = BLOCK_SEQUENCES * packed.length
         self.first_span = block_starts(self.lines, least, packed.join)
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         """Returns the rows of a block, packed; reads its pages."""
         counts = -(-self._block_tokens() // packed.length)
-        self._first_sequence = np.zeros(len(self.first_span), dtype=np.int64)
         if self.layout.never_split:
             counts = stored_counts(spans, repr(packed), self.first_span, self._count)
-        self._first_sequence = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        self._blocks = ExplicitBlocks(self._first_sequence)
+        self._number(counts)
+        self.num_padding_tokens = self.num_sequences * self.length - self.num_tokens
 
     def __len__(self) -> int:
         """Return the number of blocks."""
@@ -212,33 +211,13 @@ class PackedIndex:
         return np.diff(self.lines.first(self.first_span))
 
     @property
-    def num_sequences(self) -> int:
-        """Number of sequences."""
-        return int(self._first_sequence[-1])
-
-    @property
-    def num_dropped_tokens(self) -> int:
-        """Tokens that are in no sequence: none."""
-        return 0
-
-    @property
-    def num_padding_tokens(self) -> int:
-        """Padding of all sequences together."""
-        return self.num_sequences * self.length - self.num_tokens
-
-    @property
-    def file_first_sequence(self) -> Int64Array:
-        """Sequences of blocks that start before each file: int64 [files + 1]."""
-        block = np.searchsorted(self.first_span, self.spans.file_first_span)
-        return self._first_sequence[block]
-
-    def blocks(self, kind: BlockKind) -> Blocks:
-        """Return the blocks of ``kind``: row groups share none, pages are packed."""
-        return blocks_of_runs(self.spans, self.first_span, self._first_sequence, kind)
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all rows: none is dropped."""
+        return self.num_tokens
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return one segment for each of ``sequences``: all of one of a bundle."""
-        block = self._blocks.block_of(sequences)
+        block = self.block_of(sequences)
         zeros = np.zeros(len(sequences), dtype=np.uint32)
         return Segments(
             sequence=np.arange(len(sequences)),
@@ -273,10 +252,7 @@ class PackedIndex:
         self, first_row: Int64Array, end_row: Int64Array
     ) -> dict[str, UInt32Array]:
         """Runs of erased rows of some blocks, counted through each of them."""
-        runs = np.empty((0, 2), dtype=np.int64)
-        if self.erased is not None:
-            runs = self.erased.runs
-        begins, ends = runs.T
+        begins, ends = self.erased_runs.T
         first = np.searchsorted(ends, first_row, side="right")
         last = np.maximum(np.searchsorted(begins, end_row, side="left"), first)
         offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
@@ -301,7 +277,7 @@ class PackedIndex:
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its block's pages."""
-        block = int(self._blocks.block_of(np.array([sequence]))[0])
+        block = int(self.block_of(np.array([sequence]))[0])
         packing = self.packing(block)
         first_row = self.spans.first_rows(self.first_span[block : block + 1])
         here = packing.sequence == sequence - self._first_sequence[block]
@@ -323,7 +299,7 @@ class PackedIndex:
         infill = getattr(self.spans.index, "infill", None)
         if infill is None or infill.within == "document":
             return None
-        block = int(self._blocks.block_of(np.array([sequence]))[0])
+        block = int(self.block_of(np.array([sequence]))[0])
         packing = self.packing(block)
         span = self.spans.spans_at([page], [row])
         _, first = self.spans.places(span)
@@ -352,9 +328,9 @@ class PackedIndex:
         if self.erased is None:
             return np.empty(0, dtype=np.int64)
         borders = self.spans.first_rows(self.first_span)
-        runs = self.erased.runs
-        first = np.searchsorted(borders, runs[:, 0], side="right") - 1
-        last = np.searchsorted(borders, runs[:, 1], side="left")
+        begins, ends = self.erased_runs.T
+        first = np.searchsorted(borders, begins, side="right") - 1
+        last = np.searchsorted(borders, ends, side="left")
         found = [np.empty(0, dtype=np.int64)]
         for block in distinct(joined_ranges(first, last)).tolist():
             packing = self.packing(block)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.dataset import BlockKind, Spans
@@ -12,7 +13,7 @@ from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import Join
 
-__all__ = ["block_starts", "blocks_of_runs"]
+__all__ = ["PackedRuns", "block_starts"]
 
 
 def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
@@ -47,23 +48,40 @@ def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
     return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)
 
 
-def blocks_of_runs(
-    spans: Spans, first_span: Int64Array, first_sequence: Int64Array, kind: BlockKind
-) -> Blocks:
-    """Return the blocks of ``kind``: these, or those that begin in one row group.
+class PackedRuns:
+    """Sequences that are made run by run of pages, numbered through.
 
-    Args:
-        spans: The rows.
-        first_span: First span of each block, and the number of spans.
-        first_sequence: Sequences before each block, and of all.
-        kind: Of blocks.
+    Of a run are kept its first span and its first sequence.
     """
-    runs = spans.runs("row_group") if kind == "row_group" else None
-    if runs is None:
-        return ExplicitBlocks(first_sequence)
-    group = np.searchsorted(runs, first_span[:-1], side="right")
-    first = np.flatnonzero(np.diff(group, prepend=-1))
-    return ExplicitBlocks(first_sequence[np.append(first, len(first_span) - 1)])
+
+    spans: Spans
+    first_span: Int64Array
+    """First span of each run, and the number of spans: int64 [runs + 1]."""
+
+    def _number(self, counts: npt.ArrayLike) -> None:
+        """Number the sequences, so many of each run."""
+        self._first_sequence = np.append(0, np.cumsum(counts, dtype=np.int64))
+        self.num_sequences = int(self._first_sequence[-1])
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Sequences of runs that start before each file: int64 [files + 1]."""
+        run = np.searchsorted(self.first_span, self.spans.file_first_span)
+        return self._first_sequence[run]
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``: a run of pages, or those of a row group."""
+        runs = self.spans.runs("row_group") if kind == "row_group" else None
+        if runs is None:
+            return ExplicitBlocks(self._first_sequence)
+        group = np.searchsorted(runs, self.first_span[:-1], side="right")
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        borders = np.append(first, len(self.first_span) - 1)
+        return ExplicitBlocks(self._first_sequence[borders])
+
+    def block_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the run that each sequence is made of: int64."""
+        return np.searchsorted(self._first_sequence, sequences, side="right") - 1
 
 
 def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:

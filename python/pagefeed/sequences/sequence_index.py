@@ -104,41 +104,22 @@ class DocumentParts(NamedTuple):
 class SequenceIndex(Protocol):
     """The sequences of a dataset."""
 
+    spans: Spans
+    """The rows."""
     erased: Erased | None
     """Rows that are left out of segments, bundles and parts."""
-
-    @property
-    def num_sequences(self) -> int:
-        """Number of sequences."""
-
-    @property
-    def length(self) -> int:
-        """Tokens of a sequence, padding included."""
-
-    @property
-    def layout(self) -> SequenceLayout:
-        """How the data plane writes them."""
-
-    @property
-    def num_dropped_tokens(self) -> int:
-        """Tokens that are in no sequence."""
-
-    @property
-    def num_padding_tokens(self) -> int:
-        """Padding of all sequences together."""
-
-    def bundles(self, keys: Int64Array) -> Bundles:
-        """Return the bundles of these keys."""
-
-    def segments(self, sequences: Int64Array) -> Segments:
-        """Return the token ranges of ``sequences``."""
-
-    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
-        """Return the decoded size of each page or bundle, in the column's own type."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows, separators included."""
+    layout: SequenceLayout
+    """How the data plane writes them."""
+    length: int
+    """Tokens of a sequence, padding included."""
+    num_sequences: int
+    """Number of sequences."""
+    num_tokens: int
+    """Tokens of all rows, separators included."""
+    num_dropped_tokens: int = 0
+    """Tokens that are in no sequence."""
+    num_padding_tokens: int = 0
+    """Padding of all sequences together."""
 
     @property
     def num_delivered_tokens(self) -> int:
@@ -151,17 +132,40 @@ class SequenceIndex(Protocol):
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``."""
 
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return the token ranges of ``sequences``."""
+
+    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - there are none
+        """Return the bundles of these keys; most sequences need none."""
+        return Bundles.none()
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in the column's own type."""
+        return bytes_of_pages(self.spans, pages)
+
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its pages."""
 
-    def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:
+    def row_parts(
+        self,
+        sequence: int,  # noqa: ARG002 - documents are infilled before they are cut
+        page: int,  # noqa: ARG002
+        row: int,  # noqa: ARG002
+    ) -> list[range] | None:
         """Return the tokens of a row, separators not counted, that each sequence holds.
 
         None where rows are cut by what follows from the index alone.
         """
+        return None
 
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the sequences with tokens of a row of the spans; reads its page."""
+
+    @property
+    def erased_runs(self) -> Int64Array:
+        """Runs of erased rows, the first and one past the last: int64 [runs, 2]."""
+        nothing = np.empty((0, 2), dtype=np.int64)
+        return nothing if self.erased is None else self.erased.runs
 
     def erased_sequences(self) -> Int64Array:
         """Return the sequences with tokens of erased rows, rising: int64."""

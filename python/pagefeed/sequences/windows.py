@@ -20,14 +20,13 @@ from pagefeed._base import (
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks, RunBlocks
-from pagefeed.sequences.bundles import Bundles
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Join,
     Segments,
+    SequenceIndex,
     SequenceLayout,
-    bytes_of_pages,
     check_cut,
     identity_of,
     short_repr,
@@ -96,7 +95,7 @@ class Windows:
         return identity_of(self)
 
 
-class WindowIndex:
+class WindowIndex(SequenceIndex):
     """The windows of a dataset. Window i of a line is its tokens [i*S, i*S + L).
 
     S, the stride, is the length L but for the overlap.
@@ -106,6 +105,7 @@ class WindowIndex:
         self.spans = spans
         self.erased = spans.erased
         self.windows = windows
+        self.length = windows.length
         self.layout = SequenceLayout(
             bos=windows.bos, eos=windows.eos, learn_eos=windows.learn_eos
         )
@@ -131,16 +131,12 @@ class WindowIndex:
         self.num_padding_tokens = int(np.maximum(covered - line_tokens, 0).sum())
         self.line_first_sequence = np.concatenate([[0], np.cumsum(sequences)])
         """Windows before each line, and of all: int64 [lines + 1]."""
+        self.num_sequences = int(self.line_first_sequence[-1])
         self._shift = self.line_first - self.line_first_sequence * stride
         """Window u of a line begins at token ``shift + u * stride``: int64 [lines + 1].
 
         The last stands for no line.
         """
-
-    @property
-    def num_sequences(self) -> int:
-        """Number of windows."""
-        return int(self.line_first_sequence[-1])
 
     @property
     def num_delivered_tokens(self) -> int:
@@ -151,11 +147,6 @@ class WindowIndex:
     def file_first_sequence(self) -> Int64Array:
         """Windows that start before each file, and in all: int64 [files + 1]."""
         return self._first_sequence(self.spans.file_first_span)
-
-    @property
-    def length(self) -> int:
-        """Tokens of a window."""
-        return self.windows.length
 
     def blocks(self, kind: BlockKind) -> Blocks:
         """Return the blocks of ``kind``: the windows that start in one run of spans."""
@@ -191,9 +182,6 @@ class WindowIndex:
         start += self._shift[line]
         return start, np.minimum(start + self.length, self.line_first[line + 1])
 
-    def row_parts(self, sequence: int, page: int, row: int) -> None:
-        """Return None: documents are infilled before they are cut."""
-
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the windows with tokens of a row of the spans; reads its page."""
         first, last = self.lines.row_range(row)
@@ -201,9 +189,8 @@ class WindowIndex:
 
     def erased_sequences(self) -> Int64Array:
         """Return the windows with tokens of erased rows, rising."""
-        if self.erased is None:
-            return np.empty(0, dtype=np.int64)
-        return distinct(self._holding(*self._gaps))
+        gaps = self._gaps if self.erased else np.empty((2, 0), dtype=np.int64)
+        return distinct(self._holding(*gaps))
 
     def _holding(self, begins: Int64Array, ends: Int64Array) -> Int64Array:
         """Return the windows with tokens of ranges of tokens, range by range."""
@@ -222,14 +209,6 @@ class WindowIndex:
         begin, end = self.line_first_sequence[line], self.line_first_sequence[line + 1]
         starts, stops = begin + early, np.minimum(begin + late, end)
         return joined_ranges(starts, np.where(high > low, stops, starts).clip(starts))
-
-    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - the protocol's
-        """Return no bundles: windows need none."""
-        return Bundles.none()
-
-    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
-        """Return the decoded size of each page."""
-        return bytes_of_pages(self.spans, pages)
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a window; reads its pages."""

@@ -1,7 +1,6 @@
 """What sequences cost is what their batches hold: sums of squared lengths."""
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import session_of
-from pagefeed.sequences import SequenceCosts, cut_sequences
+from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
 
 SETTINGS = [
     pf.Windows(32),
@@ -67,12 +66,13 @@ def test_costs_are_those_of_the_documents_in_each_sequence(data, sequences, kind
         rank=0,
         world_size=1,
     )
-    index: Any = session_of(loader).run.index
+    run = session_of(loader).run
+    index, own = run.index, run.indexes[0]
     costs = SequenceCosts(index)
     numbers = np.arange(index.num_sequences)
     told = costs.squares(numbers)
     for number in numbers.tolist():
-        parts = index.parts(number)
+        parts = own.parts(number)
         lengths: Counter[tuple[int, int]] = Counter()
         for page, row, count in zip(
             parts.page.tolist(),
@@ -108,7 +108,7 @@ def test_costs_are_kept_in_four_bytes_and_found_again(tmp_path):
     folder, cache = write(tmp_path / "data"), tmp_path / "cache"
     for _ in range(2):
         data = pf.parquet(folder, column="input_ids", cache_dir=cache)
-        index = cut_sequences(pf.Packed(64), data.spans)
+        index = JoinedIndex([cut_sequences(pf.Packed(64), data.spans)])
         costs = SequenceCosts(index)
         (kept,) = cache.rglob("costs-*/numbers")
         assert kept.stat().st_size <= 4 * index.num_sequences + 16

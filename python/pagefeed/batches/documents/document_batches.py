@@ -56,14 +56,15 @@ class DocumentFeed(EngineFeed):
         if metadata is not None:
             _refuse_infilled(datasets)
         _refuse_wide(datasets)
-        columns = row_columns(datasets, documents, tells_metadata=metadata is not None)
-        self.names = columns.names
+        self.names, called = row_columns(
+            datasets, documents, tells_metadata=metadata is not None
+        )
         """What the columns of a batch are called."""
-        settings.fields.check_given(columns.names)
+        settings.fields.check_given(self.names)
         self._run = run
         sources = [
             [dataset.source_of(name) for name in names]
-            for dataset, names in zip(datasets, columns.of, strict=True)
+            for dataset, names in zip(datasets, called, strict=True)
         ]
         beside = [_told(dataset, metadata) for dataset in datasets]
         if not settings.drop_last or metadata is not None:
@@ -210,7 +211,7 @@ class DocumentFeed(EngineFeed):
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
             index = cast("DocumentIndex", self._run.indexes[number])
-            local = sequences[which] - self._run.first_sequence[number]
+            local = sequences[which] - self._run.index.first_sequence[number]
             if isinstance(index, DocumentBatchIndex):
                 local, batch = index.documents_of(local)
                 which = which[batch]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,30 +12,24 @@ from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences import Documents
 
-__all__ = ["RowColumns", "as_taken", "row_columns"]
+__all__ = ["as_taken", "row_columns"]
 
 TOKENS = "input_ids"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowColumns:
-    """The columns of a batch, in the order in which they are read."""
-
-    names: tuple[str, ...]
-    """What they are called. With a ``max_length`` the tokens come first."""
-    of: tuple[tuple[str, ...], ...]
-    """What they are called in the files of each dataset."""
-
-
 def row_columns(
     datasets: Sequence[Dataset], documents: Documents, *, tells_metadata: bool
-) -> RowColumns:
-    """Return the columns that batches of documents hold.
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns that batches of documents hold, in the order they are read.
 
     Args:
         datasets: Each has a column of its own, and may have metadata.
         documents: What is asked for.
         tells_metadata: Whether metadata comes as a table, and not as columns.
+
+    Returns:
+        What they are called; with a ``max_length`` the tokens come first. And what they
+        are called in the files of each dataset.
 
     Raises:
         InvalidArgumentError: If datasets differ in a way that one name cannot tell, or
@@ -56,7 +49,7 @@ def row_columns(
                 f"{list(named[0])}: name columns that are there, and none that is "
                 f"called like one of {sorted(made)}"
             )
-        return RowColumns(names=named[0], of=tuple(named))
+        return named[0], named
     named = [
         _with_aligned(
             data, documents.columns or ([] if tells_metadata else data.metadata)
@@ -73,8 +66,7 @@ def row_columns(
             f"{', '.join(map(repr, sorted(own)))} are called so: leave it out, or make "
             f"it the column of the dataset"
         )
-    of = tuple((data.column, *others) for data in datasets)
-    return RowColumns(names=(TOKENS, *others), of=of)
+    return (TOKENS, *others), [(data.column, *others) for data in datasets]
 
 
 def _with_aligned(dataset: Dataset, names: Iterable[str]) -> tuple[str, ...]:

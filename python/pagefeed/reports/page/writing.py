@@ -30,7 +30,7 @@ from pagefeed.reports.tables import (
     facts_of_plan,
     mixture_tables,
 )
-from pagefeed.sequences import JoinedIndex, Packed, SequenceIndex
+from pagefeed.sequences import Packed, SequenceIndex
 
 __all__ = ["report"]
 
@@ -187,10 +187,9 @@ def _packing(loader: Loader) -> str:
         ("padding", f"{loader.num_padding_tokens / total:.3%} of the tokens"),
         ("tokens in no sequence", loader.num_dropped_tokens),
     ]
-    parts = index.parts if isinstance(index, JoinedIndex) else (index,)
     chart = ""
     if isinstance(loader.sequences, Packed):
-        counts = np.concatenate([_documents_of_sequences(part) for part in parts])
+        counts = np.concatenate([_documents_of_sequences(part) for part in index.parts])
         number, sequences = np.unique(counts, return_counts=True)
         chart = bars(
             [str(each) for each in number.tolist()],
