@@ -141,7 +141,7 @@ def bench_many_blocks(num_blocks: int, folder: Path) -> None:
     )
     bench_units("  their units", order, 400_000)
     held = (anonymous_memory() - before) / (1 << 20)
-    [sums] = folder.glob("*.starts")
+    [sums] = folder.glob("*.starts/numbers")
     print(f"  memory held {held:.1f} MiB; shared sums {sums.stat().st_size >> 10} KiB")
     bench_resume(
         "sums shared", lambda: make_order(blocks, shuffle, cache_dir=str(folder))

@@ -7,14 +7,23 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from pagefeed._core import Engine
 from pagefeed.errors import CancelledError
 
 __all__ = ["ProcessEngine", "ProcessLock"]
 
-_running: WeakSet[Engine] = WeakSet()
+
+class Closing(Protocol):
+    """What has threads, or other processes."""
+
+    def close(self) -> None:
+        """End them."""
+
+
+EngineT = TypeVar("EngineT", bound=Closing)
+_running: WeakSet[Closing] = WeakSet()
 
 
 @atexit.register
@@ -41,20 +50,20 @@ class ProcessLock:
         self._locks[os.getpid()].release()
 
 
-class ProcessEngine:
+class ProcessEngine(Generic[EngineT]):
     """The engine of the calling process: threads do not survive a fork.
 
     Args:
         start: Starts an engine.
     """
 
-    def __init__(self, start: Callable[[], Engine]) -> None:
+    def __init__(self, start: Callable[[], EngineT]) -> None:
         self._start = start
-        self._started: tuple[int, Engine] | None = None
+        self._started: tuple[int, EngineT] | None = None
         self._is_closed = False
         self._lock = ProcessLock()
 
-    def get(self) -> Engine:
+    def get(self) -> EngineT:
         """Return this process's engine.
 
         Raises:
@@ -69,16 +78,16 @@ class ProcessEngine:
     def close(self) -> None:
         """Close this process's engine, and start no other."""
         self._is_closed = True
-        if self._started is not None:
+        if self._started is not None and self._started[0] == os.getpid():
             self._started[1].close()
 
     @contextmanager
-    def alone(self) -> Iterator[Engine]:
+    def alone(self) -> Iterator[EngineT]:
         """Give one thread this process's engine, for a plan and its batches."""
         with self._lock:
             yield self._here()
 
-    def _here(self) -> Engine:
+    def _here(self) -> EngineT:
         if self._started is None or self._started[0] != os.getpid():
             if self._is_closed:
                 raise CancelledError("the loader was closed: make another one to go on")

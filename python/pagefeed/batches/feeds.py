@@ -51,13 +51,15 @@ class BatchEngine(Protocol):
 class Feed(ABC):
     """Plans batches for an engine, and makes batches of what it delivers."""
 
-    @abstractmethod
+    _engine: ProcessEngine[Any]
+
     def engine(self) -> BatchEngine:
         """Return this process's engine: threads do not survive a fork."""
+        return self._engine.get()
 
-    @abstractmethod
     def close(self) -> None:
         """End this process's engine, and all threads."""
+        self._engine.close()
 
     @abstractmethod
     def plan(self, sequences: Int64Array) -> BatchPlan:
@@ -84,7 +86,7 @@ class EngineFeed(Feed):
         InvalidArgumentError: If its batches cannot hold what is asked for.
     """
 
-    _engine: ProcessEngine
+    _engine: ProcessEngine[_core.Engine]
 
     def __init__(self, settings: LoaderSettings, run: Run) -> None:
         self._settings, fields = settings, settings.fields
@@ -98,14 +100,6 @@ class EngineFeed(Feed):
         check_infills(run.datasets, settings.dtype, settings.vocab_size)
         if settings.context_parallel is not None:
             settings.context_parallel.check(settings.sequences, run.index.length)
-
-    def engine(self) -> _core.Engine:
-        """Return this process's engine: threads do not survive a fork."""
-        return self._engine.get()
-
-    def close(self) -> None:
-        """End this process's engine."""
-        self._engine.close()
 
     def _handed_out(
         self, made: Batch, length: int, borders: Int64Array | None = None
@@ -193,7 +187,7 @@ def token_engine(
     aligned: AlignedColumns,
     fields: Fields | None = None,
     **settings: Any,
-) -> ProcessEngine:
+) -> ProcessEngine[_core.Engine]:
     """Return the engine that makes batches of tokens.
 
     Args:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pagefeed import _core
 from pagefeed._base import Int64Array
 from pagefeed.batches.decode import Decode
 from pagefeed.batches.documents.document_batches import DocumentFeed
+from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.plan import BatchPlan
@@ -49,28 +49,13 @@ class DecodingFeed(Feed):
                 f"decode names {unknown[0]!r}, and a batch has {list(feed.names)}: "
                 "name columns of Documents(columns=[...])"
             )
-        self._decode = decode
-        self._workers = decode.workers or settings.num_threads
+        workers = decode.workers or settings.num_threads
         # Enough for all to be busy while the consumer holds a batch.
         rows = int(settings.batch_size * run.documents_each)
-        self._ahead = 1 + -(-ROWS_AHEAD * self._workers // rows)
-        self._started: tuple[int, _DecodingEngine] | None = None
-
-    def engine(self) -> _DecodingEngine:
-        """Return this process's engine: threads do not survive a fork."""
-        if self._started is None or self._started[0] != os.getpid():
-            engine = _DecodingEngine(
-                self._feed, self._decode, workers=self._workers, ahead=self._ahead
-            )
-            self._started = os.getpid(), engine
-        return self._started[1]
-
-    def close(self) -> None:
-        """End this process's engine, and what decodes."""
-        self._feed.close()
-        if self._started is not None and self._started[0] == os.getpid():
-            self._started[1].clear()
-            self._started[1].pool.shutdown(cancel_futures=True)
+        ahead = 1 + -(-ROWS_AHEAD * workers // rows)
+        self._engine = ProcessEngine(
+            lambda: _DecodingEngine(feed, decode, workers=workers, ahead=ahead)
+        )
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``."""
@@ -126,7 +111,7 @@ class _DecodingEngine:
         self._feed = feed
         self._decode = decode
         self._ahead = ahead
-        self._engine = feed.engine()
+        self._engine = cast("_core.Engine", feed.engine())
         self._begun: deque[_Decoding | Exception] = deque()
         self.submit = self._engine.submit
         """Append the batches of a plan; returns at once."""
@@ -188,3 +173,9 @@ class _DecodingEngine:
                 one.cancel()
         self._begun.clear()
         self._engine.clear()
+
+    def close(self) -> None:
+        """End the engine, and what decodes."""
+        self._feed.close()
+        self.clear()
+        self.pool.shutdown(cancel_futures=True)
