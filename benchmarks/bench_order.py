@@ -44,7 +44,7 @@ def make_order(
     blocks: Blocks, shuffle: Shuffle, window: int = WINDOW, cache_dir: str | None = None
 ) -> EpochOrder:
     """One epoch of some blocks."""
-    return EpochOrder(
+    order = EpochOrder(
         blocks,
         seed=1,
         epoch=0,
@@ -55,6 +55,9 @@ def make_order(
         fingerprint="bench",
         cache_dir=cache_dir,
     )
+    for _ in order.begin():
+        pass
+    return order
 
 
 def bench_permutation() -> None:

@@ -14,14 +14,18 @@ from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
 from pagefeed.order import starts as starts_module
 
 
-def make_order(blocks, **options):
+def make_order(blocks, *, begins=True, **options):
     settings: dict[str, Any] = {
         "seed": 1,
         "epoch": 0,
         "name": "web",
         "shuffle": Shuffle(),
     }
-    return EpochOrder(blocks, **(settings | {"num_lanes": 3, "window": 20} | options))
+    options = {"num_lanes": 3, "window": 20} | options
+    order = EpochOrder(blocks, **(settings | options))
+    for _ in order.begin() if begins else ():
+        pass
+    return order
 
 
 def random_blocks(num_blocks, seed=0):
@@ -54,7 +58,7 @@ def test_sums_are_left_for_other_processes(tmp_path, monkeypatch, caplog):
 def test_sums_are_made_in_steps_ahead_of_their_use(tmp_path):
     blocks = random_blocks(5000)
     sequences = make_order(blocks).at(range(blocks.num_sequences))
-    options = {"cache_dir": tmp_path, "fingerprint": "corpus", "is_ahead": True}
+    options = {"cache_dir": tmp_path, "fingerprint": "corpus", "begins": False}
     for num_steps in (0, 3, 1000):  # what is left is made when it is needed
         order = make_order(blocks, **options)
         assert not list(tmp_path.iterdir())
@@ -124,7 +128,7 @@ def test_sums_of_a_single_step_are_not_left(tmp_path):
 def test_an_interrupted_pass_begins_again(monkeypatch, num_steps):
     blocks = random_blocks(5000)
     sequences = make_order(blocks).at(range(blocks.num_sequences))
-    order = make_order(blocks, is_ahead=True)
+    order = make_order(blocks, begins=False)
     make = starts_module.sum_sizes
 
     def interrupted(items):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from pagefeed._base import check_positive, check_whole
@@ -174,10 +174,7 @@ class Schedule:
         """Return plain JSON types: many changes as one text."""
         precise, packed = pack_changes(self.changes)
         return {
-            "datasets": [
-                [p.name, p.data, p.num_sequences, p.num_tokens, p.max_epochs]
-                for p in self.parts
-            ],
+            "datasets": [list(astuple(part)) for part in self.parts],
             "stages": [
                 [span.start, span.anneal, [_short(w) for w in span.weights]]
                 for span in precise
@@ -193,18 +190,11 @@ class Schedule:
         Raises:
             StateMismatchError: If it is something else.
         """
+        names = [each.name for each in fields(Component)]
         try:
             parts = tuple(
-                Component(
-                    name=name,
-                    data=data,
-                    num_sequences=num_sequences,
-                    num_tokens=num_tokens,
-                    max_epochs=max_epochs,
-                )
-                for name, data, num_sequences, num_tokens, max_epochs in state[
-                    "datasets"
-                ]
+                Component(**dict(zip(names, values, strict=True)))
+                for values in state["datasets"]
             )
             changes = tuple(
                 WeightChange(start, anneal, tuple(map(float, weights)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
 from typing import TypeAlias
@@ -148,8 +148,7 @@ class Balance:
     @property
     def identity(self) -> str:
         """What tells this order from others."""
-        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
-        return f"Balance({', '.join(shown)})"
+        return repr(self)
 
 
 BalanceLike: TypeAlias = Balance | str | None

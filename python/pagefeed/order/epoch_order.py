@@ -45,8 +45,6 @@ class EpochOrder(Ordered):
         fingerprint: Fingerprint of the dataset and of how it is cut into units.
         cache_dir: Folder shared by the processes of a node, for the sums over blocks;
             needs ``fingerprint``. None: every process makes its own.
-        is_ahead: Whether it is wanted later, so that the pass over the blocks that
-            the sums take can be left to :meth:`begin`, or else to the first use.
         most_held: Units that reading ahead may hold, of 8 bytes each.
         inside: Whether the units of a block are permuted, too: packed sequences lie
             there by length, so that the two halves of a block are unlike.
@@ -78,7 +76,6 @@ class EpochOrder(Ordered):
         window: int,
         fingerprint: str = "",
         cache_dir: str | Path | None = None,
-        is_ahead: bool = False,
         most_held: int = MOST_HELD,
         inside: bool = False,
     ) -> None:
@@ -114,12 +111,9 @@ class EpochOrder(Ordered):
             self._direct = sequence
         self._window = DelayWindow(self.lanes, delay, derive_key(key, "window"))
         self._reader = LaneReader(self._window, self._sequence, most_held)
-        if not is_ahead:
-            for _ in self.begin():
-                pass
 
     def begin(self) -> Iterator[None]:
-        """Make the sums over blocks that ``is_ahead`` left out, in short steps."""
+        """Make the sums over blocks, in short steps; otherwise the first use does."""
         return self._sequence.prepare()
 
     @property

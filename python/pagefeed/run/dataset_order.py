@@ -162,7 +162,6 @@ class DatasetOrder:
             **settings,
             fingerprint=f"{self.dataset.fingerprint} {self.run.sequences.identity}",
             cache_dir=self.dataset.index.cache_dir,
-            is_ahead=True,
             most_held=self.run.memory // len(self.run.datasets) // 8,
             inside=self.run.balance is not None,
         )

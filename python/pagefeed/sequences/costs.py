@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -91,19 +90,15 @@ def differ_in_tokens(index: JoinedIndex) -> bool:
 def _stored(index: object) -> CheckedArray:
     """Map what is known of the sequences of a dataset, or make it first."""
     known: tuple[Callable[[int], npt.NDArray[np.float64]], int, str, bytes]
-    if isinstance(index, PackedIndex):
+    if isinstance(index, PackedIndex | DocumentBatchIndex):
         borders = np.ascontiguousarray(index.first_span).tobytes()
-        pack = partial(_of_block, index)
-        known = pack, len(index), index.identity, borders
+        known = index.squares, len(index.first_span) - 1, index.identity, borders
     elif isinstance(index, WindowIndex):
         refuse_unknown_rows(index.spans, "balance=")
         num_pieces = max(1, len(index.spans) // SPANS_AT_ONCE)
         pieces = np.arange(num_pieces + 1) * index.num_sequences // num_pieces
         cut = repr(index.windows)
         known = (lambda n: _of_windows(index, *pieces[n : n + 2])), num_pieces, cut, b""
-    elif isinstance(index, DocumentBatchIndex):
-        borders = np.ascontiguousarray(index.first_span).tobytes()
-        known = index.squares, len(index.first_span) - 1, index.identity, borders
     elif isinstance(index, DocumentIndex) and index.reads_lengths:
         return document_lengths(index.spans)
     else:
@@ -112,15 +107,6 @@ def _stored(index: object) -> CheckedArray:
             "Documents a max_length, or leave balance out"
         )
     return stored_numbers(index.spans, *known)
-
-
-def _of_block(index: PackedIndex, block: int) -> Float64Array:
-    """Sums of squares of the sequences of a block; an empty one has none."""
-    rows = index.packing(block)
-    first = index.blocks("page").first_sequence(np.array([block, block + 1]))
-    squares = np.square(rows.num_tokens.astype(np.float64))
-    num_sequences = int(first[1] - first[0])
-    return np.bincount(rows.sequence, squares, num_sequences).astype(np.float64)
 
 
 def _of_windows(index: WindowIndex, first: int, last: int) -> Float64Array:

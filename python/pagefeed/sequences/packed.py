@@ -346,6 +346,16 @@ class PackedIndex(PackedRuns, SequenceIndex):
         first, stop = self.first_span[block : block + 2].tolist()
         return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
 
+    def squares(self, block: int) -> npt.NDArray[np.float64]:
+        """Return the sum of squared lengths of each sequence's documents, of a block.
+
+        Reads its pages.
+        """
+        packing = self.packing(block)
+        count = int(np.diff(self._first_sequence[block : block + 2])[0])
+        squares = np.square(packing.num_tokens.astype(np.float64))
+        return np.bincount(packing.sequence, squares, count).astype(np.float64)
+
     def _count(self, block: int) -> int:
         """Sequences of a block, by the lengths of its rows."""
         sequences = self._pack(block).sequence

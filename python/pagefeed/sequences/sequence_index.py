@@ -56,10 +56,6 @@ class SequenceLayout:
     multiple_of: int = 1
     """Places of a packed document are a multiple of it, the last ones padding."""
 
-    def __post_init__(self) -> None:
-        for name, token in (("bos", self.bos), ("eos", self.eos)):
-            object.__setattr__(self, name, check_token(token, name))
-
     @property
     def per_row(self) -> int:
         """Separators of a row."""

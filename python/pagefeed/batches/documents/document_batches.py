@@ -207,7 +207,8 @@ class DocumentFeed(EngineFeed):
             sequences it is of, and whether it was not erased.
         """
         part = self._run.dataset_of(sequences)
-        found = [_nothing()]
+        nothing = np.empty(0, dtype=np.int64)
+        found = [(nothing, nothing, nothing, nothing == 0)]
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)
             index = cast("DocumentIndex", self._run.indexes[number])
@@ -258,12 +259,6 @@ def _refuse_infilled(datasets: Sequence[Dataset]) -> None:
                 "sequences of Windows or Packed: with Documents leave it out; "
                 "columns=[...] gives columns of the documents"
             )
-
-
-def _nothing() -> tuple[Int64Array, Int64Array, Int64Array, npt.NDArray[np.bool_]]:
-    """No documents."""
-    numbers = np.empty(0, dtype=np.int64)
-    return numbers, numbers, numbers, np.empty(0, dtype=np.bool_)
 
 
 def _refuse_wide(datasets: Sequence[Dataset]) -> None:
