@@ -96,6 +96,10 @@ def test_many_processes_are_compared_at_once():
     groups[-1] = [number - 1]
     with pytest.raises(InvalidArgumentError, match="16383 and 16376 need different"):
         agree(made, groups)
+    made[-size:] = made[:size]
+    with pytest.raises(InvalidArgumentError, match="nobody has rank 2047 ") as raised:
+        agree(made, groups)
+    assert len(str(raised.value)) < 400
 
 
 def test_what_is_not_proved_is_said():

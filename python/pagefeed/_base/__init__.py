@@ -32,7 +32,7 @@ from pagefeed._base.arrays import (
 )
 from pagefeed._base.cluster import on_ray
 from pagefeed._base.extras import require
-from pagefeed._base.faces import Facts, html_of, html_table, text_of
+from pagefeed._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
 from pagefeed._base.lazy_attribute import is_made, lazy
 from pagefeed._base.lease import is_taken, made_once
@@ -107,6 +107,7 @@ __all__ = [
     "remove_arrays",
     "require",
     "show_progress",
+    "some_of",
     "sorted_with_places",
     "stored_arrays",
     "text_of",

@@ -1,11 +1,11 @@
-"""Reprs: one line of text, and a table in notebooks."""
+"""Reprs: one line of text, and a table in notebooks; numbers in messages."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Facts", "html_of", "html_table", "text_of"]
+__all__ = ["Facts", "html_of", "html_table", "some_of", "text_of"]
 
 Facts = Mapping[str, object]
 """Facts by name; those that are None are not shown."""
@@ -22,6 +22,16 @@ def text_of(kind: str, facts: Facts) -> str:
     """
     shown = (f"{key}={value!r}" for key, value in facts.items() if value is not None)
     return f"{kind}({', '.join(shown)})"
+
+
+def some_of(numbers: Sequence[int]) -> str:
+    """Return the first eight of some numbers as text.
+
+    Example:
+        >>> some_of([1, 2]), some_of(range(10_000))
+        ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, ...')
+    """
+    return ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
 
 
 def html_of(kind: str, facts: Facts) -> str:

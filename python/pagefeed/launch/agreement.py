@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from pagefeed._base import require
+from pagefeed._base import require, some_of
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch.frameworks import Ranks
 
@@ -145,14 +145,15 @@ def _check_sizes(ranks: list[Ranks]) -> None:
                 f"{each.world_size}: give all loaders the same number of data-parallel "
                 "ranks"
             )
-    counts = Counter(each.rank for each in ranks)
+    held = [each.rank for each in ranks]
+    counts = Counter(held)
     missing = [rank for rank in range(first) if rank not in counts]
     if missing:
-        twice = [n for n, each in enumerate(ranks) if counts[each.rank] > 1]
+        twice = [n for n, rank in enumerate(held) if counts[rank] > 1]
         raise InvalidArgumentError(
             f"nobody has rank {missing[0]} of world_size={first}: its data would never "
-            f"be trained on; the processes have ranks {[one.rank for one in ranks]}"
-            + (f", so {twice} train on the same" if twice else "")
+            f"be trained on; the processes have ranks [{some_of(held)}]"
+            + (f", so [{some_of(twice)}] train on the same" if twice else "")
             + ". Take them from pagefeed.launch.from_mesh or from_group"
         )
     most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.get)  # type: ignore[arg-type]

@@ -6,10 +6,13 @@ share a data-parallel rank, which is neither ``RANK`` nor the rank in the whole 
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
@@ -81,11 +84,9 @@ def from_mesh(mesh: Any, dims: str | Iterable[str] | None = None) -> Ranks:
         raise InvalidArgumentError(
             f"this process is not in the mesh {mesh}: no batches are meant for it"
         )
-    rank, world_size = 0, 1
-    for axis in axes:
-        rank = rank * sizes[axis] + coordinate[axis]
-        world_size *= sizes[axis]
-    return Ranks(rank, world_size)
+    chosen = [sizes[axis] for axis in axes]
+    rank = np.ravel_multi_index([coordinate[axis] for axis in axes], chosen)
+    return Ranks(int(rank), math.prod(chosen))
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Self
@@ -25,22 +25,16 @@ def exposition(metrics: Mapping[str, float]) -> str:
         pagefeed_mix_share{source="web"} 0.5
     """
     series: dict[str, list[str]] = {}
-    for name, label, value in _samples(metrics):
+    for key, value in metrics.items():
+        part = MIX.fullmatch(key)
+        own = f"mix_{part[2]}" if part else key.removeprefix("data/").replace("/", "_")
+        name, label = f"pagefeed_{own}", f'{{source="{part[1]}"}}' if part else ""
         series.setdefault(name, []).append(f"{name}{label} {value!r}")
     lines = []
     for name, samples in series.items():
         kind = "counter" if name.endswith("_total") else "gauge"
         lines += [f"# TYPE {name} {kind}", *samples]
     return "\n".join(lines) + "\n"
-
-
-def _samples(metrics: Mapping[str, float]) -> Iterator[tuple[str, str, float]]:
-    for name, value in metrics.items():
-        part = MIX.fullmatch(name)
-        if part is not None:
-            yield f"pagefeed_mix_{part[2]}", f'{{source="{part[1]}"}}', value
-        else:
-            yield f"pagefeed_{name.removeprefix('data/').replace('/', '_')}", "", value
 
 
 class Endpoint:

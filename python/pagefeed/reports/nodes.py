@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
-from pagefeed._base import format_bytes
+from pagefeed._base import format_bytes, some_of
 from pagefeed._core import version
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, as_rank, session_of
@@ -191,11 +191,7 @@ def _each_rank_once(facts: Sequence[Facts]) -> Check:
         "on no node: ranks ": missing,
         "on several nodes: ranks ": twice,
     }
-    told = [
-        text + ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
-        for text, numbers in wrong.items()
-        if numbers
-    ]
+    told = [text + some_of(numbers) for text, numbers in wrong.items() if numbers]
     good = f"{sum(held.values())} ranks on {len(facts)} nodes, each once"
     return _check("ranks", told, good)
 

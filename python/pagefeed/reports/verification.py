@@ -42,13 +42,13 @@ class Verification:
 
     epoch: int
     """The epoch followed."""
-    num_sequences: int
+    num_sequences: int = 0
     """Sequences of the epoch, repeated ones of a mixture counted."""
-    num_steps: int
+    num_steps: int = 0
     """Steps, all legs together."""
-    num_delivered: int
+    num_delivered: int = 0
     """Sequences delivered."""
-    num_dropped: int
+    num_dropped: int = 0
     """Sequences left out by the last, incomplete step."""
     num_erased: int = 0
     """Documents that were erased."""
@@ -107,10 +107,7 @@ def verify(
             "this mixture never ends: give it stop, max_steps or max_tokens to follow"
         )
     seen = np.zeros(loader.num_sequences, dtype=np.int64)
-    result = Verification(
-        epoch=epoch, num_sequences=0, num_steps=0, num_delivered=0, num_dropped=0
-    )
-    position = start
+    result, position = Verification(epoch=epoch), start
     with Work("verify", total=end - start, unit="sequences") as work:
         for number, (leg, run) in enumerate(zip(legs, runs, strict=True)):
             saved = json.dumps(state.to_dict())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed._base import format_bytes
+from pagefeed._base import format_bytes, some_of
 from pagefeed.reports import Check, Damage
 
 __all__ = [
@@ -47,7 +47,7 @@ def tell(
     made = json.dumps(report, indent=2, default=_plain) if options.json else None
     print("\n".join(lines) if made is None else made)
     for one in found[:MOST_LINES]:
-        steps = f" (steps {_shown(one.steps)})" if one.steps else ""
+        steps = f" (steps {some_of(one.steps)})" if one.steps else ""
         print(f"DAMAGED: {one.kind}: {one.message}{steps}", file=sys.stderr)
     if len(found) > MOST_LINES:
         print(f"DAMAGED: {len(found) - MOST_LINES:,} places more", file=sys.stderr)
@@ -102,8 +102,3 @@ def _cell(value: object) -> str:
 def check_lines(checks: Iterable[Check]) -> list[str]:
     """Return a line for each check."""
     return [f"{MARKS[one.ok]:6} {one.name:14} {one.found}" for one in checks]
-
-
-def _shown(steps: tuple[int, ...]) -> str:
-    some = ", ".join(map(str, steps[:8]))
-    return some + ", ..." * (len(steps) > 8)

@@ -1,10 +1,8 @@
-"""A small real corpus: the standard library's sources and documentation, as text."""
+"""A small real corpus: the standard library's sources, as text."""
 
 from __future__ import annotations
 
-import ast
 import sysconfig
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,28 +38,12 @@ def make_corpus(folder: Path) -> list[Path]:
 
 
 def standard_library() -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of every source file and of every documented object."""
+    """Yield (name, text) of every source file."""
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
-        if EXCLUDED.intersection(relative.parts):
-            continue
-        source = path.read_text(encoding="utf-8", errors="replace")
-        yield str(relative), source
-        yield from _docstrings(str(relative), source)
-
-
-def _docstrings(name: str, source: str) -> Iterator[tuple[str, str]]:
-    with warnings.catch_warnings(action="ignore"):
-        try:
-            tree = ast.parse(source)
-        except SyntaxError:
-            return
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
-        text = ast.get_docstring(node) if isinstance(node, documented) else None
-        if text:
-            yield f"{name}:{getattr(node, 'name', '')}", text
+        if not EXCLUDED.intersection(relative.parts):
+            yield str(relative), path.read_text(encoding="utf-8", errors="replace")
 
 
 def _write(documents: list[tuple[str, str]], path: Path) -> None:
