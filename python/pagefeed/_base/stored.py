@@ -229,10 +229,13 @@ class ArrayWriter(WholeWriter):
 
     def append(self, name: str, values: npt.ArrayLike) -> None:
         """Append numbers to an array of int64."""
-        array = np.ascontiguousarray(values, dtype=np.int64)
-        self._waiting.setdefault(name, bytearray()).extend(array.tobytes())
-        self._sizes[name] = self._sizes.get(name, 0) + array.size
-        self._num_waiting += array.nbytes
+        self.append_bytes(name, np.asarray(values, dtype=np.int64).tobytes())
+
+    def append_bytes(self, name: str, data: bytes) -> None:
+        """Append bytes of other numbers, which are read as a view of the array."""
+        self._waiting.setdefault(name, bytearray()).extend(data)
+        self._sizes[name] = self._sizes.get(name, 0) + len(data)
+        self._num_waiting += len(data)
         if self._num_waiting > _SPILLED_BYTES:
             with self._writing():
                 self._spill()
@@ -283,6 +286,7 @@ class ArrayWriter(WholeWriter):
                             checksums.add(part)
                             file.write(part)
                     self._spills[name].unlink()
+                waiting.extend(bytes(-self._sizes[name] % 8))
                 checksums.add(waiting)
                 file.write(waiting)
             self._finish(file)
@@ -295,7 +299,8 @@ class ArrayWriter(WholeWriter):
 
     def _rename(self, checksums: list[int]) -> None:
         content = {"version": _VERSION, "key": self._key, "about": self.about}
-        content |= {"arrays": self._sizes, "checksums": checksums}
+        sizes = {name: -(-size // 8) for name, size in self._sizes.items()}
+        content |= {"arrays": sizes, "checksums": checksums}
         with (self._draft / _ABOUT).open("wb") as file:
             file.write(_with_checksum(content))
             self._finish(file)

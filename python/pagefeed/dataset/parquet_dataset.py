@@ -23,7 +23,12 @@ from pagefeed.dataset.recorded import (
 from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression
 from pagefeed.dataset.shared_index import SharedIndex
-from pagefeed.dataset.text import TokenizedIndex, UncountedText, tokenized
+from pagefeed.dataset.text import (
+    TextColumn,
+    TokenizedIndex,
+    UncountedText,
+    tokenized,
+)
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, MissingFileError
 from pagefeed.storage import Located, Storage
 from pagefeed.tokenizer import (
@@ -83,8 +88,8 @@ class ParquetDataset(DatasetRows):
     def _tokenized(self, index: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
         rows = self.row_encoder
         names = () if rows is None else rows.columns[1:]
-        beside = [self.column_index(name) for name in names]
-        found = tokenized(index, tokenizer, rows, beside)
+        beside = tuple(self.column_index(name) for name in names)
+        found = tokenized(TextColumn(index, tokenizer, rows, beside))
         if rows is not None and rows.has_labels:
             required = self._require_labels
             check_learned(found.num_learned, found.num_written, required=required)

@@ -78,13 +78,15 @@ class ADO:
             raise InvalidArgumentError(
                 f"least={least} of {len(self._prior)} datasets is more than all"
             )
-        shares = np.array([*self._prior.values()])
-        self._weights, self._recent, self._mean = shares, shares, shares
         self._num_updates = 0
         self._last_step = 0
-        self._delivered = np.zeros(len(shares))
         self._curves: dict[str, _Curve] = {name: _Curve() for name in self._prior}
-        self._round()
+        shares = np.array([*self._prior.values()])
+        self._numbers = _rounded([shares, shares, shares, np.zeros(len(shares))])
+        """Weights, recent shares, mean weights, and what was delivered: [4, datasets].
+
+        They are kept as a state says them: a resumed run goes on with these numbers.
+        """
 
     @property
     def names(self) -> list[str]:
@@ -94,37 +96,34 @@ class ADO:
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return new weights; None in the warm-up, and before laws can be fitted."""
         passed, self._last_step = max(0, step - self._last_step), step
-        self._delivered = self._delivered + passed * self._weights
-        self._round()
+        weights, recent, mean, delivered = self._numbers
+        delivered = delivered + passed * weights
+        self._numbers = _rounded([weights, recent, mean, delivered])
         if step <= self._warmup:
             return None
+        weights, recent, mean, delivered = self._numbers
+        speeds: list[float | None] = []
         for (name, curve), count in zip(
-            self._curves.items(), self._delivered.tolist(), strict=True
+            self._curves.items(), delivered.tolist(), strict=True
         ):
-            if name in losses and math.isfinite(losses[name]) and count > 0:
+            if count > 0 and math.isfinite(losses.get(name, math.nan)):
                 curve.add(count, losses[name])
-        pairs = zip(self._curves.values(), self._delivered.tolist(), strict=True)
-        speeds = [curve.speed(count) for curve, count in pairs]
-        known = np.array([np.nan if speed is None else speed for speed in speeds])
+            speeds.append(curve.speed(count))
+        known = np.array(speeds, dtype=np.float64)
         if np.isnan(known).all() or not np.nansum(known) > 0:
             return None
         # What has no law yet counts as the mean of the others.
         known = np.where(np.isnan(known), np.nanmean(known), known)
         prior = np.array([*self._prior.values()])
-        wanted = prior * self._recent**self._credit * known
+        wanted = prior * recent**self._credit * known
         wanted = wanted / wanted.sum()
-        mixed = self._smoothing * self._mean + (1 - self._smoothing) * wanted
-        self._weights = _at_least(mixed, self._least)
-        self._recent = (1 - self._memory) * self._recent + self._memory * self._weights
+        mixed = self._smoothing * mean + (1 - self._smoothing) * wanted
+        weights = _at_least(mixed, self._least)
+        recent = (1 - self._memory) * recent + self._memory * weights
         self._num_updates += 1
-        self._mean = self._mean + (self._weights - self._mean) / (self._num_updates + 1)
-        self._round()
-        return dict(zip(self._prior, self._weights.tolist(), strict=True))
-
-    def _round(self) -> None:
-        """Keep what a state says: a resumed run goes on with these numbers."""
-        for name in ("_weights", "_recent", "_mean", "_delivered"):
-            setattr(self, name, np.array(_short(getattr(self, name).tolist())))
+        mean = mean + (weights - mean) / (self._num_updates + 1)
+        self._numbers = _rounded([weights, recent, mean, delivered])
+        return dict(zip(self._prior, self._numbers[0].tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights and loss curves, some 60 numbers for each dataset."""
@@ -132,14 +131,9 @@ class ADO:
             "num_updates": self._num_updates,
             "last_step": self._last_step,
             "datasets": {
-                name: [*_short(numbers), self._curves[name].points]
-                for name, *numbers in zip(
-                    self._prior,
-                    self._weights.tolist(),
-                    self._recent.tolist(),
-                    self._mean.tolist(),
-                    self._delivered.tolist(),
-                    strict=True,
+                name: [*numbers, curve.points]
+                for (name, curve), numbers in zip(
+                    self._curves.items(), self._numbers.T.tolist(), strict=True
                 )
             },
         }
@@ -153,8 +147,7 @@ class ADO:
             known[name][:4] if name in known else [share, share, share, 0.0]
             for name, share in self._prior.items()
         ]
-        columns = np.array(rows, dtype=np.float64).T
-        self._weights, self._recent, self._mean, self._delivered = columns
+        self._numbers = np.array(rows, dtype=np.float64).T
         self._curves = {
             name: _Curve(known[name][4] if name in known else ())
             for name in self._prior
@@ -237,3 +230,7 @@ def _at_least(shares: Floats, least: float) -> Floats:
 
 def _short(values: Sequence[float]) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in values]
+
+
+def _rounded(rows: Sequence[Floats]) -> Floats:
+    return np.array([_short(row.tolist()) for row in rows])

@@ -84,14 +84,13 @@ class ExcessLoss:
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return new weights; those of datasets without a loss grow by nothing."""
         del step
-        names = list(self._weights)
+        names = self._weights
         excess = [
             max(0.0, losses[name] - self._reference[name]) if name in losses else 0.0
             for name in names
         ]
         # In logarithms: exponentials of large excesses may be beyond all numbers.
-        logs = np.log([self._weights[name] for name in names])
-        logs += self._rate * np.array(excess)
+        logs = np.log([*names.values()]) + self._rate * np.array(excess)
         grown = np.exp(logs - logs.max())
         shares = (1 - self._smoothing) * grown / math.fsum(grown)
         shares = np.maximum(shares + self._smoothing / len(names), 1e-300)

@@ -266,15 +266,14 @@ class TeacherWriter(WholeWriter):
     def _make_schema(self) -> Any:
         arrow = _arrow()
 
-        def listed(kind: Any) -> Any:
-            return arrow.list_(arrow.field("element", kind, nullable=False))
+        def listed(kind: Any, size: int = -1) -> Any:
+            return arrow.list_(arrow.field("element", kind, nullable=False), size)
 
         fields = []
         for name, kind in self._types.items():
             number = arrow.from_numpy_dtype(np.dtype(_stored(kind)))
             if name != "input_ids":
-                item = arrow.field("element", number, nullable=False)
-                number = arrow.list_(item, self.k)
+                number = listed(number, self.k)
             fields.append(arrow.field(name, listed(number), nullable=False))
         try:
             for name, type_name in self._columns.items():
@@ -382,10 +381,9 @@ def _typed(values: npt.NDArray[Any], kind: str, name: str) -> npt.NDArray[Any]:
             )
         return values.astype(kind)
     if values.dtype.kind != "f" or np.isnan(values).any():
+        some = ", some NaN" if values.dtype.kind == "f" else ""
         raise InvalidArgumentError(
-            f"{name} holds {values.dtype} numbers, some NaN: give log-probabilities"
-            if values.dtype.kind == "f"
-            else f"{name} holds {values.dtype} numbers: give log-probabilities"
+            f"{name} holds {values.dtype} numbers{some}: give log-probabilities"
         )
     if kind == "bfloat16":
         return to_bfloat16(values)

@@ -40,16 +40,11 @@ def stored_numbers(
 
     def write(writer: ArrayWriter) -> None:
         logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
-        left = np.empty(0, dtype=np.float32)
         number = 0
         work = Work("costs of sequences", total=num_pieces, unit="pieces")
         for found in work.each(make, range(num_pieces)):
-            left = np.concatenate([left, found.astype(np.float32)])
+            writer.append_bytes("costs", found.astype(np.float32).tobytes())
             number += len(found)
-            pairs = len(left) // 2 * 2
-            writer.append("costs", left[:pairs].view(np.int64))
-            left = left[pairs:]
-        writer.append("costs", np.append(left, left).view(np.int64)[: len(left)])
         writer.append("number", [number])
 
     stored = derived_arrays(spans.index, "costs", key, write, lazily=True)

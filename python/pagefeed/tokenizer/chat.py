@@ -18,6 +18,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer.answers import find_answer
 from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat
 from pagefeed.tokenizer.sandbox import Sandbox, TemplateRefusal
+from pagefeed.tokenizer.sources import content_of
 from pagefeed.tokenizer.token_places import TokenPlaces
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
@@ -101,7 +102,7 @@ class ChatTemplate:
         tokens = {
             name: content
             for name, token in config.items()
-            if name.endswith("_token") and isinstance(content := _content(token), str)
+            if name.endswith("_token") and (content := content_of(token)) is not None
         }
         return cls(template, tokens, None, roles)
 
@@ -244,7 +245,3 @@ def _weighted(chat: Chat, spans: Spans) -> Spans:
         one for one, is_said in zip(chat.is_learned, said, strict=True) if is_said
     ]
     return [span for span, is_learned in zip(spans, learned, strict=True) if is_learned]
-
-
-def _content(token: object) -> object:
-    return token.get("content") if isinstance(token, Mapping) else token

@@ -27,7 +27,7 @@ from pagefeed.tokenizer.ranks import (
     pattern_of,
 )
 
-__all__ = ["Definition", "Encode", "define", "sentence_pieces"]
+__all__ = ["Definition", "Encode", "content_of", "define", "sentence_pieces"]
 
 Encode = Callable[[str], Any]
 """Returns the ids of a text."""
@@ -41,10 +41,6 @@ class Definition(NamedTuple):
     """Name of the file or object, for messages."""
     data: Any
     """The text of a ``tokenizer.json``, the bytes of a model, or the function."""
-    beginning: str | None = None
-    """Name of the token that begins a document, if the source has one."""
-    end: str | None = None
-    """Name of the token that ends a document, if the source has one."""
     config: Mapping[str, Any] | None = None
     """Chat template and special tokens of ``tokenizer_config.json``."""
 
@@ -96,8 +92,7 @@ def _defined(
         name = f"{type(source).__module__}.{type(source).__name__}"
         config: dict[str, Any] = dict(getattr(source, "special_tokens_map", {}))
         config["chat_template"] = getattr(source, "chat_template", None)
-        begin, end = config.get("bos_token"), config.get("eos_token")
-        return Definition("tokenizers", name, inner.to_str(), begin, end, config)
+        return Definition("tokenizers", name, inner.to_str(), config)
     if hasattr(source, "_mergeable_ranks"):  # tiktoken.Encoding
         encoding = Encoding(_known_pattern(source), dict(source._special_tokens))  # noqa: SLF001
         if pattern is not None:
@@ -135,8 +130,7 @@ def _from_file(
     name = os.path.basename(path.partition("?")[0] if is_url(path) else path)
     if data.lstrip()[:1] == b"{":
         config = _configured(storage, path)
-        begin, end = (_content(config.get(f"{name}_token")) for name in ("bos", "eos"))
-        return Definition("tokenizers", name, _text(data, name), begin, end, config)
+        return Definition("tokenizers", name, _text(data, name), config)
     if name.endswith(".tiktoken") or _are_ranks(data):
         return _from_ranks(data, name, pattern, special_tokens)
     return Definition("sentencepiece", name, data)
@@ -227,8 +221,9 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
     return {**known, "chat_template": config.get("chat_template")}
 
 
-def _content(token: object) -> str | None:
-    if isinstance(token, dict):
+def content_of(token: object) -> str | None:
+    """Return the text of a special token of a configuration; None if it has none."""
+    if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else None
 

@@ -26,7 +26,12 @@ from pagefeed._base import (
 )
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
 from pagefeed.storage import StorageOptions
-from pagefeed.tokenizer.sources import as_bytes, define, sentence_pieces
+from pagefeed.tokenizer.sources import (
+    as_bytes,
+    content_of,
+    define,
+    sentence_pieces,
+)
 from pagefeed.tokenizer.trials import trial_texts
 
 __all__ = ["Tokenizer"]
@@ -107,7 +112,7 @@ class Tokenizer:
     ) -> None:
         check_choice(engine, ("auto", "tokenizers"), "engine")
         self._definition = define(source, pattern, special_ids, storage_options)
-        kind, self.name, data, *_ = self._definition
+        kind, found, data, *_ = self._definition
         self.kind: str = kind
         """Where it comes from: tokenizers, tiktoken, sentencepiece or function."""
         if special_tokens is None:
@@ -116,7 +121,7 @@ class Tokenizer:
         self.takes_special_tokens = special_tokens == "as_token"
         """Whether special tokens written in a text are tokens."""
         self._vocab_size = check_vocab_size(vocab_size)
-        self.name = name or self.name
+        self.name = name or found
         """Name for people: of a file, of an object, or as it was given."""
         self._settings: dict[str, Any] = {
             "special_tokens": special_tokens,
@@ -129,8 +134,8 @@ class Tokenizer:
         self._pieces: Any = None
         self.handle = self._loaded(data)
         """The tokenizer as the data plane takes it."""
-        for given in (eos, bos):  # A wrong one is an error now, not when it is used.
-            self._id_of(given, None, ())
+        for each in ("eos", "bos"):  # A wrong one is an error now, not when it is used.
+            self._id_of(each, ())
 
     def _loaded(self, data: Any) -> _core.Tokenizer:
         as_text = not self.takes_special_tokens
@@ -246,16 +251,16 @@ class Tokenizer:
     @lazy
     def eos(self) -> int | None:
         """Id of the token that ends a document; None if there is none."""
-        return self._id_of(self._settings["eos"], self._definition.end, _ENDS)
+        return self._id_of("eos", _ENDS)
 
     @lazy
     def bos(self) -> int | None:
         """Id of the token that begins a document; None if there is none."""
-        return self._id_of(self._settings["bos"], self._definition.beginning, _BEGINS)
+        return self._id_of("bos", _BEGINS)
 
-    def _id_of(
-        self, given: int | str | None, told: str | None, usual: Iterable[str]
-    ) -> int | None:
+    def _id_of(self, name: str, usual: Iterable[str]) -> int | None:
+        """Return the id of a token as given, of the source, or of a usual name."""
+        given = self._settings[name]
         if isinstance(given, str):
             found = self._find(given)
             if found is None:
@@ -266,8 +271,9 @@ class Tokenizer:
             return found
         if given is not None:
             return int(given)
-        if told is not None and self._find(told) is not None:
-            return self._find(told)
+        told = content_of(self.config.get(f"{name}_token"))
+        if told is not None and (found := self._find(told)) is not None:
+            return found
         known = (self.special_ids.get(name) for name in usual)
         return next((number for number in known if number is not None), None)
 
@@ -326,9 +332,9 @@ class Tokenizer:
         if num_threads is None:
             num_threads = len(os.sched_getaffinity(0))
         check_positive(num_threads, "num_threads")
-        given = [] if isinstance(texts, str) else list(texts)
         if isinstance(texts, str):
             raise InvalidArgumentError("encode_batch takes a list of texts, not a text")
+        given = list(texts)
         try:
             ids, counts = self.handle.encode_batch(given, num_threads)
         except (TypeError, UnicodeEncodeError) as problem:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,11 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.sequences import DocumentIndex, Documents, SequenceLayout
-from pagefeed.storage import Storage
 
 __all__ = ["BlockReader", "EncodedBlock"]
+
+TEXTS = ("string", "large_string", "binary", "large_binary")
+"""Types of texts, as Arrow writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class BlockReader:
     ) -> None:
         self._arrow = require("pyarrow", extra="pyarrow", purpose="tokens not counted")
         self._index = text.texts.index
+        self.storage = self._index.storage
+        """Where the files lie."""
         self._tokenizer = text.tokenizer
         self._layout = layout
         self._vocab_size = vocab_size
@@ -70,20 +73,10 @@ class BlockReader:
         """Pages read so far."""
 
     @property
-    def storage(self) -> Storage:
-        """Where the files lie."""
-        return self._index.storage
-
-    @property
-    def num_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.blocks)
-
-    @property
     def block_bytes(self) -> float:
         """Mean bytes of the texts of a block."""
         size = self._index.mean_row_bytes * self._rows.num_sequences
-        return size / max(1, self.num_blocks)
+        return size / max(1, len(self.blocks))
 
     def weights(self) -> Int64Array:
         """Return the stored bytes of the rows of each block, at least 1: int64."""
@@ -120,36 +113,28 @@ class BlockReader:
         for field in self._index.column.split(".")[1:]:
             if self._arrow.types.is_struct(values.type):
                 values = values.field(field)
-        kinds = self._arrow.types
-        is_text = (kinds.is_string, kinds.is_large_string, kinds.is_binary)
-        if not any(check(values.type) for check in (*is_text, kinds.is_large_binary)):
-            raise self._at(
-                UnsupportedError(
-                    f"column {self._index.column!r} is {values.type}: only texts can "
-                    "be tokenized"
-                ),
-                page,
+        if str(values.type) not in TEXTS:
+            error = UnsupportedError(
+                f"column {self._index.column!r} is {values.type}: only texts can be "
+                "tokenized"
             )
+            raise self._at(error, page)
         with self._lock:
             self.pages_read += 1
         try:
-            return [
-                text.decode() if isinstance(text, bytes) else text or ""
-                for text in values.take(self._arrow.array(rows)).to_pylist()
-            ]
-        except UnicodeDecodeError as problem:
-            error = CorruptFileError(f"a text is not UTF-8: {problem}")
-            raise self._at(error, page) from problem
+            texts = values.take(self._arrow.array(rows)).cast("large_string")
+            return [text or "" for text in texts.to_pylist()]
+        except ValueError as problem:
+            found = CorruptFileError(f"a text is not UTF-8: {problem}")
+            raise self._at(found, page) from problem
 
     def _ids(self, ids: UInt32Array, page: int) -> UInt32Array:
         if ids.size and int(ids.max()) >= self._vocab_size:
-            raise self._at(
-                TokenRangeError(
-                    f"the tokenizer gives {int(ids.max())}, and ids are to be below "
-                    f"{self._vocab_size}"
-                ),
-                page,
+            error = TokenRangeError(
+                f"the tokenizer gives {int(ids.max())}, and ids are to be below "
+                f"{self._vocab_size}"
             )
+            raise self._at(error, page)
         return ids
 
     def _at(self, error: DataError, page: int) -> DataError:
@@ -161,20 +146,16 @@ class BlockReader:
         return error
 
     def _joined(self, documents: list[UInt32Array]) -> EncodedBlock:
-        before = [] if self._layout.bos is None else [_token(self._layout.bos)]
-        behind = [] if self._layout.eos is None else [_token(self._layout.eos)]
-        parts = itertools.chain.from_iterable(
-            (*before, document, *behind) for document in documents
+        bos, eos = (
+            np.array([] if token is None else [token], dtype=np.uint32)
+            for token in (self._layout.bos, self._layout.eos)
         )
         lengths = np.array([len(document) for document in documents], dtype=np.int64)
         lengths += self._layout.per_row
         starts = np.cumsum(lengths) - lengths
+        parts = [part for document in documents for part in (bos, document, eos)]
         tokens = np.concatenate([_NOTHING, *parts]).astype(self._kind)
         return EncodedBlock(tokens, starts[lengths > 0])
 
 
 _NOTHING: npt.NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
-
-
-def _token(number: int) -> UInt32Array:
-    return cast("UInt32Array", np.array([number], dtype=np.uint32))

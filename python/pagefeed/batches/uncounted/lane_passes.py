@@ -13,8 +13,8 @@ from pagefeed.sequences import Blocks
 
 __all__ = ["Cursor", "LanePasses", "Part", "lanes_for_ranks"]
 
-PIECE = 4096
-"""Blocks whose bytes are summed as one."""
+PASSES_HELD = 3
+"""Passes whose sums are kept: lanes are in one pass or the next, and read ahead."""
 
 
 class Cursor(NamedTuple):
@@ -65,12 +65,8 @@ class LanePasses:
         self._weights = weights
         self._total = int(weights.sum())
         self._key = key
-        # Lanes are in one pass or the next, each in a piece of its own.
-        most = 2 * num_lanes + 2
-        self._order = lru_cache(maxsize=4)(self._new_order)
-        self._sums = lru_cache(maxsize=4)(self._new_sums)
-        self._places = lru_cache(maxsize=most)(self._new_places)
-        self._piece = lru_cache(maxsize=most)(self._new_piece)
+        self._line = lru_cache(maxsize=PASSES_HELD)(self._new_line)
+        self._places = lru_cache(maxsize=PASSES_HELD * num_lanes)(self._new_places)
         self.num_lanes = num_lanes
         """Lanes of all ranks together."""
 
@@ -82,10 +78,12 @@ class LanePasses:
     def part(self, lane: int, epoch: int, place: int) -> Part:
         """Return the part that a lane reads at a place of a pass."""
         start, stop = self._slice(lane)
+        order, ends = self._line(epoch)
         here = self._places(lane, epoch)[0] + place
-        before, within = self._before(here, epoch)
+        block = here if order is None else int(order[np.array([here])][0])
+        within = int(self._weights[block])
+        before = int(ends[here]) - within
         begin, end = max(before, start), min(before + within, stop)
-        block = int(self._at(epoch, np.array([here]))[0])
         rows = self.num_rows(block)
         return Part(
             block,
@@ -118,44 +116,19 @@ class LanePasses:
     def _new_places(self, lane: int, epoch: int) -> tuple[int, int]:
         """First and last place of a lane in the line of a pass."""
         start, stop = self._slice(lane)
-        return self._place_of(start, epoch), self._place_of(max(start, stop - 1), epoch)
+        _, ends = self._line(epoch)
+        both = [start, max(start, stop - 1)]
+        first, last = np.searchsorted(ends, both, side="right").tolist()
+        return first, last
 
-    def _place_of(self, weight: int, epoch: int) -> int:
-        """The place whose block holds a byte of the line."""
-        sums = self._sums(epoch)
-        piece = int(np.searchsorted(sums, weight, side="right")) - 1
-        inside = np.cumsum(self._piece(epoch, piece))
-        left = weight - int(sums[piece])
-        return piece * PIECE + int(np.searchsorted(inside, left, side="right"))
-
-    def _before(self, place: int, epoch: int) -> tuple[int, int]:
-        """Bytes before a place of the line, and of its block."""
-        piece, inside = divmod(place, PIECE)
-        weights = self._piece(epoch, piece)
-        before = int(self._sums(epoch)[piece]) + int(weights[:inside].sum())
-        return before, int(weights[inside])
-
-    def _new_sums(self, epoch: int) -> Int64Array:
-        """Bytes before each piece of the line of a pass: int64 [pieces]."""
-        pieces = range(-(-len(self._weights) // PIECE))
-        sums = [0, *(int(self._new_piece(epoch, piece).sum()) for piece in pieces)]
-        return np.cumsum(sums[:-1])
-
-    def _new_piece(self, epoch: int, piece: int) -> Int64Array:
-        """Bytes of the blocks of a piece of the line: int64 [blocks]."""
-        end = min(len(self._weights), (piece + 1) * PIECE)
-        return self._weights[self._at(epoch, np.arange(piece * PIECE, end))]
-
-    def _at(self, epoch: int, places: Int64Array) -> Int64Array:
-        """The blocks at some places of the line of a pass."""
-        order = self._order(epoch)
-        return places if order is None else order[places]
-
-    def _new_order(self, epoch: int) -> Permutation | None:
+    def _new_line(self, epoch: int) -> tuple[Permutation | None, Int64Array]:
+        """The order of a pass, and the bytes up to the end of each block in it."""
         if self._key is None:
-            return None
+            return None, np.cumsum(self._weights)
         key = derive_key(self._key, "blocks", epoch)
-        return Permutation(len(self._weights), key)
+        order = Permutation(len(self._weights), key)
+        blocks = order[np.arange(len(self._weights))]
+        return order, np.cumsum(self._weights[blocks])
 
 
 def lanes_for_ranks(num_blocks: int, block_bytes: float, world_size: int) -> int:

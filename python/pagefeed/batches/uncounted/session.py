@@ -8,7 +8,7 @@ import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from pagefeed.batches.session import Session
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.uncounted.blocks import BlockReader, EncodedBlock
 from pagefeed.batches.uncounted.lane_passes import (
+    PASSES_HELD,
     Cursor,
     LanePasses,
     Part,
@@ -63,7 +64,9 @@ class UncountedSession(LoaderSession):
 
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
-        text, windows = _parts(settings)
+        # The table of options lets nothing else through.
+        text = cast("UncountedText", settings.dataset)
+        windows = cast("Windows", settings.sequences)
         layout = SequenceLayout(bos=windows.bos, eos=windows.eos)
         vocab_size = check_vocab_size(
             settings.vocab_size, eos=windows.eos, bos=windows.bos
@@ -80,18 +83,19 @@ class UncountedSession(LoaderSession):
         )
         self._length = windows.length
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
-        if reader.num_blocks < settings.world_size:
+        if len(reader.blocks) < settings.world_size:
             raise InvalidArgumentError(
-                f"{text!r} has {reader.num_blocks} blocks for {settings.world_size} "
+                f"{text!r} has {len(reader.blocks)} blocks for {settings.world_size} "
                 "ranks: without counts each rank reads blocks of its own; count them, "
                 "count=True, or use fewer ranks"
             )
         num_lanes = lanes_for_ranks(
-            reader.num_blocks, reader.block_bytes, settings.world_size
+            len(reader.blocks), reader.block_bytes, settings.world_size
         )
         self._weights = reader.weights()
         lanes = len(lanes_of_rank(num_lanes, settings.rank, settings.world_size))
-        needed = lanes * reader.block_bytes + self._weights.nbytes
+        sums = (1 + PASSES_HELD) * self._weights.nbytes
+        needed = lanes * reader.block_bytes + sums
         if needed > settings.memory:
             raise InvalidArgumentError(
                 f"memory={settings.memory} bytes is too little: {lanes} lanes hold a "
@@ -247,10 +251,10 @@ class UncountedSession(LoaderSession):
     def resume(self, state: UncountedState) -> None:
         """Go on at a state."""
         state.check_plan(self._state)
-        if state.num_lanes > self._reader.num_blocks:
+        if state.num_lanes > len(self._reader.blocks):
             raise StateMismatchError(
                 f"the state has num_lanes={state.num_lanes}, these texts have "
-                f"{self._reader.num_blocks} blocks"
+                f"{len(self._reader.blocks)} blocks"
             )
         self._begin(state.of_rank(self.settings.rank, self.settings.world_size))
         self.tell()
@@ -323,14 +327,6 @@ class UncountedSession(LoaderSession):
 
     def _agreed(self) -> dict[str, Any]:
         return self._state.to_dict() | {"lanes": None}
-
-
-def _parts(settings: LoaderSettings) -> tuple[UncountedText, Windows]:
-    text: object = settings.dataset
-    windows = settings.sequences
-    if not isinstance(text, UncountedText) or not isinstance(windows, Windows):
-        raise TypeError(text)  # The table of options lets nothing else through.
-    return text, windows
 
 
 def _vocab_size(text: UncountedText, windows: Windows) -> int:

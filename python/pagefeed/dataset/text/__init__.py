@@ -5,11 +5,12 @@ and loaders use like any other. :func:`token_counts` counts the tokens in one pa
 :class:`UncountedText` needs no counts.
 """
 
-from pagefeed.dataset.text.counts import TokenCounts, token_counts
+from pagefeed.dataset.text.counts import TextColumn, TokenCounts, token_counts
 from pagefeed.dataset.text.tokenized_index import TokenizedIndex, tokenized
 from pagefeed.dataset.text.uncounted_text import UncountedText
 
 __all__ = [
+    "TextColumn",
     "TokenCounts",
     "TokenizedIndex",
     "UncountedText",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.tokenizer import Rows, Tokenizer
 
-__all__ = ["TokenCounts", "token_counts"]
+__all__ = ["TextColumn", "TokenCounts", "token_counts"]
 
 VERSION = 2
 KIND = "tokens"
@@ -49,6 +49,30 @@ class TokenCounts(NamedTuple):
     """Rows with at least one labelled token; 0 without labels."""
 
 
+class TextColumn(NamedTuple):
+    """A column of texts, or of rows with others, and what encodes it."""
+
+    texts: PageIndex
+    """The column."""
+    tokenizer: Tokenizer
+    """Encodes its texts."""
+    rows: Rows | None = None
+    """Encodes its rows, if they are not plain texts."""
+    beside: tuple[PageIndex, ...] = ()
+    """Further columns that ``rows`` reads."""
+
+    @property
+    def fingerprints(self) -> list[str]:
+        """Identify texts, tokenizer, encoder of rows, and further columns."""
+        parts = (self.texts, self.tokenizer, self.rows, *self.beside)
+        return [part.fingerprint for part in parts if part is not None]
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How rows are encoded, as the data plane takes it."""
+        return {"rows": self.rows, "beside": [each.handle for each in self.beside]}
+
+
 class _Counted(NamedTuple):
     """Counts of some rows."""
 
@@ -56,12 +80,7 @@ class _Counted(NamedTuple):
     num_learned: int
 
 
-def token_counts(
-    index: PageIndex,
-    tokenizer: Tokenizer,
-    rows: Rows | None = None,
-    beside: Sequence[PageIndex] = (),
-) -> TokenCounts:
+def token_counts(column: TextColumn) -> TokenCounts:
     """Count the tokens of every row, or map what was counted before.
 
     Encodes all texts, with a thread per CPU. With a cache folder, each finished part is
@@ -69,23 +88,15 @@ def token_counts(
     it. In the end the counts are one array of four bytes a row. Processes begin with
     different parts and never wait for each other.
 
-    Args:
-        index: The texts.
-        tokenizer: Encodes them.
-        rows: Encodes rows, if the column does not hold plain texts.
-        beside: Further columns that ``rows`` reads.
-
     Raises:
         UnsupportedError: If the column is not one of texts.
         CorruptFileError: If bytes are no UTF-8.
         StaleFileError: If a file changed.
     """
-    parts = [f"{VERSION}", index.fingerprint, index.column, tokenizer.fingerprint]
-    if rows is not None:
-        parts.append(rows.fingerprint)
-    parts += [each.fingerprint for each in beside]
-    key = derived_key(index, *parts)
-    counting = _Counting(index, tokenizer, rows, beside, key)
+    index = column.texts
+    contents, *others = column.fingerprints
+    key = derived_key(index, f"{VERSION}", contents, index.column, *others)
+    counting = _Counting(column, key)
     try:
         counting.make_parts()
         stored = derived_arrays(index, KIND, key, counting.write)
@@ -107,17 +118,15 @@ class _CountedElsewhereError(Exception):
 
 @dataclass
 class _Counting:
-    """Counts the tokens of an index, part by part."""
+    """Counts the tokens of a column, part by part."""
 
-    index: PageIndex
-    tokenizer: Tokenizer
-    rows: Rows | None
-    beside: Sequence[PageIndex]
+    column: TextColumn
     key: str
     folder: str | None = None
     """Folder of the parts; None if they are not stored."""
 
     def __post_init__(self) -> None:
+        self.index, self.tokenizer, *_ = self.column
         self.parts = [*_parts(self.index)]
         """The pages of each part."""
 
@@ -146,7 +155,6 @@ class _Counting:
     def write(self, writer: ArrayWriter) -> None:
         """Join all parts and store them as one."""
         begin, total = time.monotonic(), 0
-        left = np.zeros(0, dtype=np.uint32)
         writer.append("of_row", [])
         writer.append("first_token", [0])
         writer.append("num_learned", [])
@@ -157,11 +165,7 @@ class _Counting:
             writer.append("first_token", total + before[rows[1:] - rows[0]])
             writer.append("num_learned", [num_learned])
             total += int(before[-1])
-            left = np.append(left, counts)
-            even = len(left) // 2 * 2
-            writer.append("of_row", left[:even].view(np.int64))
-            left = left[even:]
-        writer.append("of_row", _padded(left))
+            writer.append_bytes("of_row", counts.tobytes())
         tokenizer = self.tokenizer
         writer.about |= {
             "tokenizer": tokenizer.name,
@@ -220,7 +224,7 @@ class _Counting:
         def write(writer: ArrayWriter) -> None:
             self._check_whole()
             counted = self._count(part)
-            writer.append("of_row", _padded(counted.of_row))
+            writer.append_bytes("of_row", counted.of_row.tobytes())
             writer.append("num_learned", [counted.num_learned])
 
         stored_arrays(self.folder, name, key, write)
@@ -244,16 +248,9 @@ class _Counting:
             self.index.handle,
             page,
             verify_checksums=self.index.recipe.verify_checksums,
-            rows=self.rows,
-            beside=[each.handle for each in self.beside],
+            **self.column.how,
         )
         return np.frombuffer(counts, dtype=np.uint32), num_learned
-
-
-def _padded(counts: Counts) -> Int64Array:
-    """Return counts as int64 numbers of two counts each: stored arrays are int64."""
-    padding = np.zeros(len(counts) % 2, dtype=np.uint32)
-    return np.append(counts, padding).view(np.int64)
 
 
 def _parts(index: PageIndex) -> Iterator[range]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,30 +11,22 @@ import numpy as np
 from pagefeed import _core
 from pagefeed._base import Facts, Int64Array, lazy
 from pagefeed.dataset.counted_index import CountedIndex
-from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.text.counts import TokenCounts, token_counts
-from pagefeed.tokenizer import Rows, Tokenizer
+from pagefeed.dataset.text.counts import TextColumn, TokenCounts, token_counts
 
 __all__ = ["TokenizedIndex", "tokenized"]
 
 
-def _labels(*made: Any) -> TokenizedIndex:
-    return tokenized(*made).labels
+def _labels(column: TextColumn) -> TokenizedIndex:
+    return tokenized(column).labels
 
 
-def tokenized(
-    texts: PageIndex,
-    tokenizer: Tokenizer,
-    rows: Rows | None = None,
-    beside: Sequence[PageIndex] = (),
-) -> TokenizedIndex:
-    """Return an index of texts, or rows, as an index of tokens; counts them if needed.
+def tokenized(column: TextColumn) -> TokenizedIndex:
+    """Return a column of texts, or rows, as an index of tokens; counts if needed.
 
     Raises:
         UnsupportedError: If the column is not one of these.
     """
-    counts = token_counts(texts, tokenizer, rows, beside)
-    return TokenizedIndex(texts, tokenizer, counts, rows, beside)
+    return TokenizedIndex(column, token_counts(column))
 
 
 class TokenizedIndex(CountedIndex):
@@ -44,62 +36,39 @@ class TokenizedIndex(CountedIndex):
     were counted.
 
     Args:
-        texts: The index of the texts.
-        tokenizer: Encodes them.
+        column: The texts, and what encodes them.
         counts: Numbers of tokens.
-        rows: Encodes rows, if the column does not hold plain texts.
-        beside: Further columns that ``rows`` reads.
         is_labels: The rows are those of the labels of chats.
     """
 
     def __init__(
-        self,
-        texts: PageIndex,
-        tokenizer: Tokenizer,
-        counts: TokenCounts,
-        rows: Rows | None = None,
-        beside: Sequence[PageIndex] = (),
-        *,
-        is_labels: bool = False,
+        self, column: TextColumn, counts: TokenCounts, *, is_labels: bool = False
     ) -> None:
+        self._column = column
         self._counts = counts
         self._of_row, first_token, num_learned = counts
         self.num_learned = num_learned
         """Rows with at least one labelled token; 0 without labels."""
-        core = tokenizer.handle.tokenized(
-            texts.handle,
-            tokenizer.vocab_size,
+        self.texts, self.tokenizer, self.rows, _ = column
+        core = self.tokenizer.handle.tokenized(
+            self.texts.handle,
+            self.tokenizer.vocab_size,
             self._of_row,
-            rows=rows,
-            beside=[each.handle for each in beside],
             is_labels=is_labels,
+            **column.how,
         )
-        super().__init__(core, texts.recipe, first_token)
-        self.texts = texts
-        """The index of the texts."""
-        self.tokenizer = tokenizer
-        """The tokenizer of the texts."""
-        self.rows = rows
-        """Encodes rows, if the column does not hold plain texts."""
-        self._beside = tuple(beside)
+        super().__init__(core, self.texts.recipe, first_token)
         self._is_labels = is_labels
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or makes its own counts."""
         made = _labels if self._is_labels else tokenized
-        return made, (self.texts, self.tokenizer, self.rows, self._beside)
+        return made, (self._column,)
 
     @lazy
     def labels(self) -> TokenizedIndex:
         """The same rows of chats, as their labels."""
-        return TokenizedIndex(
-            self.texts,
-            self.tokenizer,
-            self._counts,
-            self.rows,
-            self._beside,
-            is_labels=True,
-        )
+        return TokenizedIndex(self._column, self._counts, is_labels=True)
 
     def _facts(self) -> Facts:
         return {**super()._facts(), "tokenizer": self.tokenizer.name}
@@ -107,11 +76,7 @@ class TokenizedIndex(CountedIndex):
     @lazy
     def fingerprint(self) -> str:
         """Identifies the contents: the texts and the tokenizer."""
-        text = f"tokens {self.texts.fingerprint} {self.tokenizer.fingerprint}"
-        if self.rows is not None:
-            text += f" {self.rows.fingerprint}"
-        for each in self._beside:
-            text += f" {each.fingerprint}"
+        text = " ".join(["tokens", *self._column.fingerprints])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @lazy

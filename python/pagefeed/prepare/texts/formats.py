@@ -18,13 +18,13 @@ from pagefeed.prepare.texts.parquet_files import ParquetFile
 from pagefeed.prepare.texts.records import (
     Batch,
     Piece,
-    Reader,
     Rejected,
     Wanted,
     rejection,
     translated,
 )
 from pagefeed.prepare.texts.samples import Mds, Tar
+from pagefeed.prepare.texts.streams import Reader
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
 from pagefeed.storage import (
     OutputFolder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +18,7 @@ from pagefeed.prepare.texts.records import (
     too_long,
 )
 from pagefeed.prepare.texts.streams import (
-    Whole,
+    Reader,
     codec_of,
     line_blocks,
     opened,
@@ -32,7 +32,7 @@ __all__ = ["Lines", "PlainText", "TextLines"]
 _COUNTED_BYTES = 8 << 20
 
 
-class Lines(Whole, ABC):
+class Lines(Reader):
     """Files that can be divided at the ends of lines, unless they are compressed."""
 
     most_bytes = 1 << 31
@@ -88,7 +88,7 @@ class TextLines(Lines):
         return batch_of(texts, wanted, file, lambda number: f"line {first() + number}")
 
 
-class PlainText(Whole):
+class PlainText(Reader):
     """Plain text with one document in a file."""
 
     suffixes = TextLines.suffixes

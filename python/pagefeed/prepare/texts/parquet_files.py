@@ -15,7 +15,7 @@ from pagefeed.prepare.texts.records import (
     rejection,
     translated,
 )
-from pagefeed.prepare.texts.streams import opened
+from pagefeed.prepare.texts.streams import Reader, opened
 from pagefeed.prepare.texts.tables import check_columns_of
 from pagefeed.storage import PARQUET, Storage
 
@@ -25,7 +25,7 @@ READ_BYTES = 1 << 20
 """Bytes of rows that are read at once; larger ones are slower, see ``json_lines``."""
 
 
-class ParquetFile:
+class ParquetFile(Reader):
     """Parquet files."""
 
     suffixes = PARQUET

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tarfile import TarError
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pagefeed._base import format_bytes, require
 from pagefeed.errors import CorruptFileError, FileAccessError, PagefeedError
-from pagefeed.storage import Storage
 
 __all__ = [
     "RECORD_BYTES",
     "Batch",
     "Piece",
-    "Reader",
     "Rejected",
     "Wanted",
     "arrow",
@@ -101,26 +99,6 @@ class Batch(NamedTuple):
     """Returns the place of a row of the table in the file."""
     rejected: Sequence[Rejected] = ()
     """Records that could not be read."""
-
-
-class Reader(Protocol):
-    """Reads files of one format."""
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Ends of the names of such files."""
-
-    def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Divide a file into pieces of about ``most`` bytes, if it can be."""
-
-    def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
-        """Return the types of a file's columns by name; None if it may have any.
-
-        Formats without types infer them from the first records.
-        """
-
-    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the records of a piece, in order, the same each time."""
 
 
 def shown(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from pagefeed.prepare.texts.records import (
     shown,
     too_long,
 )
-from pagefeed.prepare.texts.streams import Whole, opened, read_some
+from pagefeed.prepare.texts.streams import Reader, opened, read_some
 from pagefeed.prepare.texts.tables import check_columns_of
 from pagefeed.storage import Storage
 
@@ -33,7 +33,7 @@ KEY = "__key__"
 """Column with the name of a sample in tar files."""
 
 
-class Tar(Whole):
+class Tar(Reader):
     """Tar files; members with the same name before the first dot are a sample."""
 
     suffixes = (".tar", ".tar.gz", ".tgz", ".tar.zst")
@@ -136,7 +136,7 @@ def _of_tar(key: str, parts: dict[str, bytes | int], wanted: Wanted) -> Sample:
     return Sample(key, row)
 
 
-class Mds(Whole):
+class Mds(Reader):
     """MDS shards, which name their columns."""
 
     suffixes = (".mds", ".mds.zstd", ".mds.gz")

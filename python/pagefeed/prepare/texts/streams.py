@@ -1,16 +1,17 @@
-"""Files as decompressed streams, and their lines."""
+"""What reads files; files as decompressed streams, and their lines."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
-from pagefeed.prepare.texts.records import Piece, arrow
+from pagefeed.prepare.texts.records import Batch, Piece, Wanted, arrow
 from pagefeed.storage import Storage
 
 __all__ = [
     "COMPRESSED",
-    "Whole",
+    "Reader",
     "codec_of",
     "line_blocks",
     "opened",
@@ -47,14 +48,28 @@ def opened(storage: Storage, file: str) -> Any:
     return stream if codec is None else arrow().CompressedInputStream(stream, codec)
 
 
-class Whole:
-    """A format whose files are read from begin to end."""
+class Reader(ABC):
+    """Reads files of one format."""
+
+    suffixes: ClassVar[tuple[str, ...]]
+    """Ends of the names of such files."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
-        """Return the file as one."""
+        """Divide a file into pieces of about ``most`` bytes; here it is one piece."""
         del most
         times = 1 if codec_of(file) is None else COMPRESSION
         yield Piece(file, 0, None, storage.size(file) * times)
+
+    @abstractmethod
+    def types(self, storage: Storage, file: str) -> dict[str, Any] | None:
+        """Return the types of a file's columns by name; None if it may have any.
+
+        Formats without types infer them from the first records.
+        """
+
+    @abstractmethod
+    def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
+        """Yield the records of a piece, in order, the same each time."""
 
 
 def line_blocks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from pagefeed.errors import (
@@ -24,16 +25,16 @@ from pagefeed.prepare.texts.records import (
     shown,
     too_long,
 )
-from pagefeed.prepare.texts.streams import Whole, opened, with_compressed
+from pagefeed.prepare.texts.streams import Reader, opened, with_compressed
 from pagefeed.storage import Storage
 
-__all__ = ["ArrowFile", "Csv", "check_columns_of", "sliced", "without_leftovers"]
+__all__ = ["ArrowFile", "Csv", "check_columns_of", "without_leftovers"]
 
 _ARROW_MAGIC = b"ARROW1"
 SEEN_BYTES = 1 << 20
 
 
-class Csv(Whole):
+class Csv(Reader):
     """Comma- or tab-separated values with a line of names.
 
     A quoted value may hold line ends.
@@ -150,7 +151,7 @@ def _reader(
     return csv.open_csv(stream, reading, parsing, options)
 
 
-class ArrowFile(Whole):
+class ArrowFile(Reader):
     """Arrow's files and streams."""
 
     suffixes = (".arrow", ".feather", ".ipc")
@@ -176,43 +177,36 @@ class ArrowFile(Whole):
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the rows of a piece."""
-        is_file, rows = _is_file(storage, piece.file), 0
-        with opened(storage, piece.file) as stream:
+        is_file, file = _is_file(storage, piece.file), piece.file
+        with opened(storage, file) as stream:
             batches = reader = _ipc_reader(stream, is_file=is_file)
             if is_file:
-                numbers = range(reader.num_record_batches)[: piece.end]
+                numbers = range(reader.num_record_batches)[piece.begin : piece.end]
                 batches = map(reader.get_batch, numbers)
-            for number, batch in enumerate(batches):
-                if number >= piece.begin:
-                    yield from _some(batch, rows, piece.file, wanted)
-                rows += len(batch)
+            check_columns_of(reader.schema.names, wanted, file)
+
+            @cache
+            def before() -> int:
+                """Count the rows of the pieces before; only an error asks for it."""
+                return sum(len(reader.get_batch(n)) for n in range(piece.begin))
+
+            rows = 0
+            for batch in batches:
+                table = arrow().Table.from_batches([batch]).select(wanted.columns)
+                # Offsets come from the file: check them before any use.
+                table.validate(full=True)
+                step = max(1, wanted.batch_bytes * len(table) // max(1, table.nbytes))
+                for at in range(0, len(table), step):
+                    yield Batch(
+                        table[at : at + step],
+                        lambda row, first=rows + at: f"row {before() + first + row}",  # type: ignore[misc]
+                    )
+                rows += len(table)
 
 
 def _ipc_reader(stream: Any, *, is_file: bool) -> Any:
     ipc = arrow("pyarrow.ipc")
     return ipc.open_file(stream) if is_file else ipc.open_stream(stream)
-
-
-def _some(batch: Any, first: int, file: str, wanted: Wanted) -> Iterator[Batch]:
-    check_columns_of(batch.schema.names, wanted, file)
-    table = arrow().Table.from_batches([batch]).select(wanted.columns)
-    # Offsets come from the file: check that they lie in its buffers before any use.
-    table.validate(full=True)
-    yield from sliced(table, first, wanted)
-
-
-def sliced(table: Any, first: int, wanted: Wanted) -> Iterator[Batch]:
-    """Yield a table in batches of about ``batch_bytes``."""
-    if not len(table):
-        return
-    mean = max(1, table.nbytes // len(table))
-    step = max(1, wanted.batch_bytes // mean)
-    for begin in range(0, len(table), step):
-        at = first + begin
-        yield Batch(
-            table[begin : begin + step],
-            lambda row, at=at: f"row {at + row}",  # type: ignore[misc]
-        )
 
 
 def check_columns_of(names: list[str], wanted: Wanted, file: str) -> None:

@@ -16,7 +16,7 @@ from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.tokenizer import IGNORED, LABELS, Rows, Tokenizer
 
-__all__ = ["Encoded", "encode", "num_lists_of", "schema_of"]
+__all__ = ["Encoded", "encode", "schema_of"]
 
 Reject = Callable[[int, str, bytes | None], None]
 """Rejects a row of a batch: its number, why, and its record if that is kept."""
@@ -42,11 +42,6 @@ def schema_of(job: Job) -> Any:
         fields.append(pa.field(LABELS, _lists(pa.int32()), nullable=False))
     fields += [pa.field(name, job.wanted.kept[name]) for name in job.written]
     return pa.schema(fields, metadata=job.record())
-
-
-def num_lists_of(job: Job) -> int:
-    """Return the number of list columns, which are the first ones of the schema."""
-    return 1 + job.has_labels
 
 
 def _token_type(job: Job) -> Any:

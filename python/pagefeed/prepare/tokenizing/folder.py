@@ -108,8 +108,7 @@ class JobFolder:
         settings = job.settings()
         manifest = self._read(MANIFEST)
         begun = self._read(_JOB)
-        known = (begun if manifest is None else manifest or {}) or {}
-        known = known.get("settings")
+        known = (manifest or begun or {}).get("settings")
         if known is not None and known != settings:
             differing = [
                 f"{name}: {known.get(name)!r} there, {value!r} now"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Self
 
@@ -89,21 +89,15 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
     pool = ThreadPoolExecutor(min(num_threads, len(left)) or 1, "pagefeed-tokenize")
     with TokenWork(job, left) as work:
         try:
-            futures = [pool.submit(run, task, work) for task in left]
-            _wait(futures, work)
+            waiting = {pool.submit(run, task, work) for task in left}
+            while waiting:
+                done, waiting = wait(waiting, SECONDS_BETWEEN, FIRST_EXCEPTION)
+                work.tell()
+                for future in done:
+                    future.result()
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
-
-
-def _wait(futures: list[Future[None]], work: TokenWork) -> None:
-    """Wait for all tasks, or for the first that fails."""
-    waiting = set(futures)
-    while waiting:
-        done, waiting = wait(waiting, SECONDS_BETWEEN, FIRST_EXCEPTION)
-        work.tell()
-        for future in done:
-            future.result()
 
 
 def with_retries(

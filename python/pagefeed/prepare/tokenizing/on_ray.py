@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
 
 from pagefeed._base import logger, on_ray
 from pagefeed.errors import DataError
@@ -34,40 +33,31 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         DataError: If the worker of a task dies each time; names its input.
     """
     del num_threads
-    left = tasks_left(job)
-    deaths = _Deaths(job, JobFolder(job.folder), retries)
+    left, folder = tasks_left(job), JobFolder(job.folder)
+    deaths = Counter[tuple[int, int]]()
+
+    def died(task: int, said: str) -> None:
+        """Count deaths since the last finished shard; raise if they are too many."""
+        shards = folder.shards(task)
+        place = task, len(shards)
+        deaths[place] += 1
+        begin = (0, 0) if not shards else shards[-1].next or (0, 0)
+        pieces = job.tasks[task][begin[0] :]
+        names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
+        if deaths[place] <= retries:
+            logger.warning("a worker died and %s is tried again: %s", names, said)
+            return
+        raise DataError(
+            f"{names}: the worker that tokenizes it died {deaths[place]} times at the "
+            f"same place: {said}; look at its memory, or tokenize the file by itself"
+        ).at(file=pieces[0].file)
+
     with TokenWork(job, left) as work:
-        run = on_ray(_run, (job, retries), left, died=deaths.count, tick=work.tell)
+        run = on_ray(_run, (job, retries), left, died=died, tick=work.tell)
         with closing(run) as done:
             for task, counts in done:
                 work.advance(task, *counts)
                 work.finish(task)
-
-
-@dataclass
-class _Deaths:
-    """Counts deaths of workers since the last finished shard of their task."""
-
-    job: Job
-    folder: JobFolder
-    retries: int
-    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
-
-    def count(self, task: int, said: str) -> None:
-        """Count a death; raise a DataError if there were too many."""
-        shards = self.folder.shards(task)
-        self.counts[task, len(shards)] += 1
-        count = self.counts[task, len(shards)]
-        begin = (0, 0) if not shards else shards[-1].next or (0, 0)
-        pieces = self.job.tasks[task][begin[0] :]
-        names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
-        if count <= self.retries:
-            logger.warning("a worker died and %s is tried again: %s", names, said)
-            return
-        raise DataError(
-            f"{names}: the worker that tokenizes it died {count} times at the same "
-            f"place: {said}; look at its memory, or tokenize the file by itself"
-        ).at(file=pieces[0].file)
 
 
 def _run(common: tuple[Job, int], task: int) -> tuple[int, int]:

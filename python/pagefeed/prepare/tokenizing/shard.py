@@ -9,7 +9,7 @@ from pagefeed import _core
 from pagefeed._base import logger
 from pagefeed.errors import CorruptFileError
 from pagefeed.prepare.texts import Batch, Rejected, arrow
-from pagefeed.prepare.tokenizing.encoding import encode, num_lists_of, schema_of
+from pagefeed.prepare.tokenizing.encoding import encode, schema_of
 from pagefeed.prepare.tokenizing.folder import (
     JobFolder,
     ShardRecord,
@@ -44,7 +44,7 @@ class Shard:
         arrow("pyarrow.parquet").ParquetWriter(empty, schema_of(job)).close()
         self._lists = _core.ListFile(
             empty.getvalue().to_pybytes(),
-            num_lists_of(job),
+            1 + job.has_labels,
             job.compression,
             job.page_bytes,
         )

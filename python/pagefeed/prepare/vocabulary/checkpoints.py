@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,17 +34,6 @@ class TensorFacts(NamedTuple):
     begin: int
     """First byte in the file; of torch 0."""
     end: int
-
-
-class Checkpoint(ABC):
-    """Tensors by their names."""
-
-    path: str
-    tensors: dict[str, TensorFacts]
-
-    @abstractmethod
-    def write(self, output: str, names: Sequence[str], change: Change) -> None:
-        """Write it with some tensors changed; it appears when it is complete."""
 
 
 def open_checkpoint(path: str) -> Checkpoint:
@@ -79,7 +67,7 @@ def check_output(path: str, output: str) -> None:
         )
 
 
-def _kind_of(path: str) -> type[_Safetensors | _Sharded | _Torch]:
+def _kind_of(path: str) -> type[Checkpoint]:
     for end, kind in _KINDS.items():
         if path.endswith(end):
             return kind
@@ -89,7 +77,7 @@ def _kind_of(path: str) -> type[_Safetensors | _Sharded | _Torch]:
     )
 
 
-class _Safetensors(Checkpoint):
+class _Safetensors:
     """A header in JSON and the bytes of tensors, of which a few are read."""
 
     def __init__(self, path: str) -> None:
@@ -162,7 +150,7 @@ class _Safetensors(Checkpoint):
         return _corrupt(self.path, f"is no file of safetensors: {what}")
 
 
-class _Sharded(Checkpoint):
+class _Sharded:
     """Several files of safetensors in one folder, and which has which tensor."""
 
     def __init__(self, path: str) -> None:
@@ -213,7 +201,7 @@ def _no_floats(path: str, name: str, dtype: object) -> UnsupportedError:
     )
 
 
-class _Torch(Checkpoint):
+class _Torch:
     """What torch saved: a dictionary of tensors, perhaps with others in it."""
 
     def __init__(self, path: str) -> None:
@@ -274,7 +262,9 @@ def _tensors(
             yield from _tensors(torch, value, f"{name}.")
 
 
-_KINDS: dict[str, type[_Safetensors | _Sharded | _Torch]] = {
+Checkpoint: TypeAlias = _Safetensors | _Sharded | _Torch
+"""Tensors by their names."""
+_KINDS: dict[str, type[Checkpoint]] = {
     ".safetensors.index.json": _Sharded,
     ".safetensors": _Safetensors,
     **dict.fromkeys((".pt", ".pth", ".bin", ".ckpt"), _Torch),
