@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from timeit import timeit
 
 from pagefeed._base import check_positive, parse_bytes
 from pagefeed.errors import InvalidArgumentError
@@ -119,7 +120,7 @@ def bench_storage(
 
     read(0, 1)  # Connects.
     latencies = sorted(
-        _seconds(partial(read, number, 1)) for number in range(LATENCIES)
+        timeit(partial(read, number, 1), number=1) for number in range(LATENCIES)
     )
     measured = [
         _measured(read, size, depth, seconds) for size in wanted for depth in depths
@@ -137,12 +138,6 @@ def bench_storage(
         max_in_flight=chosen.depth,
         retries=storage.counts().get("retries", 0) - before,
     )
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def _measured(

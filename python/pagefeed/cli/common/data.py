@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -271,10 +271,9 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
     Raises:
         InvalidArgumentError: If there is no such function.
     """
-    module, _, attribute = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidArgumentError(
             f"{option} {name} is not MODULE:NAME of a function: {error}"
