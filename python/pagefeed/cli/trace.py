@@ -93,15 +93,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    wanted = {
-        "--step or --state": options.step is not None or bool(options.state),
-        "--document": bool(options.document),
-        "--weights": options.weights,
-        "--steps": bool(options.steps),
-    }
-    with_state = bool(options.state) and options.step is None
-    if sum(wanted.values()) - (with_state and sum(wanted.values()) > 1) != 1:
-        raise InvalidArgumentError(f"give one of {', '.join(wanted)}")
+    wanted = options.step is not None, options.document, options.weights, options.steps
+    chosen = sum(map(bool, wanted))
+    if chosen > 1 or not (chosen or options.state):
+        names = "--step or --state, --document, --weights, --steps"
+        raise InvalidArgumentError(f"give one of {names}")
     if bool(options.steps) != bool(options.output):
         raise InvalidArgumentError("--steps FIRST:END goes with --output FOLDER")
 
