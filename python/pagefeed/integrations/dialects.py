@@ -109,11 +109,8 @@ def shifted_pair(batch: Mapping[str, Any], *, rows: bool) -> tuple[dict[str, Any
     names = {"input_ids": "input", "position_ids": "positions"}
     inputs = {new: batch[old] for old, new in names.items() if old in batch}
     labels = batch["labels"]
-    if rows:
-        return inputs, labels
-    return {name: value.reshape(-1) for name, value in inputs.items()}, labels.reshape(
-        -1
-    )
+    shape = labels.shape if rows else (-1,)
+    return {name: inputs[name].reshape(shape) for name in inputs}, labels.reshape(shape)
 
 
 def megatron(
@@ -132,19 +129,16 @@ def megatron(
             label.
     """
     mask = batch["loss_mask"]
-    borders = {name: batch[name] for name in OF_PACKED if name in batch}
     if mask_is_given or not mask.is_floating_point():
         mask = _weights(mask, batch["labels"] if mask_is_given else None)
-    made = {
+    return {
         "tokens": batch["input_ids"],
         "labels": batch["labels"],
         "loss_mask": mask,
         "position_ids": batch["position_ids"],
-        **borders,
+        # The numbers of datasets are for a learner: Megatron takes what it names.
+        **_those(batch, *OF_PACKED, "dataset_ids"),
     }
-    if "dataset_ids" in batch:  # For a learner; Megatron takes what it names.
-        made["dataset_ids"] = batch["dataset_ids"]
-    return made
 
 
 def packed_parameters(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,7 +179,9 @@ def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
     ``dataset_ids`` [batch_size] are for a learner: models of OLMo-core ignore them.
     """
     kept = {"input_ids": batch["input_ids"], "label_mask": batch["loss_mask"]}
-    if "doc_lens" in batch:
-        kept["doc_lens"] = batch["doc_lens"]
-        kept["max_doc_lens"] = batch["max_doc_lens"]
-    return kept | {n: batch[n] for n in ("dataset_ids",) if n in batch}
+    return kept | _those(batch, "doc_lens", "max_doc_lens", "dataset_ids")
+
+
+def _those(batch: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return some fields of a batch, of those that it has."""
+    return {name: batch[name] for name in names if name in batch}

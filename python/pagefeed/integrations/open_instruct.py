@@ -66,7 +66,6 @@ class CompressedLogits:
             self._exact = int(config["exact_k"])
             self._bits = max(1, math.ceil(math.log2(int(config["d"]))))
             self._dtype = str(config.get("exact_dtype", "float32"))
-            self._terms = list(config.get("polynomial_terms") or ())
             self._term_dtype = str(config.get("term_dtype", "float32"))
             self._bins = [
                 _Bin(
@@ -78,33 +77,27 @@ class CompressedLogits:
             ]
             self._is_delta = bool(config.get("delta_encoding", True))
             self._is_normal = bool(config.get("normalize_t", False))
-            self._functions = [_function(term) for term in self._terms]
-            dtypes = [self._dtype, self._term_dtype, *(b.scale for b in self._bins)]
-            widths = [WIDTHS[name] for name in dtypes]
+            terms = config.get("polynomial_terms") or ()
+            self._functions = [_function(term) for term in terms]
+            self._num_bytes = (
+                self._exact * WIDTHS[self._dtype]
+                + len(self._functions) * WIDTHS[self._term_dtype]
+                + sum(each.num_bytes for each in self._bins)
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidArgumentError(
                 f"{config!r:.200} is no compression_config.yaml of open-instruct: "
                 f"{type(error).__name__}: {error}"
             ) from None
         others = self.k - self._exact - sum(each.count for each in self._bins)
-        bits = [each.bits for each in self._bins]
-        if (
-            not 0 <= self._exact <= self.k
-            or not self.k
-            or others < 0
-            or bits != [min(max(each, 1), 32) for each in bits]
-        ):
+        are_known = all(1 <= each.bits <= 32 for each in self._bins)
+        if not (0 <= self._exact <= self.k and self.k and others >= 0 and are_known):
             raise InvalidArgumentError(
                 f"{config!r:.200} says k={self.k}, which is not what its exact and "
                 "approximate numbers come to, of 1 to 32 bits each: give the "
                 "compression_config.yaml that lies beside the shards"
             )
         self._shifted = shifted
-        self._num_bytes = (
-            self._exact * widths[0]
-            + len(self._terms) * widths[1]
-            + sum(each.num_bytes for each in self._bins)
-        )
 
     @property
     def aligned(self) -> dict[str, Aligned]:
@@ -125,8 +118,8 @@ class CompressedLogits:
         """
         own = [batch.pop(name) for name in (IDS, LOGPROBS, COUNT)]
         ids, logprobs, count = (np.asarray(each) for each in own)
-        packed = _side_by_side(ids), _side_by_side(logprobs)
-        found, numbers = self.decode(*packed)
+        # Bytes have an axis of their own, also where there is one a token.
+        found, numbers = self.decode(np.atleast_3d(ids), np.atleast_3d(logprobs))
         nothing = (count == 0)[..., None]
         made = {
             "teacher_ids": np.where(nothing, -1, found),
@@ -151,15 +144,11 @@ class CompressedLogits:
         numbers, rest = _floats(logprobs, self._dtype, self._exact)
         count = self.k - self._exact
         approximate = np.zeros((*logprobs.shape[:-1], count), np.float32)
-        if self._terms:
-            factors, rest = _floats(rest, self._term_dtype, len(self._terms))
-            points = (
-                np.linspace(0, 1, count, dtype=np.float32)
-                if self._is_normal
-                else np.arange(count, dtype=np.float32)
-            )
-            for number, function in enumerate(self._functions):
-                approximate += factors[..., number, None] * function(points)
+        factors, rest = _floats(rest, self._term_dtype, len(self._functions))
+        end = 1 if self._is_normal else count - 1
+        points = np.linspace(0, end, count, dtype=np.float32)
+        for number, function in enumerate(self._functions):
+            approximate += factors[..., number, None] * function(points)
         first = 0
         for each in self._bins:
             scale, rest = _floats(rest, each.scale, 1)
@@ -181,11 +170,6 @@ def _function(term: object) -> Any:
         return np.sqrt if term == "sqrt" else np.exp
     power = int(str(term))
     return lambda points: points**power
-
-
-def _side_by_side(values: Array) -> Array:
-    """Return bytes with an axis of their own, also where there is one a token."""
-    return values[..., None] if values.ndim == 2 else values
 
 
 def _like(tensor: Any, values: Array) -> Any:
