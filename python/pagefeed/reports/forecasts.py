@@ -169,8 +169,7 @@ def forecast(loader: Loader) -> Forecast:
     cursor = replace(run.at(begin), until=whole.start + end)
     route = cursor.route
     spans = [data.spans for data in run.datasets]
-    of_files = [getattr(each.index.recipe, "table", None) for each in spans]
-    tables = [table for table in of_files if table is not None]
+    tables = [each.index.recipe.table for each in spans if each.index.recipe.table]
     lanes = begin.num_lanes
     epochs = [
         n / max(1, part.num_sequences) for n, part in zip(delivered, parts, strict=True)

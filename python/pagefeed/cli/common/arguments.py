@@ -213,9 +213,8 @@ def whole_number(text: str) -> int:
 
 MIXTURE = {
     "--mix": arg(
-        str,
+        [],
         "datasets and weights; without weights by size and temperature",
-        nargs="+",
         metavar="NAME=PATH[:WEIGHT]",
     ),
     "--stage": repeated(

@@ -65,9 +65,8 @@ def run(options: argparse.Namespace) -> int:
         )
     tokenizer = make_tokenizer(options)
     beside = pairs_of(options.beside, "--beside NAME=PATH")
-    given = same_named(options, extend_tokenizer)
-    given["beside"] = {name: open_parquet(options, path) for name, path in beside}
-    given["beside"] = given["beside"] or None
+    others = {name: open_parquet(options, path) for name, path in beside}
+    given = same_named(options, extend_tokenizer) | {"beside": others or None}
     done = extend_tokenizer(tokenizer, make_texts(options), **given)
     rows = _extended(options, tokenizer)
     report = asdict(done) | {
