@@ -120,6 +120,7 @@ class Delivery:
         start: Start = "epoch",
         gather: Any = None,
     ) -> None:
+        # Not fields of a dataclass: Lightning copies those deeply, with all they hold.
         check_format(loader, format, who)
         if ranks is not None:
             check_ranks_of(loader, ranks, who)
