@@ -46,22 +46,28 @@ def html_of(kind: str, facts: Facts) -> str:
 
 
 def html_table(
-    caption: str, header: Iterable[str], rows: Iterable[Iterable[object]]
+    caption: str,
+    header: Iterable[str],
+    rows: Iterable[Iterable[object]],
+    style: str = _LEFT,
 ) -> str:
     """Return a table of HTML whose first column names its rows; all of it is escaped.
 
     Args:
-        caption: What it is about.
+        caption: What it is about; may be empty.
         header: Names of the columns; may be empty.
         rows: Cells, that of the name first. None gives an empty one.
+        style: Attributes of the cells.
     """
-    head = "".join(f"<th{_LEFT}>{html.escape(name)}</th>" for name in header)
-    lines = [f"<tr>{head}</tr>"] if head else []
+    head = "".join(f"<th{style}>{html.escape(name)}</th>" for name in header)
+    lines = [f"<thead><tr>{head}</tr></thead>"] if head else []
     for name, *cells in rows:
-        values = "".join(f"<td{_LEFT}>{_cell(value)}</td>" for value in cells)
-        lines.append(f"<tr><th{_LEFT}>{_cell(name)}</th>{values}</tr>")
-    title = f"<caption{_LEFT}><code>{html.escape(caption)}</code></caption>"
-    return f"<table>{title}{''.join(lines)}</table>"
+        values = "".join(f"<td{style}>{_cell(value)}</td>" for value in cells)
+        lines.append(f"<tr><th{style}>{_cell(name)}</th>{values}</tr>")
+    if caption:
+        code = f"<code>{html.escape(caption)}</code>"
+        lines.insert(0, f"<caption{style}>{code}</caption>")
+    return f"<table>{''.join(lines)}</table>"
 
 
 def _cell(value: object) -> str:

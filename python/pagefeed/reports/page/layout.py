@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+
+from pagefeed._base import html_table
 
 __all__ = ["page_of", "section", "table"]
 
@@ -27,6 +29,7 @@ table { border-collapse: collapse; width: 100%; font-size: 0.93em; }
 th, td { text-align: right; padding: 3px 8px; border-bottom: 1px solid var(--line);
   overflow-wrap: normal; }
 th:first-child, td:first-child { text-align: left; }
+tbody th { font-weight: normal; }
 thead th { border-bottom: 2px solid var(--strong); vertical-align: bottom; }
 svg { width: 100%; height: auto; display: block; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
@@ -74,18 +77,6 @@ def section(title: str, *parts: str) -> str:
     return f"<section><h2>{html.escape(title)}</h2>{inside}</section>"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table; what it holds is escaped."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(_shown(cell))}</td>' for cell in row)}</tr>"
-        for row in rows
-    )
-    top = f"<thead><tr>{head}</tr></thead>" if header else ""
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
-
-
-def _shown(cell: object) -> str:
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return f"{cell:,}"
-    return str(cell)
+def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table, which scrolls where it is too wide."""
+    return f'<div class="scroll">{html_table("", header, rows, style="")}</div>'
