@@ -20,15 +20,15 @@ PURPOSE = "the demo"
 def make_corpus(folder: Path) -> list[Path]:
     """Write texts as Parquet and return the files.
 
-    ``text-*.parquet`` hold a document per row (``text``), with pyarrow's defaults;
-    beside them lies ``tokenizer.json``. Files of an earlier run are used again.
+    ``text-*.parquet`` hold a document per row (``text``); beside them lies
+    ``tokenizer.json``. Files of an earlier run are used again.
     """
     files = [folder / f"text-{number}.parquet" for number in range(NUM_FILES)]
     if all(path.exists() for path in files):
         return files
     folder.mkdir(parents=True, exist_ok=True)
     documents = list(standard_library())
-    texts = [text for _, text in documents]
+    texts = [document["text"] for document in documents]
     print(f"  {len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters")
     tokenizer = train_bpe(texts[::4], VOCABULARY, [EOS])
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -37,23 +37,23 @@ def make_corpus(folder: Path) -> list[Path]:
     return files
 
 
-def standard_library() -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of every source file."""
+def standard_library() -> Iterator[dict[str, str]]:
+    """Yield name and text of every source file."""
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
         if not EXCLUDED.intersection(relative.parts):
-            yield str(relative), path.read_text(encoding="utf-8", errors="replace")
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield {"id": str(relative), "text": text}
 
 
-def _write(documents: list[tuple[str, str]], path: Path) -> None:
+def _write(documents: list[dict[str, str]], path: Path) -> None:
     pyarrow = require("pyarrow", extra="demo", purpose=PURPOSE)
     parquet = require("pyarrow.parquet", extra="demo", purpose=PURPOSE)
-    names = [name for name, _ in documents]
-    texts = [text for _, text in documents]
     # Written aside and renamed: a run that was stopped leaves no half file.
     partial = path.with_suffix(".partial")
-    parquet.write_table(
-        pyarrow.table({"id": names, "text": texts}), partial, write_page_checksum=True
-    )
+    table = pyarrow.Table.from_pylist(documents)
+    # By default a page has a thousand rows at least, which here would be all.
+    options = {"write_page_checksum": True, "write_batch_size": 4}
+    parquet.write_table(table, partial, data_page_size=1 << 16, **options)
     partial.rename(path)

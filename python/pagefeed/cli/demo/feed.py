@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import time
@@ -39,28 +40,25 @@ def run_demo(
         f"{time.perf_counter() - started:.1f} s with {tokenizer.engine}"
     )
 
-    def new_loader() -> Loader:
-        return Loader(
-            dataset,
-            sequences=Windows(length, eos=tokenizer.eos),
-            batch_size=batch_size,
-            seed=seed,
-            memory=memory,
-        )
+    loader = Loader(
+        dataset,
+        sequences=Windows(length, eos=tokenizer.eos),
+        batch_size=batch_size,
+        seed=seed,
+        memory=memory,
+    )
 
     print(f"\n2. One epoch of shuffled batches [{batch_size}, {length}], from text")
-    loader = new_loader()
-    whole = _feed(loader)
+    whole = _feed(copy.copy(loader))
     print("  the first sequence of the first batch comes from")
-    print(*trace(new_loader(), step=0, row=0, tokenizer=tokenizer))
+    print(*trace(loader, step=0, row=0, tokenizer=tokenizer))
 
     stop = len(whole) // 2
     print(f"\n3. The same run, stopped after step {stop:,} and resumed in a new loader")
-    loader = new_loader()
-    before = [_digest(batch) for batch in islice(loader, stop)]
-    state = json.dumps(loader.state_dict())
+    stopped, resumed = copy.copy(loader), copy.copy(loader)
+    before = [_digest(batch) for batch in islice(stopped, stop)]
+    state = json.dumps(stopped.state_dict())
     print(f"  state ({len(state)} bytes): {state[:76]}...")
-    resumed = new_loader()
     resumed.load_state_dict(json.loads(state))
     after = [_digest(batch) for batch in resumed]
     exact = before + after == whole
