@@ -22,7 +22,9 @@ HAVE_S3 := target/tools/bin/s3s-fs
 HAVE_TRAINERS := $(VENV)/trainers
 # Frameworks: each has an environment of its own, with what its lock file pins.
 LOCKS := tests/trainers/locks
-TRAINERS := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
+NAMES := $(basename $(notdir $(wildcard $(LOCKS)/*.txt)))
+# What takes longest begins first.
+TRAINERS := $(filter ray,$(NAMES)) $(filter-out ray,$(NAMES))
 TESTED := $(TRAINERS:%=tested-in-%)
 HAVE_WHEEL := $(VENV)/wheel.stamp
 # Other loaders, and what trains models on each order.
