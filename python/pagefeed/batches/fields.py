@@ -14,7 +14,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import FIELDS, IGNORED, check_choice, check_flag, check_whole
+from pagefeed._base import (
+    FIELDS,
+    IGNORED,
+    check_choice,
+    check_flag,
+    check_whole,
+    lazy,
+)
 from pagefeed.batches.formats import parse_dtype
 from pagefeed.errors import InvalidArgumentError
 
@@ -101,7 +108,7 @@ class Fields:
         """Return these fields and another one."""
         return self if name in self.names else replace(self, names=(*self.names, name))
 
-    @property
+    @lazy
     def made(self) -> tuple[str, ...]:
         """Those that the data plane makes of tokens."""
         return tuple(

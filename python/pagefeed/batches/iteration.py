@@ -118,6 +118,7 @@ class Iteration:
         self._engine.clear()
         self._num_planned = self.cursor.num_taken
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
+        self._next_epoch: Iterator[None] = iter(())
         self._pieces = _pieces(
             self.cursor, self._num_steps, self._chunk_steps, self._plan_bytes
         )
@@ -163,7 +164,7 @@ class Iteration:
             pass
         for _ in range(self._pieces_at_once):
             if not self._has_room:
-                next(self.cursor.prepare_next_epoch(self._num_planned - 1), None)
+                next(self._next_epoch, None)
                 break
             self._plan_on()
         return self._engine.next_batch()
@@ -211,6 +212,8 @@ class Iteration:
                 steps = datasets.reshape(-1, self.cursor.route.batch_size)
                 self._dataset_ids.extend(steps)
                 self._num_planned += len(steps)
+                last = self._num_planned - 1
+                self._next_epoch = self.cursor.prepare_next_epoch(last)
             return True
         return False
 

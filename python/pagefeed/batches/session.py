@@ -318,7 +318,7 @@ class Session(LoaderSession):
         if iterator.iteration is None:
             iterator.iteration = self._begin(iterator.worker, iterator.num_workers)
         running = iterator.iteration
-        if running.is_here and running.is_finished:
+        if running.is_finished and running.is_here:
             self._end(running)
             return None
         try:
