@@ -129,6 +129,13 @@ def test_it_is_pickled_and_mapped(dataset, tmp_path):
 def test_it_is_divided(dataset):
     parts = dataset.split(train=0.8, validation=0.2, seed=1)
     assert sum(map(len, parts.values())) == len(dataset)
+    train = parts["train"]
+    feed = loader(train, pf.Packed(4000), padding=-1, drop_last=False)
+    found = np.concatenate([batch["input_ids"].reshape(-1) for batch in feed])
+    chosen = [token for row in train for token in row[dataset.column]]
+    assert sorted(found[found >= 0].tolist()) == sorted(chosen)
+    whole = loader(train, pf.Documents(max_length=4000))
+    assert pf.forecast(whole).tokens == len(chosen)
     tiers = dataset.by_length([100])
     assert len(tiers["tokens < 100"]) == sum(len(each) < 100 for each in DOCUMENTS)
 

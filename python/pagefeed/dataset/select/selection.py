@@ -20,6 +20,7 @@ from pagefeed._base import (
     narrow_difference,
 )
 from pagefeed.dataset.derived import derived_arrays
+from pagefeed.dataset.index_recipe import IndexRecipe
 from pagefeed.dataset.page_index import BlockKind
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
@@ -313,6 +314,8 @@ class Selection(Spans):
     def _promised_length(self, pages: Int64Array) -> Int64Array:
         """Return the tokens of every row by the type of the column, or 0."""
         index = self.index
+        if not isinstance(index.recipe, IndexRecipe):  # Only Parquet has such types.
+            return np.zeros(len(pages), dtype=np.int64)
         file = np.searchsorted(index.file_first_page, pages, side="right") - 1
         files, which = np.unique(file, return_inverse=True)
         paths = index.files
