@@ -63,13 +63,9 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
     schedule, each = track.course.schedule, track.run.step_sequences
     parts, found = schedule.parts, []
     for change in schedule.changes:
-        pairs = [(change.start, change.weights)]
+        pairs = [(change.start + change.anneal, change.weights)]
         if change.anneal:
-            before = schedule.weights_before(change.start)
-            pairs = [
-                (change.start, before),
-                (change.start + change.anneal, change.weights),
-            ]
+            pairs.insert(0, (change.start, schedule.weights_before(change.start)))
         for position, weights in pairs:
             tokens = np.array(weights) * [part.sequence_tokens for part in parts]
             shares = (tokens / tokens.sum()).tolist()

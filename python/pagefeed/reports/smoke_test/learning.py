@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,10 @@ def learn(
         MissingDependencyError: If torch is not installed.
     """
     torch: Any = require("torch", extra="torch", purpose="training a tiny model")
-    with _one_thread(torch), torch.random.fork_rng(devices=[]):
+    with ExitStack() as undo, torch.random.fork_rng(devices=[]):
+        # Tiny work on many threads is slower, much so on a busy machine.
+        undo.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
         torch.manual_seed(0)
         trained = _tiny(torch, vocab_size) if model is None else model
         weights = [each for each in trained.parameters() if each.requires_grad]
@@ -69,17 +72,6 @@ def _update(
         for weight, mean, gradient in zip(weights, means, gradients, strict=True):
             if gradient is not None:
                 weight.sub_(mean.lerp_(gradient, 0.1).sign(), alpha=RATE)
-
-
-@contextmanager
-def _one_thread(torch: Any) -> Iterator[None]:
-    """Tiny work on many threads is slower, much so on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _tiny(torch: Any, vocab_size: int) -> Any:
