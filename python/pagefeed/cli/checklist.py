@@ -36,15 +36,13 @@ from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
 from pagefeed.storage import local_path
 
-ARGUMENTS = (
-    RUN
-    | NO_COLUMN
-    | {
-        "--ranks": arg(str, "ranks of this node", metavar="FIRST:END"),
-        "--facts": arg(str, "file to write this node's facts to", metavar="FILE"),
-        "--compare": arg(str, "files of facts", nargs="+", metavar="FILE"),
-    }
-)
+ARGUMENTS = {
+    **RUN,
+    **NO_COLUMN,
+    "--ranks": arg(str, "ranks of this node", metavar="FIRST:END"),
+    "--facts": arg(str, "file to write this node's facts to", metavar="FILE"),
+    "--compare": arg(str, "files of facts", nargs="+", metavar="FILE"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

@@ -43,17 +43,15 @@ PAGES = {
     "--no-page-index": arg(bool, HEADERS, action="store_false", dest="page_index"),
     "--row-groups": arg(bool, GROUPS, dest="page_index", **OF_GROUPS),
 }
-ARGUMENTS = (
-    PATHS
-    | SOME_PATHS
-    | group(PAGES)
-    | {
-        **parameters(PageIndex.build, "refresh"),
-        "--output": arg(str, "write it for all nodes, to this folder or bucket"),
-        **parameters(write_index, "engine"),
-        "--check": arg(bool, "compare what --output names with a listing"),
-    }
-)
+ARGUMENTS = {
+    **PATHS,
+    **SOME_PATHS,
+    **group(PAGES),
+    **parameters(PageIndex.build, "refresh"),
+    "--output": arg(str, "write it for all nodes, to this folder or bucket"),
+    **parameters(write_index, "engine"),
+    "--check": arg(bool, "compare what --output names with a listing"),
+}
 
 
 def run(options: argparse.Namespace) -> int:

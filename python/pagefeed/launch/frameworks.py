@@ -133,10 +133,8 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
     groups = require(
         "deepspeed.utils.groups", extra="deepspeed", purpose="from_deepspeed"
     )
-    rank, world_size = (
-        groups._get_data_parallel_rank(),  # noqa: SLF001 - there is no public one
-        groups._get_data_parallel_world_size(),  # noqa: SLF001
-    )
+    rank = groups._get_data_parallel_rank()  # noqa: SLF001 - there is no public one
+    world_size = groups._get_data_parallel_world_size()  # noqa: SLF001
     if ulysses_adapter:
         size = groups._get_sequence_parallel_world_size()  # noqa: SLF001
         place = groups._get_sequence_parallel_rank()  # noqa: SLF001

@@ -117,9 +117,8 @@ def verify(
                 result.problems.append(f"leg {number} cannot load its state: {error}")
                 break
             cursor = run.at(begin)
-            end = (
-                cursor.route.end or end
-            )  # Of steps of other sizes it may be elsewhere.
+            # Of steps of other sizes it may be elsewhere.
+            end = cursor.route.end or end
             work.expect(end - start)
             steps = _checked_steps(leg, number, cursor.route)
             position, state = _follow(run, begin, steps, seen, result, work)
