@@ -193,17 +193,15 @@ class TeacherWriter(WholeWriter):
     ) -> None:
         arrow = _arrow()
         offsets = arrow.array(np.concatenate([[0], np.cumsum(counts)]), arrow.int32())
-        made = []
+        made = {n: arrow.array(others[n], self._schema.field(n).type) for n in others}
         for name, found in each.items():
             values = _typed(np.concatenate(found), self._types[name], name)
             kind = self._schema.field(name).type
             flat = arrow.array(values.reshape(-1))
             if values.ndim == 2:
                 flat = arrow.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
-            made.append(arrow.ListArray.from_arrays(offsets, flat, type=kind))
-        made += [arrow.array(others[n], self._schema.field(n).type) for n in others]
-        names = [*each, *others]
-        table = arrow.table(dict(zip(names, made, strict=True)), schema=self._schema)
+            made[name] = arrow.ListArray.from_arrays(offsets, flat, type=kind)
+        table = arrow.table(made, schema=self._schema)
         # Rows of a group are read at once.
         bytes_of_row = np.array(counts) * self._token_bytes
         waiting = sum(int(part.nbytes) for part in self._waiting)

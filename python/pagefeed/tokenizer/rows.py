@@ -11,6 +11,7 @@ import hashlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -38,20 +39,17 @@ class EncodedRows(NamedTuple):
     """Tokens of each row: uint32 [rows]."""
 
 
+@dataclass(frozen=True, eq=False)
 class Rows(ABC):
-    """Encodes rows, each a mapping from the names of columns.
-
-    Args:
-        tokenizer: What encodes texts.
-        columns: What is read of a row, the column of the dataset first.
-    """
+    """Encodes rows, each a mapping from the names of columns."""
 
     has_labels: ClassVar[bool]
     """Whether every token has a label."""
 
-    def __init__(self, tokenizer: Tokenizer, columns: tuple[str, ...]) -> None:
-        self.tokenizer = tokenizer
-        self.columns = columns
+    tokenizer: Tokenizer
+    """What encodes texts."""
+    columns: tuple[str, ...]
+    """What is read of a row, the column of the dataset first."""
 
     @property
     @abstractmethod
@@ -129,16 +127,14 @@ def _values(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True, eq=False)
 class ChatRows(Rows):
     """Renders and encodes chats; the columns are messages, and perhaps tools."""
 
     has_labels = True
 
-    def __init__(
-        self, tokenizer: Tokenizer, columns: tuple[str, ...], template: ChatTemplate
-    ) -> None:
-        super().__init__(tokenizer, columns)
-        self.template = template
+    template: ChatTemplate
+    """What renders them."""
 
     @property
     def fingerprint(self) -> str:
@@ -149,7 +145,7 @@ class ChatRows(Rows):
 
     def on(self, today: datetime.date) -> ChatRows:
         """Return an encoder whose template writes another day."""
-        return ChatRows(self.tokenizer, self.columns, self.template.on(today))
+        return replace(self, template=self.template.on(today))
 
     def writes(self, token: int) -> bool:
         """Whether the template may write a token at the end of a chat."""
@@ -163,16 +159,14 @@ class ChatRows(Rows):
         return self.template.encode(self.tokenizer, messages, *tools)
 
 
+@dataclass(frozen=True, eq=False)
 class TextRows(Rows):
     """Makes a text of each row, and encodes it."""
 
     has_labels = False
 
-    def __init__(
-        self, tokenizer: Tokenizer, columns: tuple[str, ...], text: RowText
-    ) -> None:
-        super().__init__(tokenizer, columns)
-        self.text = text
+    text: RowText
+    """What makes the text."""
 
     @property
     def fingerprint(self) -> str:

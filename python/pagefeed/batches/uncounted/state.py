@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pagefeed._base import MOST, check_whole
@@ -42,11 +42,8 @@ class UncountedState:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types; the lanes are one text, and so one leaf."""
         lanes = [[lane, *cursor] for lane, cursor in sorted(self.lanes.items())]
-        return {
-            **VERSIONS,
-            **{name: getattr(self, name) for name in (*NUMBERS, *PLAN)},
-            "lanes": json.dumps(lanes, separators=(",", ":")),
-        }
+        text = json.dumps(lanes, separators=(",", ":"))
+        return {**VERSIONS, **asdict(self), "lanes": text}
 
     @classmethod
     def of(cls, states: object) -> UncountedState:
