@@ -66,7 +66,6 @@ class LanePasses:
         self._total = int(weights.sum())
         self._key = key
         self._line = lru_cache(maxsize=PASSES_HELD)(self._new_line)
-        self._places = lru_cache(maxsize=PASSES_HELD * num_lanes)(self._new_places)
         self.num_lanes = num_lanes
         """Lanes of all ranks together."""
 
@@ -113,7 +112,7 @@ class LanePasses:
             self._total * (lane + 1) // self.num_lanes,
         )
 
-    def _new_places(self, lane: int, epoch: int) -> tuple[int, int]:
+    def _places(self, lane: int, epoch: int) -> tuple[int, int]:
         """First and last place of a lane in the line of a pass."""
         start, stop = self._slice(lane)
         _, ends = self._line(epoch)

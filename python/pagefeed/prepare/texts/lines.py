@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from pagefeed.prepare.texts.kept import Sample, batch_of
@@ -117,35 +118,24 @@ def _numbered(
 ) -> Iterator[tuple[bytes | None, Callable[[], int]]]:
     """Yield blocks of lines, each with a function that returns its first line number.
 
-    The block of a line that is too long is None. Lines are counted when the function is
-    called. Compressed files cannot be read again, so their lines are counted at once.
+    The block of a line that is too long is None. Lines of the pieces before are counted
+    when the function is called.
     """
     count = 0
-    before = _LinesBefore(storage, piece.file)
-    is_counted = codec_of(piece.file) is not None
-    with opened(storage, piece.file) as stream:
-        for at, block in line_blocks(stream, piece.begin, piece.end, size, most):
 
-            def first(at: int = at, known: int = count) -> int:
-                return 1 + (known if is_counted else before(at))
+    @cache
+    def before() -> int:
+        if not piece.begin:
+            return 0
+        # The line end at its begin, or the next one, is the last before its first line.
+        parts = storage.parts(piece.file, 0, piece.begin - 1, _COUNTED_BYTES)
+        return 1 + sum(part.count(b"\n") for part in parts)
+
+    with opened(storage, piece.file) as stream:
+        for _, block in line_blocks(stream, piece.begin, piece.end, size, most):
+
+            def first(known: int = count) -> int:
+                return 1 + before() + known
 
             yield block, first
-            if is_counted:
-                count += 1 if block is None else block.count(b"\n")
-
-
-class _LinesBefore:
-    """Counts the lines that end before rising places of a file."""
-
-    def __init__(self, storage: Storage, file: str) -> None:
-        self._storage = storage
-        self._file = file
-        self._at = self._count = 0
-
-    def __call__(self, end: int) -> int:
-        if end < self._at:
-            self._at = self._count = 0
-        parts = self._storage.parts(self._file, self._at, end, _COUNTED_BYTES)
-        self._count += sum(part.count(b"\n") for part in parts)
-        self._at = end
-        return self._count
+            count += 1 if block is None else block.count(b"\n")

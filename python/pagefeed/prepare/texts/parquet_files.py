@@ -89,12 +89,10 @@ def _batches(file: Any, group: int, first: int, wanted: Wanted) -> Iterator[Batc
 
 
 def _opened(storage: Storage, file: str) -> Any:
-    parquet = arrow("pyarrow.parquet")
-    with translated(file):
-        return parquet.ParquetFile(
-            opened(storage, file),
-            page_checksum_verification=True,
-            # Without buffers, or with those ahead, it reads whole column chunks.
-            buffer_size=READ_BYTES,
-            pre_buffer=storage.handle is not None,
-        )
+    return arrow("pyarrow.parquet").ParquetFile(
+        opened(storage, file),
+        page_checksum_verification=True,
+        # Without buffers, or with those ahead, it reads whole column chunks.
+        buffer_size=READ_BYTES,
+        pre_buffer=storage.handle is not None,
+    )

@@ -41,7 +41,8 @@ def schema_of(job: Job) -> Any:
     if job.has_labels:
         fields.append(pa.field(LABELS, _lists(pa.int32()), nullable=False))
     fields += [pa.field(name, job.wanted.kept[name]) for name in job.written]
-    return pa.schema(fields, metadata=job.record())
+    record = json.dumps(job.tokenizer.record, sort_keys=True)
+    return pa.schema(fields, metadata={"pagefeed.tokenizer": record})
 
 
 def _token_type(job: Job) -> Any:

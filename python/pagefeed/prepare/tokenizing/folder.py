@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pagefeed._base import in_order
@@ -63,23 +63,23 @@ class Tokenized:
     """Path of the manifest: every file with its checksum and counts, as JSON."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class ShardRecord:
-    """The record of a finished shard."""
+    """The record of a shard, which grows until the shard is finished."""
 
-    file: str | None
+    file: str | None = None
     """Name of the file; None if it has no rows."""
-    rows: int
-    tokens: int
-    learned: int
+    rows: int = 0
+    tokens: int = 0
+    learned: int = 0
     """Rows with at least one labelled token."""
-    bytes: int
-    sha256: str
-    rejected: int
+    bytes: int = 0
+    sha256: str = ""
+    rejected: int = 0
     """Rejected records."""
-    reasons: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
     """Why."""
-    next: tuple[int, int] | None
+    next: tuple[int, int] | None = None
     """The next piece of the task, and its next batch; None at the end."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -90,11 +89,6 @@ class Job:
             "num_inputs": len(files),
             "inputs": versions.hexdigest(),
         }
-
-    def record(self) -> dict[bytes, bytes]:
-        """Return the record of the tokenizer in files."""
-        told = json.dumps(self.tokenizer.record, sort_keys=True)
-        return {b"pagefeed.tokenizer": told.encode()}
 
 
 def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:

@@ -53,7 +53,7 @@ class Shard:
         self._file: FileWriter | None = None
         self._digest = hashlib.sha256()
         self._rejected: list[Rejected] = []
-        self._rows = self._tokens = self._learned = 0
+        self._record = ShardRecord()
 
     def __enter__(self) -> Self:
         """Start to write."""
@@ -83,9 +83,9 @@ class Shard:
         found = encode(self._job, batch, file, num_threads, self._lists)
         for one in found.rejected:
             self._reject(one)
-        self._rows += found.num_rows
-        self._tokens += found.num_tokens
-        self._learned += found.num_learned
+        self._record.rows += found.num_rows
+        self._record.tokens += found.num_tokens
+        self._record.learned += found.num_learned
         if found.num_rows:
             self._others.append(found.others)
             if self._file is None:
@@ -140,22 +140,16 @@ class Shard:
     def finish(self, folder: JobFolder, following: tuple[int, int] | None) -> None:
         """Give the file its name, if it has rows, and record it as finished."""
         self._end_group()
+        record = self._record
         if self._file is not None:
             self._lists.end()
             self._write_pages()
             self._file.commit()
-        record = ShardRecord(
-            file=self._name if self._rows else None,
-            rows=self._rows,
-            tokens=self._tokens,
-            learned=self._learned,
-            bytes=self.size,
-            sha256=self._digest.hexdigest() if self._rows else "",
-            rejected=sum(
-                1 if one.num_records is None else one.num_records
-                for one in self._rejected
-            ),
-            reasons=reasons_of(self._rejected),
-            next=following,
+            record.file, record.bytes = self._name, self.size
+            record.sha256 = self._digest.hexdigest()
+        record.rejected = sum(
+            1 if one.num_records is None else one.num_records for one in self._rejected
         )
+        record.reasons = reasons_of(self._rejected)
+        record.next = following
         folder.finish_shard(*self._place, record, self._rejected)
