@@ -18,7 +18,7 @@ from pagefeed.errors import (
     TokenRangeError,
     UnsupportedError,
 )
-from pagefeed.sequences import DocumentIndex, Documents, SequenceLayout
+from pagefeed.sequences import DocumentIndex, Documents, Windows
 
 __all__ = ["BlockReader", "EncodedBlock"]
 
@@ -41,17 +41,17 @@ class BlockReader:
 
     Args:
         text: The texts and their tokenizer.
+        windows: Has the separators.
         kind: What a block is.
-        layout: Separators.
         vocab_size: Token ids are below it.
     """
 
     def __init__(
         self,
         text: UncountedText,
+        windows: Windows,
         *,
         kind: BlockKind,
-        layout: SequenceLayout,
         vocab_size: int,
     ) -> None:
         self._arrow = require("pyarrow", extra="pyarrow", purpose="tokens not counted")
@@ -59,7 +59,10 @@ class BlockReader:
         self.storage = self._index.storage
         """Where the files lie."""
         self._tokenizer = text.tokenizer
-        self._layout = layout
+        self._bos, self._eos = (
+            np.array([] if token is None else [token], dtype=np.uint32)
+            for token in (windows.bos, windows.eos)
+        )
         self._vocab_size = vocab_size
         self._kind: type[np.unsignedinteger[Any]] = (
             np.uint16 if vocab_size <= 1 << 16 else np.uint32
@@ -146,12 +149,9 @@ class BlockReader:
         return error
 
     def _joined(self, documents: list[UInt32Array]) -> EncodedBlock:
-        bos, eos = (
-            np.array([] if token is None else [token], dtype=np.uint32)
-            for token in (self._layout.bos, self._layout.eos)
-        )
+        bos, eos = self._bos, self._eos
         lengths = np.array([len(document) for document in documents], dtype=np.int64)
-        lengths += self._layout.per_row
+        lengths += len(bos) + len(eos)
         starts = np.cumsum(lengths) - lengths
         parts = [part for document in documents for part in (bos, document, eos)]
         tokens = np.concatenate([_NOTHING, *parts]).astype(self._kind)

@@ -43,7 +43,7 @@ from pagefeed.errors import (
     StateMismatchError,
 )
 from pagefeed.order import derive_key
-from pagefeed.sequences import SequenceLayout, Windows
+from pagefeed.sequences import Windows
 
 __all__ = ["UncountedSession", "open_session"]
 
@@ -67,7 +67,6 @@ class UncountedSession(LoaderSession):
         # The table of options lets nothing else through.
         text = cast("UncountedText", settings.dataset)
         windows = cast("Windows", settings.sequences)
-        layout = SequenceLayout(bos=windows.bos, eos=windows.eos)
         vocab_size = check_vocab_size(
             settings.vocab_size, eos=windows.eos, bos=windows.bos
         )
@@ -77,8 +76,8 @@ class UncountedSession(LoaderSession):
         largest = int(np.iinfo(settings.dtype).max)
         self._reader = reader = BlockReader(
             text,
+            windows,
             kind=kind,
-            layout=layout,
             vocab_size=min(vocab_size or _vocab_size(text, windows), largest + 1),
         )
         self._length = windows.length
