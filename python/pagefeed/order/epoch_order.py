@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from pagefeed.order.lists import SingleList, make_list
 from pagefeed.order.ordered import Ordered
 from pagefeed.order.permutation import checked_indices
 from pagefeed.order.shuffle import MAX_DELAY, Shuffle
+from pagefeed.order.starts import shared_sums
 from pagefeed.order.window import DelayWindow
 from pagefeed.sequences import Blocks
 
@@ -95,12 +97,12 @@ class EpochOrder(Ordered):
                 "datasets could take each other's sums"
             )
         key = derive_key(seed, epoch, name)
+        folder = None if cache_dir is None else Path(cache_dir)
         self._sequence = sequence = make_list(
             blocks,
             shuffle,
             derive_key(key, "sequence"),
-            fingerprint=fingerprint,
-            folder=None if cache_dir is None else Path(cache_dir),
+            sums=partial(shared_sums, fingerprint=fingerprint, folder=folder),
             inside=inside,
         )
         self.lanes = Lanes(num_units=blocks.num_sequences, num_lanes=num_lanes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from pagefeed.order.items import ItemOrder, Items
 from pagefeed.order.keys import derive_key, expand_key, mix
 from pagefeed.order.permutation import Permutation, PermutationFamily
 from pagefeed.order.shuffle import Shuffle
-from pagefeed.order.starts import Starts, shared_sums
+from pagefeed.order.starts import Starts, Sums, shared_sums
 from pagefeed.sequences import Blocks
 
 
@@ -95,8 +94,7 @@ class BlockList:
         blocks: The blocks.
         passes: How many shares a block gives its units in.
         key: Key of this epoch's order.
-        fingerprint: What the blocks are, where sums over them are shared.
-        folder: Where sums over blocks are shared with other processes, or None.
+        sums: Makes the sums over blocks, or takes those of other processes.
         inside: Whether the units of a block are permuted; those of shares always are.
     """
 
@@ -106,22 +104,14 @@ class BlockList:
         passes: int,
         key: bytes,
         *,
-        fingerprint: str = "",
-        folder: Path | None = None,
-        inside: bool = False,
+        sums: Sums,
+        inside: bool,
     ) -> None:
         self._is_inside = inside or passes > 1
         self._blocks = blocks
         self._passes = passes
         self._order = ItemOrder(blocks, passes, key)
-        sums = partial(
-            shared_sums,
-            self._order,
-            key=key,
-            fingerprint=fingerprint,
-            folder=folder,
-        )
-        self._starts = Starts(self._order, sums)
+        self._starts = Starts(self._order, partial(sums, self._order, key))
         if self._is_inside:
             self._inside = PermutationFamily(derive_key(key, "inside"))
             inside_key = expand_key(derive_key(key, "inside blocks"), 2)
@@ -191,8 +181,7 @@ def make_list(
     shuffle: Shuffle,
     key: bytes,
     *,
-    fingerprint: str = "",
-    folder: Path | None = None,
+    sums: Sums = shared_sums,
     inside: bool = False,
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
@@ -201,11 +190,4 @@ def make_list(
     if not shuffle.in_blocks:
         permutation = Permutation(blocks.num_sequences, key)
         return SingleList(blocks.num_sequences, permutation)
-    return BlockList(
-        blocks,
-        shuffle.passes,
-        key,
-        fingerprint=fingerprint,
-        folder=folder,
-        inside=inside,
-    )
+    return BlockList(blocks, shuffle.passes, key, sums=sums, inside=inside)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from pagefeed.order.keys import derive_key
 
 STEP = 64  # items between two kept sums: a megabyte for 8 million blocks
 PIECE = 1 << 14  # items at a time: a millisecond or two
+
+Sums: TypeAlias = Callable[[ItemOrder, bytes], Iterator[Int64Array | None]]
+"""Begins to make the sums over items, by the key of their order."""
 
 STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are removed
 
@@ -158,7 +161,7 @@ def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
 
 
 def shared_sums(
-    order: ItemOrder, *, key: bytes, fingerprint: str, folder: Path | None
+    order: ItemOrder, key: bytes, fingerprint: str = "", folder: Path | None = None
 ) -> Iterator[Int64Array | None]:
     """Take the sums another process of the node has left, or make and leave them.
 

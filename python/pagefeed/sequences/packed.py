@@ -28,14 +28,11 @@ from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.page_runs import PackedRuns, block_starts
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
-    Join,
     Segments,
     SequenceIndex,
     SequenceLayout,
+    TokenCut,
     bytes_of_pages,
-    check_cut,
-    identity_of,
-    short_repr,
 )
 
 __all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
@@ -51,8 +48,8 @@ PACKING = 2
 """Raised whenever documents of the same lengths are packed otherwise."""
 
 
-@dataclass(frozen=True)
-class Packed:
+@dataclass(frozen=True, repr=False)
+class Packed(TokenCut):
     """Whole documents packed into sequences of ``length`` tokens.
 
     Packed are the documents of a block: a run of consecutive pages with at least 200
@@ -93,19 +90,14 @@ class Packed:
         Packed(length=4096, eos=2)
     """
 
-    length: int
-    eos: int | None = field(default=None, kw_only=True)
-    bos: int | None = field(default=None, kw_only=True)
-    learn_eos: bool | None = field(default=None, kw_only=True)
     split: Literal["long", "never"] = field(default="long", kw_only=True)
     method: Literal["best_fit", "first_fit", "greedy"] = field(
         default="best_fit", kw_only=True
     )
-    join: Join = field(default="dataset", kw_only=True)
     multiple_of: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_cut(self)
+        super().__post_init__()
         multiple_of = check_positive(self.multiple_of, "multiple_of")
         object.__setattr__(self, "multiple_of", multiple_of)
         if left := self.length % multiple_of:
@@ -115,9 +107,6 @@ class Packed:
             )
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
-
-    def __repr__(self) -> str:
-        return short_repr(self, always=("length",))
 
     @property
     def layout(self) -> SequenceLayout:
@@ -134,7 +123,7 @@ class Packed:
     @property
     def identity(self) -> str:
         """What tells this cut from others, in states and caches."""
-        return f"{identity_of(self)}, version {PACKING}"
+        return f"{super().identity}, version {PACKING}"
 
 
 @dataclass(frozen=True, eq=False)

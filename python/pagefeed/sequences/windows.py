@@ -23,20 +23,17 @@ from pagefeed.sequences.blocks import Blocks, RunBlocks
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
-    Join,
     Segments,
     SequenceIndex,
     SequenceLayout,
-    check_cut,
-    identity_of,
-    short_repr,
+    TokenCut,
 )
 
 __all__ = ["WindowIndex", "Windows"]
 
 
-@dataclass(frozen=True)
-class Windows:
+@dataclass(frozen=True, repr=False)
+class Windows(TokenCut):
     """A dataset's tokens joined end to end and cut every ``length`` tokens.
 
     The line goes on from file to file, so that only its last window may be shorter.
@@ -67,16 +64,11 @@ class Windows:
         Windows(length=2048, tail='pad', eos=2, overlap=256)
     """
 
-    length: int
     tail: Literal["pad", "drop"] = "pad"
-    eos: int | None = field(default=None, kw_only=True)
-    bos: int | None = field(default=None, kw_only=True)
-    learn_eos: bool | None = field(default=None, kw_only=True)
     overlap: int = field(default=0, kw_only=True)
-    join: Join = field(default="dataset", kw_only=True)
 
     def __post_init__(self) -> None:
-        check_cut(self)
+        super().__post_init__()
         check_choice(self.tail, ("pad", "drop"), "tail")
         overlap = check_whole(self.overlap, "overlap", least=0)
         if overlap >= self.length:
@@ -84,15 +76,6 @@ class Windows:
                 f"overlap={overlap} must be less than length={self.length}"
             )
         object.__setattr__(self, "overlap", overlap)
-
-    def __repr__(self) -> str:
-        # What is not asked for stays out: states of earlier releases name the rest.
-        return short_repr(self, always=("length", "tail"))
-
-    @property
-    def identity(self) -> str:
-        """What tells this cut from others, in states and caches."""
-        return identity_of(self)
 
 
 class WindowIndex(SequenceIndex):

@@ -15,7 +15,7 @@ import pagefeed as pf
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import StateMismatchError
 from pagefeed.loader import session_of
-from pagefeed.sequences.sequence_index import identity_of
+from pagefeed.sequences.sequence_index import TokenCut
 
 USUAL_LANES = 48
 """Runs have so many at the usual numbers of ranks."""
@@ -245,22 +245,20 @@ def test_any_state_is_taken_or_refused_by_type(loader, mixed, data):
 # What identifies a plan.
 
 
-@dataclass(frozen=True)
-class Before:
-    length: int
+@dataclass(frozen=True, repr=False)
+class Before(TokenCut):
     tail: str = "pad"
 
 
-@dataclass(frozen=True)
-class Later:
-    length: int
-    added: int | None = field(default=None, kw_only=True)
-    tail: str = "pad"
+@dataclass(frozen=True, repr=False)
+class Later(TokenCut):
+    added: int = field(default=0, kw_only=True)
+    tail: str = field(default="pad", kw_only=True)
 
 
 def test_a_new_setting_at_its_default_changes_no_identity():
     def body(settings: Any) -> str:
-        return identity_of(settings).partition("(")[2]
+        return settings.identity.partition("(")[2]
 
     assert body(Before(7)) == body(Later(7)) == "length=7)"
     assert body(Before(7, "drop")) == body(Later(7, tail="drop"))
