@@ -64,36 +64,22 @@ class DatasetOrder:
     @property
     def _sequence_bytes(self) -> float:
         """Mean decoded size of the pages for a sequence, in the column's own type."""
-        return self._all_bytes / self.index.num_sequences
-
-    @property
-    def _all_bytes(self) -> float:
-        """Decoded size of all pages, in the column's own type."""
-        spans = self.dataset.spans
-        index = spans.index
-        if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
-            rows_per_page = index.num_rows / max(1, len(index))
-            return spans.num_pages * rows_per_page * index.mean_row_bytes
-        return spans.page_values * (index.value_bytes + self._wide_bytes)
-
-    @property
-    def _wide_bytes(self) -> int:
-        """Bytes of columns with several numbers a token; lanes count no others."""
-        return wide_bytes(self.dataset)
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether the sequences of a page are delivered anywhere in the epoch."""
-        return self.shuffle.block == "row"
+        value_bytes = self.dataset.spans.index.value_bytes
+        return self._decoded_bytes(value_bytes) / self.index.num_sequences
 
     @property
     def page_bytes(self) -> float:
         """Mean bytes of a decoded page, if its tokens fit 16 bits as most do."""
-        spans = self.dataset.spans
-        if spans.index.value_bytes == 0:
-            return self._all_bytes / max(1, spans.num_pages)
-        values = spans.page_values * (2 + self._wide_bytes)
-        return values / max(1, spans.num_pages)
+        return self._decoded_bytes(2) / max(1, self.dataset.spans.num_pages)
+
+    def _decoded_bytes(self, value_bytes: int) -> float:
+        """Decoded size of all pages, with so many bytes for each token."""
+        spans, index = self.dataset.spans, self.dataset.spans.index
+        if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
+            rows_per_page = index.num_rows / max(1, len(index))
+            return spans.num_pages * rows_per_page * index.mean_row_bytes
+        # Of other columns only those count that have several numbers a token.
+        return spans.page_values * (value_bytes + wide_bytes(self.dataset))
 
     def reach(self, state: LoaderState) -> int:
         """Return how far the epoch of a state moves sequences, over all lanes."""

@@ -65,7 +65,7 @@ class DatasetCursor(Cursor):
         ``memory`` bytes.
         """
         orders, world_size = self.run.orders, self.run.world_size
-        if orders.is_scattered:
+        if self.run.is_scattered:
             most = 2 * int(memory / max(1.0, orders.page_bytes))
             return min(most, self.run.num_sequences // world_size, MAX_HORIZON)
         return 2 * orders.reach(self.begin) // world_size
@@ -149,11 +149,6 @@ class DatasetRun(Run):
         self.orders.check_window()
         data = identity_of_data(dataset)
         self.initial = self._beginning(self.orders.num_lanes, data)
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether a page is read for each of its sequences: they are anywhere."""
-        return self.orders.is_scattered
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         state.check_run(self.initial)

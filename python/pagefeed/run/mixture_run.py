@@ -160,7 +160,7 @@ class MixtureCursor(Cursor):
         for name, orders, sequences in zip(
             run.names, run.orders(self.begin.epoch), run.indexes, strict=True
         ):
-            if orders.is_scattered:
+            if run.is_scattered:
                 held = int(memory / max(1.0, orders.page_bytes))
                 window = min(held, sequences.num_sequences) * run.world_size
             else:
@@ -335,11 +335,6 @@ class MixtureRun(Run):
             )
             for number, name in enumerate(self.names)
         ]
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether a page is read for each of its sequences: they are anywhere."""
-        return any(orders.is_scattered for orders in self.orders(0))
 
     def course(self, begin: LoaderState) -> Course:
         """Return the course of positions from the state of an iteration.

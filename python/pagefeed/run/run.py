@@ -134,9 +134,9 @@ class Run(ABC):
         )
 
     @property
-    @abstractmethod
     def is_scattered(self) -> bool:
         """Whether a page is read for each of its sequences: they are anywhere."""
+        return self.shuffle.block == "row"
 
     @abstractmethod
     def _adopt(self, state: LoaderState) -> LoaderState:

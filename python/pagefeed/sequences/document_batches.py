@@ -186,20 +186,17 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         """
         block = self.block_of(sequences)
         local = sequences - self._first_sequence[block]
-        begin, end = np.zeros((2, len(sequences)), dtype=np.int64)
+        nothing = np.empty(0, dtype=np.int64)
+        documents, places = [nothing], [nothing]
         for number in distinct(block).tolist():
-            here, first = block == number, self._batches(number).first
-            begin[here], end[here] = first[local[here]], first[local[here] + 1]
-        places = np.concatenate([[0], np.cumsum(end - begin)])
-        documents = np.empty(places[-1], dtype=np.int64)
-        for number in distinct(block).tolist():
-            here = np.flatnonzero(block == number)
-            found = self._batches(number).document[
-                joined_ranges(begin[here], end[here])
-            ]
-            to = joined_ranges(places[here], places[here + 1])
-            documents[to] = found + self._first_row[number]
-        return documents, np.repeat(np.arange(len(sequences)), end - begin)
+            here, batches = np.flatnonzero(block == number), self._batches(number)
+            begin, end = batches.first[local[here]], batches.first[local[here] + 1]
+            found = batches.document[joined_ranges(begin, end)]
+            documents.append(found + self._first_row[number])
+            places.append(np.repeat(here, end - begin))
+        which = np.concatenate(places)
+        in_order = np.argsort(which, kind="stable")
+        return np.concatenate(documents)[in_order], which[in_order]
 
     def batches_of(self, documents: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the batch of each document, and its place in it: int64 each."""
