@@ -108,9 +108,9 @@ def test_counts_of_windows_are_those_of_a_plain_model(files, windows):
     assert sequences.num_dropped_tokens == sequences.num_tokens - len(distinct)
     # Blocks and files by where windows start.
     starts = np.array([window[0][0] for window in expected], dtype=np.int64)
-    assert np.array_equal(sequences._span_of(np.arange(len(expected))), starts)
+    assert np.array_equal(sequences.spans_of(np.arange(len(expected))), starts)
     borders = np.arange(len(spans) + 1)
-    first = sequences._first_sequence(borders)
+    first = sequences.first_of_spans(borders)
     assert np.array_equal(first, np.searchsorted(starts, borders))
     assert np.array_equal(sequences.file_first_sequence, first[spans.file_first_span])
 

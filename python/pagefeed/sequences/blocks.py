@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -88,52 +86,6 @@ class ExplicitBlocks:
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Block of each sequence, int64; a block without sequences is nobody's."""
         return np.searchsorted(self._first_sequence, sequences, side="right") - 1
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RunBlocks:
-    """The sequences that start in one run of spans.
-
-    Args:
-        runs: First span of each run, int64; None if every span is a run.
-        num_sequences: Sequences of all spans together.
-        num_spans: Number of spans.
-        first_of_span: Gives the sequences before each span, ``num_spans`` included.
-        span_of: Gives the span in which each sequence starts.
-
-    Example:
-        >>> blocks = RunBlocks(
-        ...     runs=np.array([0, 3]), num_sequences=8, num_spans=4,
-        ...     first_of_span=lambda spans: 2 * spans,
-        ...     span_of=lambda sequences: sequences // 2)
-        >>> blocks.first_sequence(np.arange(3)).tolist()
-        [0, 6, 8]
-    """
-
-    runs: Int64Array | None
-    num_sequences: int
-    num_spans: int
-    first_of_span: Callable[[Int64Array], Int64Array]
-    span_of: Callable[[Int64Array], Int64Array]
-
-    def __len__(self) -> int:
-        """Return the number of blocks."""
-        return self.num_spans if self.runs is None else len(self.runs)
-
-    def first_sequence(self, blocks: Int64Array) -> Int64Array:
-        """First sequence of each block, int64."""
-        if self.runs is None:
-            return self.first_of_span(blocks)
-        inside = np.minimum(blocks, len(self) - 1)
-        spans = np.where(blocks < len(self), self.runs[inside], self.num_spans)
-        return self.first_of_span(spans)
-
-    def block_of(self, sequences: Int64Array) -> Int64Array:
-        """Block of each sequence, int64."""
-        spans = self.span_of(sequences)
-        if self.runs is None:
-            return spans
-        return np.searchsorted(self.runs, spans, side="right") - 1
 
 
 _PIECE = 1 << 18

@@ -18,7 +18,6 @@ from pagefeed._base import (
     lazy,
 )
 from pagefeed.dataset import (
-    BlockKind,
     Spans,
     length_counts,
     refuse_null_tokens,
@@ -26,13 +25,12 @@ from pagefeed.dataset import (
     refuse_unknown_rows,
 )
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.sequences.blocks import Blocks, RunBlocks
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Segments,
-    SequenceIndex,
     SequenceLayout,
 )
+from pagefeed.sequences.span_index import SpanIndex
 
 __all__ = ["DocumentIndex", "Documents"]
 
@@ -134,7 +132,7 @@ class Documents:
         return "Documents()"
 
 
-class DocumentIndex(SequenceIndex):
+class DocumentIndex(SpanIndex):
     """The documents of a dataset, numbered as its rows."""
 
     layout = SequenceLayout()
@@ -171,20 +169,13 @@ class DocumentIndex(SequenceIndex):
             return self.spans.num_values if self.has_tokens else 0
         return length_counts(self.spans).cut_tokens(most)
 
-    @property
-    def file_first_sequence(self) -> Int64Array:
-        """Documents before each file, and in all: int64 [files + 1]."""
-        return self.spans.file_first_row
+    def first_of_spans(self, spans: Int64Array) -> Int64Array:
+        """Return the documents before each of ``spans``: int64."""
+        return self.spans.first_rows(spans)
 
-    def blocks(self, kind: BlockKind) -> Blocks:
-        """Return the blocks of ``kind``: the documents of one run of spans."""
-        return RunBlocks(
-            runs=self.spans.runs(kind),
-            num_sequences=self.num_sequences,
-            num_spans=len(self.spans),
-            first_of_span=self.spans.first_rows,
-            span_of=self.spans.spans_of_rows,
-        )
+    def spans_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the span of each document: int64."""
+        return self.spans.spans_of_rows(sequences)
 
     def rows(self, sequences: Int64Array) -> Int64Array:
         """Return the row of each document among all rows of the files: int64."""

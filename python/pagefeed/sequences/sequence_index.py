@@ -187,7 +187,7 @@ class TokenCut:
     eos: int | None = field(default=None, kw_only=True)
     bos: int | None = field(default=None, kw_only=True)
     learn_eos: bool | None = field(default=None, kw_only=True)
-    join: Join = field(default="dataset", kw_only=True)
+    join: Literal["dataset", "file"] = field(default="dataset", kw_only=True)
 
     def __post_init__(self) -> None:
         length = check_whole(self.length, "length", least=1, most=(1 << 31) - 1)

@@ -17,17 +17,16 @@ from pagefeed._base import (
     narrow_difference,
     ranges_between,
 )
-from pagefeed.dataset import BlockKind, Spans
+from pagefeed.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.blocks import Blocks, RunBlocks
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Segments,
-    SequenceIndex,
     SequenceLayout,
     TokenCut,
 )
+from pagefeed.sequences.span_index import SpanIndex
 
 __all__ = ["WindowIndex", "Windows"]
 
@@ -78,7 +77,7 @@ class Windows(TokenCut):
         object.__setattr__(self, "overlap", overlap)
 
 
-class WindowIndex(SequenceIndex):
+class WindowIndex(SpanIndex):
     """The windows of a dataset. Window i of a line is its tokens [i*S, i*S + L).
 
     S, the stride, is the length L but for the overlap.
@@ -126,23 +125,8 @@ class WindowIndex(SequenceIndex):
         """Tokens of all windows: those that windows share count in each."""
         return self.num_sequences * self.length - self.num_padding_tokens
 
-    @property
-    def file_first_sequence(self) -> Int64Array:
-        """Windows that start before each file, and in all: int64 [files + 1]."""
-        return self._first_sequence(self.spans.file_first_span)
-
-    def blocks(self, kind: BlockKind) -> Blocks:
-        """Return the blocks of ``kind``: the windows that start in one run of spans."""
-        return RunBlocks(
-            runs=self.spans.runs(kind),
-            num_sequences=self.num_sequences,
-            num_spans=len(self.spans),
-            first_of_span=self._first_sequence,
-            span_of=self._span_of,
-        )
-
-    def _first_sequence(self, spans: Int64Array) -> Int64Array:
-        """Return the windows that start before each of ``spans``."""
+    def first_of_spans(self, spans: Int64Array) -> Int64Array:
+        """Return the windows that start before each of ``spans``: int64."""
         # The end of the last span belongs to the last line.
         line = np.searchsorted(self._line_first_span, spans, side="right") - 1
         line = np.minimum(line, len(self._line_first_span) - 2)
@@ -151,8 +135,8 @@ class WindowIndex(SequenceIndex):
         # If none begins there or behind in the line, it is the first of the next.
         return np.minimum(sequence, self.line_first_sequence[line + 1])
 
-    def _span_of(self, sequences: Int64Array) -> Int64Array:
-        """Return the span in which each window starts."""
+    def spans_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the span in which each window starts: int64."""
         return self.lines.spans_of(self.token_ranges(sequences)[0])
 
     def token_ranges(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
