@@ -206,11 +206,9 @@ class EpochOrder(Ordered):
 
 def _as_range(positions: Int64Array) -> range | None:
     """The range that holds just these positions, if there is one."""
-    if len(positions) < 2:
-        return (
-            range(int(positions[0]), int(positions[0]) + 1) if len(positions) else None
-        )
-    step = int(positions[1]) - int(positions[0])
+    if not len(positions):
+        return None
+    step = int(positions[1] - positions[0]) if len(positions) > 1 else 1
     if step < 1 or np.any(np.diff(positions) != step):
         return None
     return range(int(positions[0]), int(positions[-1]) + 1, step)

@@ -69,12 +69,12 @@ class ItemOrder:
             turn = numbers // self.passes
             share = numbers - turn * self.passes
             tweak = self._tweaks[share]
-        block = self._permutation.forward(turn, len(self.blocks), tweak)
+        block = self._permutation.map(turn, len(self.blocks), tweak)
         first = self.blocks.first_sequence(block)
         return Items(block, share, first, self.blocks.first_sequence(block + 1) - first)
 
     def numbers(self, block: Int64Array, share: Int64Array) -> Int64Array:
         """Number, int64, of each (block, share)."""
         tweak = None if self._tweaks is None else self._tweaks[share]
-        turn = self._permutation.inverse(block, len(self.blocks), tweak)
+        turn = self._permutation.map(block, len(self.blocks), tweak, inverse=True)
         return turn * self.passes + share

@@ -148,7 +148,7 @@ class BlockList:
         if not self._is_inside:
             return indices + np.repeat(items.first_unit - begins, counts)
         ranks = indices + np.repeat(items.skipped(self._passes) - begins, counts)
-        return np.repeat(items.first_unit, counts) + self._inside.forward(
+        return np.repeat(items.first_unit, counts) + self._inside.map(
             ranks, *self._domains(items.block, items.block_units, counts)
         )
 
@@ -160,7 +160,8 @@ class BlockList:
         rank = units - first
         share = np.zeros_like(rank)
         if self._is_inside:
-            rank = self._inside.inverse(rank, block_units, mix(block, self._inside_key))
+            tweak = mix(block, self._inside_key)
+            rank = self._inside.map(rank, block_units, tweak, inverse=True)
             share = ((rank + 1) * self._passes - 1) // block_units
         item = Items(block, share, first, block_units)
         numbers = self._order.numbers(block, share)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any, TypeAlias, overload
 
 import numpy as np
@@ -68,7 +67,7 @@ class Permutation:
                 end.
             InvalidArgumentError: The indices are not integers.
         """
-        return self._map(index, self._family.forward)
+        return self._map(index, inverse=False)
 
     @overload
     def inverse(self, value: int | np.integer[Any]) -> int: ...
@@ -81,13 +80,12 @@ class Permutation:
             IndexError: A value is outside [0, n).
             InvalidArgumentError: The values are not integers.
         """
-        return self._map(value, self._family.inverse)
+        return self._map(value, inverse=True)
 
-    def _map(
-        self, index: ArrayLike, function: Callable[[Int64Array, int], Int64Array]
-    ) -> int | Int64Array:
+    def _map(self, index: ArrayLike, *, inverse: bool) -> int | Int64Array:
         array = checked_indices(index, self._n, "index")
-        mapped = function(array.ravel(), self._n).reshape(array.shape)
+        mapped = self._family.map(array.ravel(), self._n, inverse=inverse)
+        mapped = mapped.reshape(array.shape)
         return int(mapped) if array.ndim == 0 else mapped
 
     def __repr__(self) -> str:
@@ -105,21 +103,22 @@ class PermutationFamily:
     def __init__(self, key: bytes, rounds: int = NUM_ROUNDS) -> None:
         self._rounds = [int(each) for each in expand_key(key, rounds)]
 
-    def forward(
-        self, x: Int64Array, n: Sizes, tweak: UInt64Array | None = None
+    def map(
+        self,
+        x: Int64Array,
+        n: Sizes,
+        tweak: UInt64Array | None = None,
+        *,
+        inverse: bool = False,
     ) -> Int64Array:
-        """Map ``x`` in [0, n); ``n`` and ``tweak`` are scalars or as long as ``x``."""
-        return self._mapped(x, n, tweak, inverse=False)
+        """Map ``x`` in [0, n), or undo it.
 
-    def inverse(
-        self, x: Int64Array, n: Sizes, tweak: UInt64Array | None = None
-    ) -> Int64Array:
-        """Undo :meth:`forward`."""
-        return self._mapped(x, n, tweak, inverse=True)
-
-    def _mapped(
-        self, x: Int64Array, n: Sizes, tweak: UInt64Array | None, *, inverse: bool
-    ) -> Int64Array:
+        Args:
+            x: The numbers.
+            n: Size of the domain; one, or as many as ``x``.
+            tweak: Chooses the permutation, likewise; by default there is one.
+            inverse: Return what is mapped to ``x``.
+        """
         mapped = x.astype(np.uint64)
         size, sizes = (n, None) if isinstance(n, int) else (0, n.astype(np.uint64))
         _core.permute(

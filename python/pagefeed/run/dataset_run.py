@@ -148,7 +148,7 @@ class DatasetRun(Run):
         """The order of each epoch."""
         self.orders.check_window()
         data = identity_of_data(dataset)
-        self.initial = self._beginning(self.orders.num_lanes, data)
+        self.initial = self._initial_state(self.orders.num_lanes, data)
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         state.check_run(self.initial)

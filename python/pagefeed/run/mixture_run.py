@@ -319,7 +319,7 @@ class MixtureRun(Run):
             orders.check_window()
         anchor = Anchor(step_sequences=self.step_sequences)
         schedule = resolve(self.mixture, self.parts, anchor)
-        self.initial = self._beginning(orders.num_lanes, "mixture", schedule)
+        self.initial = self._initial_state(orders.num_lanes, "mixture", schedule)
         # Its course is not looked at yet: a state may bring another.
         check_size(self.initial)
 

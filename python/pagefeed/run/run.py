@@ -116,7 +116,7 @@ class Run(ABC):
         if self.balance is not None:
             self.costs = self.balance.costs(self.index)
 
-    def _beginning(
+    def _initial_state(
         self, num_lanes: int, data: str, mixture: Schedule | None = None
     ) -> LoaderState:
         """Return the state at the beginning of epoch 0."""
