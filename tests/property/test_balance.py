@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import BalancedOrder, Dealing, EpochOrder, ExplicitBlocks, Shuffle
+from pagefeed.order import BalancedOrder, EpochOrder, ExplicitBlocks, Shuffle
 from pagefeed.order.balance import quantiles
 
 KEY = b"tested"
@@ -32,7 +32,7 @@ def orders(case, cuts, exact):
         window=60,
         inside=True,
     )
-    dealing = Dealing(
+    balanced = BalancedOrder(
         plain,
         balance=pf.Balance(attention=1, stretch=stretch, exact=exact),
         key=KEY,
@@ -41,7 +41,7 @@ def orders(case, cuts, exact):
         cuts=cuts,
         end=num_units,
     )
-    return plain, BalancedOrder(plain, dealing)
+    return plain, balanced
 
 
 def model(plain, ranks, stretch, cuts, exact):

@@ -142,24 +142,23 @@ class AlignedColumns:
         found: dict[str, Any] = {"fields": fields.settings | {"fields": made}}
         if not names:
             return found
-        learns = [layout.learn_eos and name == "labels" for name in names]
-        behind = [float(layout.eos or 0) if each else None for each in learns]
-        found |= {"aligned": self.handles, "per_token": self.per_token(behind)}
+        label = layout.eos if layout.learn_eos else None
+        found |= {"aligned": self.handles, "per_token": self.per_token(label)}
         if "labels" in names and "loss_mask" in made:
             each = [name for name, _, _ in self.arrays_of]
             found["loss_column"] = each.index("labels")
         return found
 
-    def per_token(self, behind: Sequence[float | None] = ()) -> list[dict[str, Any]]:
+    def per_token(self, eos: int | None = None) -> list[dict[str, Any]]:
         """Return what the data plane is told of each column.
 
         Args:
-            behind: Numbers of separators behind rows, where they are not padding.
+            eos: Label of separators behind rows, where it is not padding.
         """
-        every = behind or (None,) * len(self.columns)
+        labels = None if eos is None else float(eos)
         return [
-            each.asked(dtype, width, number)
-            for (each, dtype, width), number in zip(self.columns, every, strict=True)
+            each.asked(dtype, width, labels if each.column == "labels" else None)
+            for each, dtype, width in self.columns
         ]
 
     def typed(self, batch: Batch) -> Batch:

@@ -180,42 +180,32 @@ class Dealing:
         yield
 
 
-class BalancedOrder(Ordered):
+class BalancedOrder(Dealing, Ordered):
     """The order of an epoch, dealt anew.
-
-    Args:
-        order: The order that is balanced.
-        dealing: What deals it anew.
 
     Example:
         >>> from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
         >>> order = EpochOrder(ExplicitBlocks([0, 100]), seed=1, epoch=0, name="",
         ...                    shuffle=Shuffle(), num_lanes=2, window=9)
-        >>> dealing = Dealing(
+        >>> balanced = BalancedOrder(
         ...     order, balance=Balance(tokens=1, stretch=16), key=b"1",
         ...     costs=lambda units: units % 7.0, ranks=2, end=100)
-        >>> units = BalancedOrder(order, dealing).at(range(100))
+        >>> units = balanced.at(range(100))
         >>> sorted(units.tolist()) == list(range(100))
         True
-        >>> BalancedOrder(order, dealing).positions(units[[3, 7]]).tolist()
+        >>> balanced.positions(units[[3, 7]]).tolist()
         [3, 7]
     """
 
-    def __init__(self, order: Ordered, dealing: Dealing) -> None:
-        self._order = order
-        self._dealing = dealing
+    _order: Ordered
 
     def begin(self) -> Iterator[None]:
         """Prepare the first use, in short steps."""
         return self._order.begin()
 
-    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the sequences at positions, in short steps: int64 [positions]."""
-        return self._dealing.reading(positions)
-
     def positions(self, units: npt.ArrayLike) -> Int64Array:
         """Return the positions of sequences: the inverse of :meth:`at`."""
-        return self._dealing.moved(self._order.positions(units))
+        return self.moved(self._order.positions(units))
 
 
 def _below(upper: Int64Array, lower: Int64Array) -> Int64Array:

@@ -10,7 +10,6 @@ from pagefeed.dataset import BlockKind, wide_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     BalancedOrder,
-    Dealing,
     EpochOrder,
     KeyPart,
     Ordered,
@@ -119,7 +118,7 @@ class DatasetOrder:
         if balance is None or ranks is None:
             return order
         first, costs = self.run.index.first_sequence[self.number], self.run.costs
-        dealing = Dealing(
+        return BalancedOrder(
             order,
             balance=balance,
             key=derive_key(self.seed, epoch, self.name, "balance"),
@@ -127,7 +126,6 @@ class DatasetOrder:
             ranks=ranks,
             end=self.index.num_sequences,
         )
-        return BalancedOrder(order, dealing)
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
         if self.shuffle.in_order:
