@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -77,15 +78,13 @@ class DatasetCursor(Cursor):
         while len(positions):
             epoch = int(positions[0]) // size
             first = epoch * size
-            if isinstance(positions, range):
-                step = positions.step
-                count = len(range(positions.start, first + size, step))
-                part = positions[:count]
-                now: Positions = range(part.start - first, part.stop - first, step)
+            count = bisect_left(positions, first + size)
+            part, positions = positions[:count], positions[count:]
+            now: Positions
+            if isinstance(part, range):
+                now = range(part.start - first, part.stop - first, part.step)
             else:
-                count = int(np.searchsorted(positions, first + size))
-                now = positions[:count] - first
-            positions = positions[count:]
+                now = part - first
             found = yield from self._order(epoch).reading(now)
             yield self._numbered(0, found, epoch)
 
