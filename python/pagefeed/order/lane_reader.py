@@ -176,7 +176,6 @@ class LaneReader:
         ends = np.array([missing.end for missing in group])
         low = np.maximum(0, begins - window.delay)  # What is before has left before.
         high = np.maximum(low, np.minimum(ends, window.lanes.lengths(lanes)))
-        first = window.lanes.starts(lanes)
         num_units, num_left = np.zeros((2, len(group)), dtype=np.int64)
         times, units = ([np.empty(0, dtype=np.int64)] for _ in range(2))
         # Several lanes are looked at in one go, and a lane of more units alone.
@@ -186,8 +185,7 @@ class LaneReader:
             num_units += found.counts
             num_left += found.num_left
             times.append(found.times)
-            runs = first + start, first + stop
-            units.append(self._sequence.units(*runs, found.which, found.indices))
+            units.append(self._sequence.units(found.chosen))
             yield
         by_time = by_row_and_time(num_units, np.concatenate(times))
         in_order = np.concatenate(units)[by_time]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,27 +17,28 @@ from pagefeed.order.starts import Starts, Sums, shared_sums
 from pagefeed.sequences import Blocks
 
 
+class Chosen(NamedTuple):
+    """Some of the indices [start, stop) of a few runs; int64 arrays."""
+
+    starts: Int64Array
+    """First index of each run: [runs]."""
+    stops: Int64Array
+    """One past its last; none is empty: [runs]."""
+    which: Int64Array
+    """Numbers, rising, of those that are chosen among all of the runs: [chosen]."""
+    indices: Int64Array
+    """The indices that these are: [chosen]."""
+
+
 class UnitList(Protocol):
     """A permutation of the units, read in runs."""
 
     def prepare(self) -> Iterator[None]:
         """Do what must be done before the first use, in steps of a millisecond."""
+        yield from ()
 
-    def units(
-        self,
-        starts: Int64Array,
-        stops: Int64Array,
-        which: Int64Array,
-        indices: Int64Array,
-    ) -> Int64Array:
-        """Return the units at some of the indices [start, stop): int64 [which].
-
-        Args:
-            starts: First index of each run.
-            stops: One past its last, none empty.
-            which: Numbers, rising, of those wanted among the indices of all runs.
-            indices: The same as indices.
-        """
+    def units(self, chosen: Chosen) -> Int64Array:
+        """Return the units at some indices: int64 [chosen]."""
 
     def all(self) -> Int64Array:
         """Return all units: int64."""
@@ -46,7 +47,7 @@ class UnitList(Protocol):
         """Index, int64, of each unit."""
 
 
-class SingleList:
+class SingleList(UnitList):
     """Every unit on its own: at its own number, or permuted.
 
     Args:
@@ -58,19 +59,9 @@ class SingleList:
         self._num_units = num_units
         self._permutation = permutation
 
-    def prepare(self) -> Iterator[None]:
-        """Do nothing: there is nothing to prepare."""
-        yield from ()
-
-    def units(
-        self,
-        starts: Int64Array,  # noqa: ARG002 - all are as near
-        stops: Int64Array,  # noqa: ARG002
-        which: Int64Array,  # noqa: ARG002
-        indices: Int64Array,
-    ) -> Int64Array:
-        """Return the units at some of the indices [start, stop): int64 [which]."""
-        return self.at(indices)
+    def units(self, chosen: Chosen) -> Int64Array:
+        """Return the units at some indices: int64 [chosen]."""
+        return self.at(chosen.indices)
 
     def all(self) -> Int64Array:
         """Return all units: int64."""
@@ -87,7 +78,7 @@ class SingleList:
         return units if permutation is None else permutation.inverse(units)
 
 
-class BlockList:
+class BlockList(UnitList):
     """Blocks in permuted order, or, in several passes, shares of them.
 
     Args:
@@ -121,18 +112,13 @@ class BlockList:
         """Make the sums over blocks, in steps."""
         return self._starts.prepare()
 
-    def units(
-        self,
-        starts: Int64Array,
-        stops: Int64Array,
-        which: Int64Array,
-        indices: Int64Array,
-    ) -> Int64Array:
-        """Return the units at some of the indices [start, stop): int64 [which]."""
-        items, begins, counts = self._starts.cover(starts, stops)
+    def units(self, chosen: Chosen) -> Int64Array:
+        """Return the units at some indices: int64 [chosen]."""
+        items, begins, counts = self._starts.cover(chosen.starts, chosen.stops)
         # How many of the indices lie in each item.
-        counts = np.diff(np.searchsorted(which, np.append(0, np.cumsum(counts))))
-        return self._units(items, begins, counts, indices)
+        ends = np.append(0, np.cumsum(counts))
+        counts = np.diff(np.searchsorted(chosen.which, ends))
+        return self._units(items, begins, counts, chosen.indices)
 
     def all(self) -> Int64Array:
         """Return all units: int64."""

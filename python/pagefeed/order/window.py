@@ -16,6 +16,7 @@ import numpy as np
 from pagefeed._base import Int64Array, UInt64Array, joined_ranges
 from pagefeed.order.keys import HALF, expand_key, mix
 from pagefeed.order.lanes import Lanes
+from pagefeed.order.lists import Chosen
 
 MAX_STRETCH = 1 << 21  # units: what is sorted at once, unless D itself is longer
 MIN_STRETCH = 1 << 10
@@ -25,10 +26,8 @@ MIN_SPREAD = 64
 class Leaving(NamedTuple):
     """Units that leave in a stretch of time, of some rows of places; int64 arrays."""
 
-    which: Int64Array
-    """Numbers of the units among all that were looked at, rising: [units]."""
-    indices: Int64Array
-    """Their indices among the units of all lanes: [units]."""
+    chosen: Chosen
+    """The units, among all that were looked at, by their indices in all lanes."""
     times: Int64Array
     """When they leave, counted from the begin of the stretch: [units]."""
     counts: Int64Array
@@ -76,7 +75,8 @@ class DelayWindow:
             ends: Its end.
         """
         sizes, first = stops - starts, self.lanes.starts(lanes)
-        indices = joined_ranges(first + starts, first + stops)
+        runs = first + starts, first + stops
+        indices = joined_ranges(*runs)
         times = indices - np.repeat(first + begins, sizes)
         times *= self._unit
         times += self._delays(indices).view(np.int64)
@@ -86,7 +86,8 @@ class DelayWindow:
         which, borders = np.flatnonzero(leaves), np.append(0, np.cumsum(sizes))
         counts = np.diff(np.searchsorted(which, borders))
         num_left = np.diff(np.searchsorted(np.flatnonzero(has_left), borders))
-        return Leaving(which, indices[which], times[which], counts, num_left)
+        chosen = Chosen(*runs, which, indices[which])
+        return Leaving(chosen, times[which], counts, num_left)
 
     def expected_time(self, lane: int, place: int) -> int:
         """Return the expected time at which the unit at a place of a lane leaves.
