@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array, UInt64Array, joined_ranges
+from pagefeed._base import Int64Array, joined_ranges
 from pagefeed.order.keys import HALF, expand_key, mix
 from pagefeed.order.lanes import Lanes
 from pagefeed.order.lists import Chosen
@@ -50,12 +50,11 @@ class DelayWindow:
         self.delay = delay
         hash_key = expand_key(key, 2)
         self._key = (hash_key[0], hash_key[1])
-        # A number of 64 bits holds a time, with a fraction, above a place. The bits
-        # depend on the delay alone, as they decide between near ties.
+        # The fraction of a time decides between near ties, so that its bits are part of
+        # the order. They depend on the delay alone.
         place_bits = max(4 * delay, 2 * MAX_STRETCH).bit_length()
         time_bits = min(16, 63 - 2 * place_bits)
-        self._place_bits, self._time_bits = np.uint64(place_bits), np.uint64(time_bits)
-        self._unit = 1 << time_bits
+        self._unit, self._hash_bits = 1 << time_bits, np.uint64(32 - time_bits)
 
     def leaving(
         self,
@@ -79,7 +78,7 @@ class DelayWindow:
         indices = joined_ranges(*runs)
         times = indices - np.repeat(first + begins, sizes)
         times *= self._unit
-        times += self._delays(indices).view(np.int64)
+        times += self._delays(indices)
         has_left = times < 0
         leaves = times < np.repeat((ends - begins) * self._unit, sizes)
         leaves &= ~has_left
@@ -112,9 +111,9 @@ class DelayWindow:
         """Where the window puts places of one lane, int64; fast for neighbours."""
         if self.delay == 1:
             return places
-        times = self.times(lane, places)
+        start, length = self.lanes.start(lane), self.lanes.length(lane)
+        times = places + self._delays(places + start) // self._unit
         put = np.empty(len(places), dtype=np.int64)
-        start = self.lanes.start(lane)
         order = np.argsort(times, kind="stable")
         done = 0
         while done < len(order):
@@ -122,10 +121,13 @@ class DelayWindow:
             end = begin + max(self.delay, MIN_STRETCH)
             stop = int(np.searchsorted(times, end, sorter=order))
             group = order[done:stop]
-            low = max(0, begin - self.delay)
-            leaving = self._leaving(lane, low, end)
-            sought = self._packed(places[group] - low, places[group] + start)
-            put[group] = np.searchsorted(leaving, sought) + low
+            low, high = max(0, begin - self.delay), min(end, length)
+            found = self.leaving(*np.array([[lane], [low], [high], [begin], [end]]))
+            in_order = by_row_and_time(found.counts, found.times)
+            rank = np.empty_like(in_order)
+            rank[in_order] = np.arange(len(rank))
+            sought = np.searchsorted(found.chosen.indices, places[group] + start)
+            put[group] = low + found.num_left + rank[sought]
             done = stop
         return put
 
@@ -133,42 +135,15 @@ class DelayWindow:
         """Return the indices of all units, lane after lane, in the order they leave."""
         indices = np.arange(self.lanes.num_units)
         lane, place = self.lanes.split(indices)
-        return np.lexsort((self._packed(place, indices), lane))
+        return np.lexsort((place * self._unit + self._delays(indices), lane))
 
-    def times(self, lane: int, places: Int64Array) -> Int64Array:
-        """Time, in whole units, at which places of one lane leave, int64."""
-        delays = self._delays(places + self.lanes.start(lane))
-        return places + (delays >> self._time_bits).view(np.int64)
-
-    def _leaving(self, lane: int, low: int, high: int) -> UInt64Array:
-        """Places in [low, high) by time: all that leave before high + 1, and more."""
-        high = min(high, self.lanes.length(lane))
-        place = np.arange(high - low)
-        packed = self._packed(place, place + (low + self.lanes.start(lane)))
-        packed.sort()
-        return packed
-
-    def _packed(self, places: Int64Array, indices: Int64Array) -> UInt64Array:
-        """Time above place, both counted from the same place of a lane.
-
-        Args:
-            places: Places, counted from there.
-            indices: The same units' indices among those of all lanes.
-        """
-        place = places.view(np.uint64)
-        packed = self._delays(indices)
-        packed += place << self._time_bits
-        packed <<= self._place_bits
-        packed |= place
-        return packed
-
-    def _delays(self, indices: Int64Array) -> UInt64Array:
-        """D * h in fixed point with ``_time_bits`` bits of fraction."""
+    def _delays(self, indices: Int64Array) -> Int64Array:
+        """D * h in fixed point, in parts of a unit of time."""
         hashed = mix(indices, self._key)
         hashed >>= HALF
         hashed *= np.uint64(self.delay)
-        hashed >>= HALF - self._time_bits
-        return hashed
+        hashed >>= self._hash_bits
+        return hashed.view(np.int64)
 
 
 def by_row_and_time(counts: Int64Array, times: Int64Array) -> Int64Array:
