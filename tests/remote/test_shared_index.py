@@ -158,12 +158,12 @@ def test_a_killed_job_goes_on(store, monkeypatch):
 def test_two_writers_do_not_mix(store, monkeypatch):
     real, others = index_writing._Writing._tidy, list[bool]()
 
-    def tidy(self, where):
+    def tidy(self):
         if not others:
             others.append(True)
             store.put("corpus/web/999.parquet", file_of(999))
             written(store)  # The other, which comes first.
-        return real(self, where)
+        real(self)
 
     monkeypatch.setattr(index_writing._Writing, "_tidy", tidy)
     done = written(store)
@@ -200,8 +200,8 @@ def test_damage_is_an_error(store):
     assert opened(store, index=done.pinned).index.fingerprint == done.fingerprint
 
 
-def test_an_index_that_is_not_given_is_told_of_once(store, caplog, monkeypatch):
-    monkeypatch.setattr(paths, "_told", set())
+def test_an_index_that_is_not_given_is_told_of_once(store, caplog):
+    paths.tell_of_index.cache_clear()
     with caplog.at_level(logging.INFO, "pagefeed"):
         opened(store, index=None)
         assert "_pagefeed" not in caplog.text

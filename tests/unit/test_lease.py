@@ -15,7 +15,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from pagefeed._base import made_once
-def make():
+def make(_):
     print("begun", flush=True)
     time.sleep(600)
 made_once(Path(sys.argv[1]), lambda: None, make)
@@ -29,7 +29,7 @@ folder = Path(sys.argv[1])
 def find():
     made = folder / "made"
     return made.read_text() if made.exists() else None
-def make():
+def make(_):
     print("made", flush=True)
     time.sleep(0.3)
     (folder / "draft").write_text("7")
@@ -63,13 +63,13 @@ def test_a_lock_ends_with_its_process(tmp_path, holder):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert (tmp_path / "lock").exists(), "it was killed before it could remove it"
-    assert made_once(tmp_path / "lock", lambda: None, lambda: 7) == 7
+    assert made_once(tmp_path / "lock", lambda: None, lambda _: 7) == 7
 
 
 def test_a_stopped_process_is_not_waited_for(tmp_path, holder, monkeypatch, caplog):
     holder.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(lease, "_SILENCE", 0.5)
-    assert made_once(tmp_path / "lock", lambda: None, lambda: 7) == 7
+    assert made_once(tmp_path / "lock", lambda: None, lambda _: 7) == 7
     assert "goes on in its place" in caplog.text
     assert (tmp_path / "lock").exists(), "the lock of another is left to it"
     holder.send_signal(signal.SIGCONT)
@@ -79,7 +79,7 @@ def test_a_live_lock_keeps_beating(tmp_path, monkeypatch):
     monkeypatch.setattr(lease, "_BEAT", 0.01)
     lock = tmp_path / "lock"
 
-    def make():
+    def make(_):
         os.utime(lock, (0, 0))
         for _ in range(1000):
             if lock.stat().st_mtime > 0:
@@ -91,4 +91,4 @@ def test_a_live_lock_keeps_beating(tmp_path, monkeypatch):
 
 
 def test_without_a_folder_for_locks_it_is_made_all_the_same():
-    assert made_once(Path("/proc/none/lock"), lambda: None, lambda: 7) == 7
+    assert made_once(Path("/proc/none/lock"), lambda: None, lambda _: 7) == 7

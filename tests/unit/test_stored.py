@@ -250,3 +250,10 @@ def test_numbers_are_verified_where_they_are_read(tmp_path, monkeypatch):
             read()
     with pytest.raises(ValueError, match="damaged"):
         ArrayFolder(tmp_path / "name", KEY)
+
+
+def test_damage_is_told_once(folder, caplog):
+    (folder / "about.json").write_text("{")
+    assert contents(stored_arrays(str(folder.parent), "name", KEY, write)) == CONTENTS
+    [told] = [each for each in caplog.records if "made anew" in each.message]
+    assert told.levelname == "WARNING"

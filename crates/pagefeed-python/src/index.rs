@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
-use arrow_schema::DataType;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
@@ -33,6 +32,7 @@ use crate::infill::PyInfilling;
 use crate::numbers::{lookup, numbers};
 use crate::run::{cancellable, detached, detached_if_many};
 use crate::storage::{reading, stopped_by, storage_of};
+use crate::types::{list_item, list_size, width_of};
 
 thread_local! {
     /// Keeps the codecs' contexts and buffers from one page to the next.
@@ -98,27 +98,6 @@ impl Index {
             storage.0 = std::process::id();
         }
         storage.1.clone()
-    }
-}
-
-/// What the lists of rows hold.
-fn list_item(data_type: &DataType) -> Option<&DataType> {
-    match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            Some(item.data_type())
-        }
-        DataType::Struct(fields) if fields.len() == 1 => list_item(fields[0].data_type()),
-        _ => None,
-    }
-}
-
-/// Bytes of the numbers a column or its lists hold.
-fn width_of(data_type: &DataType) -> usize {
-    match data_type {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            width_of(item.data_type())
-        }
-        other => other.primitive_width().unwrap_or(0),
     }
 }
 
@@ -425,13 +404,16 @@ impl Index {
         leaf.flatten().map_or(0, |leaf| leaf.max_repetition)
     }
 
+    /// Tokens of each row that is not null, if the schema says it.
+    #[getter]
+    fn row_size(&self) -> Option<i32> {
+        list_size(self.index.field().data_type())
+    }
+
     /// Numbers of each list in the lists of rows, if the schema says it.
     #[getter]
     fn list_size(&self) -> Option<i32> {
-        match list_item(self.index.field().data_type())? {
-            DataType::FixedSizeList(_, size) => Some(*size),
-            _ => None,
-        }
+        list_size(list_item(self.index.field().data_type())?)
     }
 
     /// Reads a page of tokens with the rows of a column that comes with them, and refuses

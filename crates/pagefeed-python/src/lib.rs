@@ -24,6 +24,7 @@ mod rows;
 mod run;
 mod storage;
 mod tokenizer;
+mod types;
 #[cfg(not(feature = "tokenizer"))]
 mod without_tokenizer;
 

@@ -35,7 +35,7 @@ from pagefeed._base.extras import require
 from pagefeed._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
 from pagefeed._base.lazy_attribute import is_made, lazy
-from pagefeed._base.lease import is_taken, made_once
+from pagefeed._base.lease import UnusableError, is_taken, made_once
 from pagefeed._base.log import logger
 from pagefeed._base.parallel import in_order
 from pagefeed._base.progress import Progress, Work, show_progress
@@ -53,7 +53,7 @@ from pagefeed._base.stored import (
     warn_of_folder,
 )
 from pagefeed._base.terminal import printable_output
-from pagefeed._base.writing import WholeWriter
+from pagefeed._base.writing import WholeWriter, write_errors
 
 __all__ = [
     "FIELDS",
@@ -69,6 +69,7 @@ __all__ = [
     "Setting",
     "UInt32Array",
     "UInt64Array",
+    "UnusableError",
     "WholeWriter",
     "Work",
     "check_callable",
@@ -113,4 +114,5 @@ __all__ = [
     "text_of",
     "to_bfloat16",
     "warn_of_folder",
+    "write_errors",
 ]

@@ -89,9 +89,8 @@ def check_number(
         and (below is None or number < below)
     )
     if not (is_number and fits):
-        names = {"above": above, "from": least, "to": most, "below": below}
-        if least is None:
-            names = {"above": above, "at most": most, "below": below}
+        upper = "at most" if least is None else "to"
+        names = {"above": above, "from": least, upper: most, "below": below}
         bounds = [f" {word} {at:g}" for word, at in names.items() if at is not None]
         what += "".join(bounds)
         raise InvalidArgumentError(f"{name}={value!r:.60} must be {what}")

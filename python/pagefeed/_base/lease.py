@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pagefeed._base.log import logger
 
-__all__ = ["is_taken", "made_once"]
+__all__ = ["UnusableError", "is_taken", "made_once"]
 
 _BEAT = 5.0
 _SILENCE = 60.0
@@ -23,7 +23,13 @@ _PAUSE = 0.05
 T = TypeVar("T")
 
 
-def made_once(path: Path, find: Callable[[], T | None], make: Callable[[], T]) -> T:
+class UnusableError(Exception):
+    """Something was made before and cannot be used; the text says why."""
+
+
+def made_once(
+    path: Path, find: Callable[[], T | None], make: Callable[[str | None], T]
+) -> T:
     """Return what is found; else make it, in one process of the machine at a time.
 
     The others wait, and find what it made. The lock ends with the process that has it,
@@ -32,21 +38,29 @@ def made_once(path: Path, find: Callable[[], T | None], make: Callable[[], T]) -
 
     Args:
         path: The lock file, which exists while something is made.
-        find: Returns what was made before, or None.
-        make: Makes it.
+        find: Returns what was made before, or None; or raises an
+            :class:`UnusableError`.
+        make: Makes it. Its argument says why what there is cannot be used; None if
+            there is nothing.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     made_once(Path(folder) / "lock", lambda: None, lambda: 7)
+        ...     made_once(Path(folder) / "lock", lambda: None, lambda _: 7)
         7
     """
-    found = find()
-    if found is not None:
-        return found
+    with suppress(UnusableError):
+        found = find()
+        if found is not None:
+            return found
     with _lease(path):
-        found = find()  # Another process may have made it since, waited for or not.
-        return make() if found is None else found
+        why = None
+        try:
+            # Another process may have made it since, waited for or not.
+            found = find()
+        except UnusableError as problem:
+            found, why = None, str(problem)
+        return make(why) if found is None else found
 
 
 @contextmanager

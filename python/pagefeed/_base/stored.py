@@ -8,8 +8,8 @@ import shutil
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base.arrays import Int64Array
-from pagefeed._base.lease import made_once
+from pagefeed._base.lease import UnusableError, made_once
 from pagefeed._base.log import logger
 from pagefeed._base.parallel import in_order
-from pagefeed._base.writing import WholeWriter
+from pagefeed._base.writing import WholeWriter, write_errors
 from pagefeed.errors import CacheWarning, FileAccessError
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
 
 _ABOUT = "about.json"
 _NUMBERS = "numbers"
+_SPILL = "spill"
 _VERSION = 3
 _SPILLED_BYTES = 32 << 20
 _CHECKED_BYTES = 1 << 20
@@ -110,9 +111,10 @@ class Blocks:
 
     def __init__(self, path: Path, numbers: Int64Array, checksums: list[int]) -> None:
         self.path = path
+        self._damage = f"{path} is damaged: its checksum does not match"
         self.numbers = numbers
         self._checksums = checksums
-        count = -(-8 * len(numbers) // _CHECKED_BYTES)
+        count = _num_blocks(numbers)
         if count != len(checksums):
             raise ValueError(f"{path} has {count} checksums, not {len(checksums)}")
         self.are_verified = np.zeros(count, dtype=np.bool_)
@@ -124,9 +126,7 @@ class Blocks:
         Raises:
             ValueError: If a checksum does not match.
         """
-        every = range(len(self.are_verified))
-        found = map(self._is_whole, every)
-        if not all(found if len(every) < 9 else in_order(self._is_whole, every)):
+        if [*_checksums(self.numbers)] != self._checksums:
             raise ValueError(self._damage)
         self.are_verified[:] = True
 
@@ -147,20 +147,26 @@ class Blocks:
         """
         left = blocks[~self.are_verified[blocks]]
         for block in np.unique(left).tolist() if len(left) else ():
-            if not self._is_whole(block):
+            if _checksum(self.numbers, block) != self._checksums[block]:
                 raise FileAccessError(
                     f"{self._damage}; remove its folder, and it is made anew"
                 ).at(file=str(self.path))
             self.are_verified[block] = True
 
-    def _is_whole(self, block: int) -> bool:
-        step = _CHECKED_BYTES // 8
-        part = self.numbers[block * step : (block + 1) * step]
-        return zlib.crc32(part.data) == self._checksums[block]
 
-    @property
-    def _damage(self) -> str:
-        return f"{self.path} is damaged: its checksum does not match"
+def _num_blocks(numbers: Int64Array) -> int:
+    return -(-8 * len(numbers) // _CHECKED_BYTES)
+
+
+def _checksum(numbers: Int64Array, block: int) -> int:
+    step = _CHECKED_BYTES // 8
+    return zlib.crc32(numbers[block * step : (block + 1) * step].data)
+
+
+def _checksums(numbers: Int64Array) -> Iterable[int]:
+    """Yield the checksum of each block, by several threads if there are many."""
+    blocks, checksum = range(_num_blocks(numbers)), partial(_checksum, numbers)
+    return map(checksum, blocks) if len(blocks) < 9 else in_order(checksum, blocks)
 
 
 class CheckedArray:
@@ -201,7 +207,7 @@ class ArrayWriter(WholeWriter):
     """Writes a folder of arrays, which appears complete or not at all.
 
     Any number of arrays may grow at a time. Numbers that do not fit in memory wait in
-    a file for each array; the files are joined in the end.
+    a file, in the order in which they came, until the arrays are joined in the end.
 
     Args:
         path: Path of the folder.
@@ -216,14 +222,15 @@ class ArrayWriter(WholeWriter):
         self._path = path
         self._key = key
         self._durable = durable
-        with self._writing():
+        with write_errors(path, _UnwritableError):
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent)
         self._draft = Path(draft)
         self._waiting: dict[str, bytearray] = {}
         self._num_waiting = 0
-        self._spills: dict[str, Path] = {}
+        self._spilled: dict[str, list[tuple[int, int]]] = {}
         self._sizes: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
         self.about: dict[str, Any] = {}
         """Notes beside the arrays: plain JSON types."""
 
@@ -237,69 +244,57 @@ class ArrayWriter(WholeWriter):
         self._sizes[name] = self._sizes.get(name, 0) + len(data)
         self._num_waiting += len(data)
         if self._num_waiting > _SPILLED_BYTES:
-            with self._writing():
+            with write_errors(self._path, _UnwritableError):
                 self._spill()
 
-    def append_sums(self, name: str, parts: Iterable[Int64Array]) -> None:
-        """Append the sum of all numbers before each, and at the end that of all."""
-        total = 0
-        for numbers in parts:
-            ends = total + np.cumsum(numbers)
-            self.append(name, ends - numbers)
-            total += int(numbers.sum())
-        self.append(name, [total])
+    def append_sums(self, name: str, numbers: npt.ArrayLike) -> None:
+        """Append the sum of all numbers before each, and in the end that of all."""
+        sums = self._totals.get(name, 0) + np.append(0, np.cumsum(numbers)).astype("i8")
+        self.append(name, sums[:-1])
+        self._totals[name] = int(sums[-1])
 
     def commit(self) -> None:
-        with self._writing():
-            self._rename(self._join())
+        for name, total in self._totals.items():
+            self.append(name, [total])
+        with write_errors(self._path, _UnwritableError):
+            self._join()
+            self._rename()
 
     def abandon(self) -> None:
         shutil.rmtree(self._draft, ignore_errors=True)
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Tell errors of this folder from errors of its contents."""
-        try:
-            yield
-        except OSError as problem:
-            raise _UnwritableError(f"{self._path}: cannot be written: {problem}").at(
-                file=str(self._path)
-            ) from problem
-
     def _spill(self) -> None:
-        for name, waiting in self._waiting.items():
-            if name not in self._spills:
-                self._spills[name] = self._draft / f"spill-{len(self._spills)}"
-            with self._spills[name].open("ab") as file:
+        with (self._draft / _SPILL).open("ab") as file:
+            for name, waiting in self._waiting.items():
+                part = file.tell(), len(waiting)
+                self._spilled.setdefault(name, []).append(part)
                 file.write(waiting)
-            waiting.clear()
+                waiting.clear()
         self._num_waiting = 0
 
-    def _join(self) -> list[int]:
-        """Write the arrays one after another, and return the checksums."""
-        checksums = _Checksums()
-        with (self._draft / _NUMBERS).open("wb") as file:
-            for name, waiting in self._waiting.items():
-                if name in self._spills:
-                    with self._spills[name].open("rb") as spill:
-                        while part := spill.read(1 << 20):
-                            checksums.add(part)
-                            file.write(part)
-                    self._spills[name].unlink()
-                waiting.extend(bytes(-self._sizes[name] % 8))
-                checksums.add(waiting)
-                file.write(waiting)
+    def _join(self) -> None:
+        """Write the arrays one after another."""
+        self._spill()
+        spill = self._draft / _SPILL
+        with spill.open("rb") as parts, (self._draft / _NUMBERS).open("wb") as file:
+            for name in self._sizes:
+                for begin, size in self._spilled[name]:
+                    parts.seek(begin)
+                    file.write(parts.read(size))
+                file.write(bytes(-self._sizes[name] % 8))
             self._finish(file)
-        return checksums.all
+        spill.unlink()
 
     def _finish(self, file: BinaryIO) -> None:
         file.flush()
         if self._durable:
             os.fsync(file.fileno())
 
-    def _rename(self, checksums: list[int]) -> None:
-        content = {"version": _VERSION, "key": self._key, "about": self.about}
+    def _rename(self) -> None:
         sizes = {name: -(-size // 8) for name, size in self._sizes.items()}
+        numbers = _map(self._draft / _NUMBERS, sum(sizes.values()))
+        checksums = [*_checksums(numbers)]
+        content = {"version": _VERSION, "key": self._key, "about": self.about}
         content |= {"arrays": sizes, "checksums": checksums}
         with (self._draft / _ABOUT).open("wb") as file:
             file.write(_with_checksum(content))
@@ -309,7 +304,7 @@ class ArrayWriter(WholeWriter):
             self._draft.rename(self._path)
         except OSError:
             # Another process was first, or the existing folder is damaged.
-            if _opened(self._path, self._key) is None:
+            if find_arrays(self._path.parent, self._path.name, self._key) is None:
                 shutil.rmtree(self._path, ignore_errors=True)
                 self._draft.rename(self._path)
 
@@ -338,11 +333,20 @@ def stored_arrays(
     """
     if folder is not None:
         path = Path(folder) / name
+
+        def make(why: str | None) -> ArrayFolder:
+            if why is not None:
+                logger.warning("made anew, since it cannot be used: %s", why)
+            with ArrayWriter(path, key, durable=True) as writer:
+                write(writer)
+            logger.info("made, and kept: %s", path)
+            return ArrayFolder(path, key, lazily=lazily)
+
         try:
             return made_once(
                 path.with_name(f"{name}.lock"),
-                lambda: _found(path, key, lazily=lazily),
-                lambda: _made(path, key, write, lazily=lazily),
+                lambda: _opened(path, key, lazily=lazily),
+                make,
             )
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)
@@ -351,35 +355,22 @@ def stored_arrays(
     except OSError as problem:
         raise _no_place(problem) from problem
     with place:
-        path = Path(place.name) / "arrays"
+        unnamed = Path(place.name) / "arrays"
         try:
-            with ArrayWriter(path, key, durable=False) as writer:
+            with ArrayWriter(unnamed, key, durable=False) as writer:
                 write(writer)
         except _UnwritableError as problem:
             raise _no_place(problem) from problem
         # The maps outlive the names of the files.
-        return ArrayFolder(path, key, lazily=lazily)
+        return ArrayFolder(unnamed, key, lazily=lazily)
 
 
-def _found(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
-    found = _opened(path, key, lazily=lazily)
-    if found is not None:
-        logger.debug("found, and used: %s", path)
-    return found
-
-
-def _made(
-    path: Path, key: str, write: Callable[[ArrayWriter], None], *, lazily: bool
-) -> ArrayFolder:
-    with ArrayWriter(path, key, durable=True) as writer:
-        write(writer)
-    logger.info("made, and kept: %s", path)
-    return ArrayFolder(path, key, lazily=lazily)
-
-
-def find_arrays(folder: str, name: str, key: str) -> ArrayFolder | None:
+def find_arrays(folder: str | Path, name: str, key: str) -> ArrayFolder | None:
     """Map stored arrays; None if they are missing or damaged."""
-    return _opened(Path(folder) / name, key)
+    try:
+        return _opened(Path(folder) / name, key, lazily=False)
+    except UnusableError:
+        return None
 
 
 def keeps_arrays(folder: str) -> bool:
@@ -425,26 +416,6 @@ def _no_place(problem: OSError) -> FileAccessError:
     )
 
 
-class _Checksums:
-    """CRC-32 of every ``_CHECKED_BYTES`` of what is added."""
-
-    def __init__(self) -> None:
-        self.all: list[int] = []
-        self._last_bytes = _CHECKED_BYTES
-
-    def add(self, data: bytes | bytearray) -> None:
-        """Add the next bytes."""
-        view = memoryview(data)
-        while view:
-            if self._last_bytes == _CHECKED_BYTES:
-                self.all.append(0)
-                self._last_bytes = 0
-            part = view[: _CHECKED_BYTES - self._last_bytes]
-            self.all[-1] = zlib.crc32(part, self.all[-1])
-            self._last_bytes += len(part)
-            view = view[len(part) :]
-
-
 def _with_checksum(content: Mapping[str, Any]) -> bytes:
     text = json.dumps(content)
     return f'{{"checksum": {zlib.crc32(text.encode())}, "content": {text}}}'.encode()
@@ -458,15 +429,16 @@ def _read_about(path: Path) -> dict[str, Any]:
     return content
 
 
-def _opened(path: Path, key: str, *, lazily: bool = False) -> ArrayFolder | None:
-    """Return the arrays of a folder; None if they are missing or damaged."""
+def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
+    """Return the arrays of a folder; None if there is none."""
     try:
-        return ArrayFolder(path, key, lazily=lazily)
+        found = ArrayFolder(path, key, lazily=lazily)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        logger.warning("made anew, since it cannot be used: %s", error)
-        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise UnusableError(str(problem)) from problem
+    logger.debug("found, and used: %s", path)
+    return found
 
 
 def _map(path: Path, size: int) -> Int64Array:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
-__all__ = ["WholeWriter"]
+from pagefeed.errors import FileAccessError
+
+__all__ = ["WholeWriter", "write_errors"]
 
 
 class WholeWriter(ABC):
@@ -40,3 +44,15 @@ class WholeWriter(ABC):
                 self.commit()
         finally:
             self.abandon()
+
+
+@contextmanager
+def write_errors(
+    path: object, kind: type[FileAccessError] = FileAccessError
+) -> Iterator[None]:
+    """Raise what the system says of a file that is written as an error of pagefeed."""
+    try:
+        yield
+    except OSError as problem:
+        error = kind(f"{path}: cannot be written: {problem}")
+        raise error.at(file=str(path)) from problem

@@ -112,14 +112,6 @@ class AlignedSource(Protocol):
         """Bytes of a number."""
 
 
-class Counted(Protocol):
-    """What knows its number of values."""
-
-    @property
-    def num_values(self) -> int:
-        """Number of values."""
-
-
 class AlignedColumn(NamedTuple):
     """A column with numbers for every token."""
 
@@ -157,7 +149,7 @@ class AlignedColumn(NamedTuple):
             )
         return like.dtype or ("float32" if like.scale else found)
 
-    def width(self, source: AlignedSource, tokens: Counted) -> int:
+    def width(self, source: AlignedSource, tokens: PageIndex) -> int:
         """Return how many numbers a token has in a batch.
 
         Args:
@@ -191,7 +183,7 @@ class AlignedColumn(NamedTuple):
         asks = like.width not in (None, 1) or like.first or like.count or like.scale
         return bool(asks) or getattr(source.handle, "list_depth", 1) > 1
 
-    def token_bytes(self, source: AlignedSource, tokens: Counted) -> int:
+    def token_bytes(self, source: AlignedSource, tokens: PageIndex) -> int:
         """Return the bytes that a token takes as it is read."""
         return self.width(source, tokens) * source.value_bytes
 
@@ -208,18 +200,17 @@ class AlignedColumn(NamedTuple):
         if dtype == "bfloat16":
             return int(to_bfloat16(number))
         kind = np.dtype(dtype)
-        is_right = kind.kind == "f"
-        if not is_right:
-            bounds = np.iinfo(kind)
-            is_whole = float(number).is_integer()
-            is_right = is_whole and bounds.min <= number <= bounds.max
-        if not is_right:
+        is_float = kind.kind == "f"
+        if not is_float and not (
+            float(number).is_integer()
+            and np.iinfo(kind).min <= number <= np.iinfo(kind).max
+        ):
             raise InvalidArgumentError(
                 f"column {self.column!r} holds {dtype} numbers, and {number}, its "
                 "padding or eos, is none: choose a padding such as "
                 f"aligned={{{self.column!r}: 0}}, or write the column in another type"
             )
-        value = number if kind.kind == "f" else int(number)
+        value = number if is_float else int(number)
         return int.from_bytes(np.array(value, kind).tobytes(), "little")
 
     def asked(

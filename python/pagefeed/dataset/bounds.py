@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Bounds", "FileBounds"]
+__all__ = ["Bounds", "FileBounds", "bounds_of"]
 
 
 class Bounds(NamedTuple):
@@ -19,6 +19,19 @@ class Bounds(NamedTuple):
     """Whether rows may have no value."""
     may_have_values: bool = True
     """Whether rows may have one."""
+
+
+def bounds_of(
+    lower: object, upper: object, num_nulls: int | None, num_rows: int | None
+) -> Bounds | None:
+    """Return bounds and what follows from counts; None if nothing is known."""
+    found = Bounds(
+        lower,
+        upper,
+        may_be_null=num_nulls != 0,
+        may_have_values=None in (num_nulls, num_rows) or num_nulls != num_rows,
+    )
+    return None if found == Bounds(None, None) else found
 
 
 class FileBounds(Protocol):

@@ -28,21 +28,12 @@ class CountedIndex(PageIndex):
     ) -> None:
         super().__init__(core, recipe)
         self._first_token = first_token
-
-    @property
-    def num_values(self) -> int:
-        """Number of tokens."""
-        return int(self._first_token[-1])
+        self.num_values = int(first_token[-1])
 
     @lazy
     def mean_row_bytes(self) -> int:
         """Approximate bytes of a row in memory."""
         return self.num_values * self.value_bytes // max(self.num_rows, 1)
-
-    @lazy
-    def file_first_value(self) -> Int64Array:
-        """First token of each file, and the number of tokens: int64 [files + 1]."""
-        return self._first_token[self.file_first_page]
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
         """Return the tokens before each of ``pages``; ``len(index)`` gives them all."""

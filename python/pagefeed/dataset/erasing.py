@@ -24,7 +24,7 @@ def erased_rows(
     rows: Mapping[str, Iterable[int]] | None,
     snapshot: Any | None,
 ) -> Selection:
-    """Return the rows of an index that ``DatasetRows.erase`` means.
+    """Return the rows of an index that ``Dataset.erase`` means.
 
     Raises:
         InvalidArgumentError: If not exactly one of them is given, or it is of other
@@ -43,9 +43,8 @@ def erased_rows(
                 "documents by rows="
             )
         return select.where(Spans(index), where)
-    if rows is not None:
-        return select.rows_of(Spans(index), _checked(index, rows))
-    return select.rows_of(Spans(index), _lost(index, snapshot))
+    found = _lost(index, snapshot) if rows is None else _checked(index, rows)
+    return select.rows_of(Spans(index), found)
 
 
 def _checked(

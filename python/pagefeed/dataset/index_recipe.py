@@ -14,16 +14,16 @@ from typing import Literal, TypeAlias
 
 from pagefeed import _core
 from pagefeed._base import (
+    UnusableError,
     Work,
     check_column,
     check_flag,
     format_bytes,
     logger,
-    made_once,
-    warn_of_folder,
 )
 from pagefeed.dataset.folders import TableColumns
-from pagefeed.dataset.shared_index import SharedIndex
+from pagefeed.dataset.kept_index import kept_index, saved_index
+from pagefeed.dataset.shared_index import ColumnIndex, SharedIndex
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -32,7 +32,7 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
-from pagefeed.storage import Located, PathLike, Storage, local_path, names_in
+from pagefeed.storage import PathLike, Storage, local_path, names_in
 
 __all__ = [
     "IndexRecipe",
@@ -85,14 +85,18 @@ class Recipe(ABC):
     """Paths of the files, in order."""
     column: str
     """The column, as the caller named it."""
-    cache_dir: str | None
-    """Folder of the index; None keeps it in memory."""
+    cache_dir: str | None = None
+    """Folder of the index: the one given, else that of the environment; None keeps the
+    index in memory."""
     storage: Storage = field(default_factory=Storage)
     """Where the files are."""
     verify_checksums: bool = False
     """Verify checksums of pages where the writer stored them."""
     table: TableColumns | None = None
     """What a table says of the columns; None if the files are of none."""
+
+    def __post_init__(self) -> None:
+        check_column(self.column, "column")
 
     @property
     @abstractmethod
@@ -144,56 +148,35 @@ def cache_folder(given: PathLike | None) -> str | None:
 class IndexRecipe(Recipe):
     """How to index a column of Parquet files."""
 
-    page_index: PageIndexUse
+    page_index: PageIndexUse = True
     shared: SharedIndex | None = None
     """Where the index of these files, and perhaps of others, was written."""
     missing_as_null: bool = False
     """Rows of files that lack the column are null, if another file has it."""
 
-    @classmethod
-    def of(
-        cls,
-        files: Located,
-        column: str,
-        cache_dir: PathLike | None,
-        page_index: PageIndexUse,
-        verify_checksums: bool,  # noqa: FBT001 - as the caller gave it
-        table: TableColumns | None = None,
-        shared: SharedIndex | None = None,
-        missing_as_null: bool = False,  # noqa: FBT001, FBT002 - as a table gives it
-    ) -> IndexRecipe:
-        """Check the arguments of a caller."""
-        return cls(
-            storage=files.storage,
-            files=files.files,
-            column=check_column(column, "column"),
-            cache_dir=cache_folder(cache_dir),
-            page_index=check_page_index(page_index),
-            verify_checksums=check_flag(verify_checksums, "verify_checksums"),
-            table=table,
-            shared=shared,
-            missing_as_null=missing_as_null,
-        )
+    def __post_init__(self) -> None:
+        Recipe.__post_init__(self)
+        check_page_index(self.page_index)
+        check_flag(self.verify_checksums, "verify_checksums")
 
     @property
     def settings(self) -> list[str]:
         """All that decides on the index but the files."""
-        digest = self.shared and self.shared.digest(self.column, self.page_index)
+        digests = [self._written.digest] if self._written else []
         nulls = ["missing as null"] * self.missing_as_null
-        return [
-            self.column,
-            str(self.page_index),
-            *([digest] if digest else []),
-            *nulls,
-        ]
+        return [self.column, str(self.page_index), *digests, *nulls]
+
+    @property
+    def _written(self) -> ColumnIndex | None:
+        """The shared index of the column."""
+        if self.shared is None:
+            return None
+        return self.shared.find(self.column, self.page_index)
 
     def ready(self) -> _core.Index | None:
         """Return the shared index, if it has these files and no others."""
-        shared = self.shared
-        if shared is None or shared.digest(self.column, self.page_index) is None:
-            return None
-        core = shared.open(self.column, self.page_index)
-        return core if core.is_of(self.files) else None
+        written = self._written
+        return written.core if written and written.core.is_of(self.files) else None
 
     def part_of_cached(self) -> _core.Index | None:
         """Return the index of files that another index in the cache folder has.
@@ -229,14 +212,13 @@ class IndexRecipe(Recipe):
 
         Nothing is read of files that a shared index has.
         """
-        shared = self.shared
-        if shared is not None:
-            if shared.digest(self.column, self.page_index) is not None:
-                return part_of(self, shared.open(self.column, self.page_index))
+        if self._written is not None:
+            return part_of(self, self._written.core)
+        if self.shared is not None:
             logger.warning(
                 "%s has no index of %r: the footers of %d files are read; write it "
                 "with `pagefeed index --column %s --output`",
-                *(shared.folder.path, self.column, len(self.files), self.column),
+                *(self.shared.folder.path, self.column, len(self.files), self.column),
             )
         before = self.storage.counts().get("bytes_fetched", 0)
         try:
@@ -315,55 +297,20 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
         return _build(recipe, num_threads, "no cache folder is given")
     if refresh:
         core = _build(recipe, num_threads, "a new one is asked for")
-        return _kept(core, recipe, cache_file)
-    cached = _Cached(recipe, cache_file)
+        return saved_index(core, cache_file, recipe.storage)
 
-    def build() -> _core.Index:
-        core = recipe.part_of_cached()
-        if core is None:
-            core = _build(recipe, num_threads, cached.why)
-        return _kept(core, recipe, cache_file)
-
-    return made_once(cache_file.with_suffix(".lock"), cached.find, build)
-
-
-class _Cached:
-    """The index of a recipe in its cache folder."""
-
-    def __init__(self, recipe: Recipe, file: Path) -> None:
-        self._recipe, self._file = recipe, file
-        self.why = "none is cached"
-        """Why it cannot be used."""
-
-    def find(self) -> _core.Index | None:
-        """Open the index; None if it is missing or cannot be used."""
-        recipe = self._recipe
-        try:
-            core = _core.Index.open(self._file, storage=recipe.storage.handle)
-        except MissingFileError:
-            return None
-        except (CorruptFileError, FileAccessError) as problem:
-            # The index is derived data: build a damaged or older one again.
-            self.why = f"the cached one cannot be used: {problem}"
-            return None
+    def check(core: _core.Index) -> None:
         if core.column != recipe.column or not core.is_of(recipe.files):
-            self.why = "the cached one is of other files"
-            return None
-        _check_fresh(core, self._file)
-        logger.debug("index of %r opened: %s", recipe.column, self._file)
-        return core
+            raise UnusableError("it is of other files")
+        _check_fresh(core, cache_file)
 
+    def make(problem: str | None) -> _core.Index:
+        why = "none is cached"
+        if problem is not None:
+            why = f"the cached one cannot be used: {problem}"
+        return recipe.part_of_cached() or _build(recipe, num_threads, why)
 
-def _kept(core: _core.Index, recipe: Recipe, cache_file: Path) -> _core.Index:
-    """Save an index; return the mapped file, which processes of the machine share."""
-    try:
-        cache_file.parent.mkdir(parents=True, exist_ok=True)
-        core.save(cache_file)
-        logger.info("index of %r saved: %s", recipe.column, cache_file)
-        return _core.Index.open(cache_file, storage=recipe.storage.handle)
-    except (CorruptFileError, OSError) as problem:
-        warn_of_folder(str(cache_file.parent), problem)
-        return core
+    return kept_index(cache_file, recipe.storage, make, check)
 
 
 def _build(recipe: Recipe, num_threads: int, why: str) -> _core.Index:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import itertools
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,6 @@ from pagefeed.dataset.shared_index import (
 )
 from pagefeed.errors import DataError, FileAccessError
 from pagefeed.storage import (
-    Located,
     OutputFolder,
     PathLike,
     Paths,
@@ -145,7 +145,13 @@ def write_index(
     given = plain_paths(paths)
     for _ in range(_ATTEMPTS):
         files = located(given, options_of(given, storage_options, output))
-        recipe = IndexRecipe.of(files, column, None, page_index, verify_checksums)
+        recipe = IndexRecipe(
+            files=files.files,
+            storage=files.storage,
+            column=column,
+            page_index=page_index,
+            verify_checksums=verify_checksums,
+        )
         threads = num_threads or default_threads(files.storage)
         with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
             writing = _Writing(recipe, folder, threads, engine, Path(drafts))
@@ -174,22 +180,24 @@ class _Writing:
         self._name = manifest_name(recipe.column, recipe.page_index)
         self._packs: list[Pack] = []
         self._cores: list[_core.Index] = []
+        self._places: dict[str, tuple[int, int]] = {}
+        """Of each file that is indexed, its pack and its number there."""
 
     def run(self) -> WrittenIndex | None:
         """Write it; None if another process was first."""
         found = self._folder.read_version(self._name)
-        files = self._recipe.files
-        where = np.full((len(files), 2), -1, dtype=np.int64)  # Pack, and number in it.
-        num_dropped = 0
+        files, num_dropped, before = self._recipe.files, 0, None
         if found is not None:
             before = Manifest.of(found[0], self._folder.place(self._name))
-            num_dropped = self._take(before, where)
-        missing = np.flatnonzero(where[:, 0] < 0)
-        made = self._index(missing, where)
-        packs, where = self._tidy(where)
+            num_dropped = self._take(before)
+        missing = [file for file in files if file not in self._places]
+        made = self._index(missing)
+        self._tidy()
+        pieces = self._pieces(files)
         core = _core.Index.join(
-            self._cores, _pieces(where), storage=self._recipe.storage.handle
+            self._cores, pieces, storage=self._recipe.storage.handle
         )
+        used = sorted({pack for pack, _, _ in pieces})
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         manifest = Manifest(
             column=self._recipe.column,
@@ -199,10 +207,10 @@ class _Writing:
             num_rows=core.num_rows,
             num_values=core.num_values,
             fingerprint=core.fingerprint,
-            packs=tuple(packs),
-            pieces=tuple(_pieces(where)),
+            packs=tuple(self._packs[pack] for pack in used),
+            pieces=tuple((used.index(pack), first, end) for pack, first, end in pieces),
         )
-        if found is not None and replace(before, written=now) == manifest:
+        if before is not None and replace(before, written=now) == manifest:
             manifest = before
         data = manifest.to_json()
         pinned = manifest_name(
@@ -212,65 +220,52 @@ class _Writing:
         version = None if found is None else found[1]
         if not self._folder.replace(self._name, data, version):
             return None
-        used = {pack.name for pack in manifest.packs}
-        self._folder.remove([name for name in made if name not in used])
+        kept = {pack.name for pack in manifest.packs}
+        self._folder.remove([name for name in made if name not in kept])
         return WrittenIndex(
             place=self._folder.place(self._name),
             pinned=self._folder.place(pinned),
             num_files=len(files),
             num_read=len(missing),
             num_dropped=num_dropped,
-            num_packs=len(packs),
-            num_bytes=sum(pack.bytes for pack in packs) + len(data),
+            num_packs=len(manifest.packs),
+            num_bytes=sum(pack.bytes for pack in manifest.packs) + len(data),
             num_rows=core.num_rows,
             num_values=core.num_values,
             fingerprint=core.fingerprint,
         )
 
-    def _take(self, before: Manifest, where: np.ndarray) -> int:
+    def _take(self, before: Manifest) -> int:
         """Note where files of the earlier index are; return how many are gone."""
-        number_of = {file: number for number, file in enumerate(self._recipe.files)}
-        for pack in before.packs:
-            self._add(pack, self._fetched(pack))
-        num_gone = 0
-        names = [core.files for core in self._cores]
-        found: list[list[int]] = [[] for _ in before.packs]
-        for pack_number, start, stop in before.pieces:
-            for number in range(start, stop):
-                if names[pack_number][number] in number_of:
-                    found[pack_number].append(number)
-                else:
-                    num_gone += 1
-        for pack_number, numbers in enumerate(found):
-            core = self._cores[pack_number]
-            changed = set(core.changed_files(numbers))
-            for number in numbers:
-                if number not in changed:
-                    file = number_of[names[pack_number][number]]
-                    where[file] = pack_number, number
+        wanted, num_gone = {*self._recipe.files}, 0
+        for number, pack in enumerate(before.packs):
+            core = self._fetched(pack)
+            self._add(pack, core, ())
+            ranges = [range(*each) for of, *each in before.pieces if of == number]
+            names, had = core.files, [*itertools.chain(*ranges)]
+            left = [file for file in had if names[file] in wanted]
+            num_gone += len(had) - len(left)
+            for file in {*left} - {*core.changed_files(left)}:
+                self._places[names[file]] = number, file
         return num_gone
 
-    def _index(self, missing: np.ndarray, where: np.ndarray) -> list[str]:
+    def _index(self, missing: list[str]) -> list[str]:
         """Index files in groups, each kept as a pack; return the packs' names."""
-        groups = dict[str, tuple[np.ndarray, IndexRecipe]]()
+        groups: dict[str, IndexRecipe] = {}
         for start in range(0, len(missing), FILES_PER_GROUP):
-            group = missing[start : start + FILES_PER_GROUP]
-            files = tuple(self._recipe.files[number] for number in group)
+            files = tuple(missing[start : start + FILES_PER_GROUP])
             recipe = replace(self._recipe, files=files)
-            groups[f"packs/{_key(recipe)}.arrow"] = group, recipe
+            groups[f"packs/{_key(recipe)}.arrow"] = recipe
         what = f"index of {self._recipe.column!r}"
         with Work(what, total=len(missing), unit="files") as work:
             if self._engine == "ray":
-                self._on_ray({name: each[1] for name, each in groups.items()})
-            for name, (group, recipe) in groups.items():
-                core = self._kept(name, len(group))
-                if core is None:
-                    core = recipe.build(self._threads, work.advance)
-                    self._save(name, core, len(group))
+                self._on_ray(groups)
+            for name, recipe in groups.items():
+                if self._takes_kept(name, recipe.files):
+                    work.advance(len(recipe.files))
                 else:
-                    work.advance(len(group))
-                where[group, 0] = len(self._packs) - 1
-                where[group, 1] = np.arange(len(group))
+                    core = recipe.build(self._threads, work.advance)
+                    self._save(name, core, recipe.files)
         return [*groups]
 
     def _on_ray(self, recipes: Mapping[str, IndexRecipe]) -> None:
@@ -294,52 +289,54 @@ class _Writing:
             for name, _ in done:
                 logger.info("%s written", self._folder.place(name))
 
-    def _kept(self, name: str, num_files: int) -> _core.Index | None:
-        """Open a pack that a killed job left."""
+    def _takes_kept(self, name: str, files: Sequence[str]) -> bool:
+        """Open a pack that a killed job left; False if there is none of the files."""
         size = self._folder.size(name)
         if size is None:
-            return None
-        pack = Pack(name=name, bytes=size, files=num_files)
+            return False
+        pack = Pack(name=name, bytes=size, files=len(files))
         core = self._fetched(pack)
-        if len(core.files) != num_files:
-            return None
-        self._add(pack, core)
-        return core
+        if len(core.files) != len(files):
+            return False
+        self._add(pack, core, files)
+        return True
 
-    def _save(self, name: str, core: _core.Index, num_files: int) -> None:
+    def _save(self, name: str, core: _core.Index, files: Sequence[str]) -> None:
         file = self._drafts / Path(name).name
         size = _upload(self._folder, name, core, file)
         mapped = _core.Index.open(file, storage=self._recipe.storage.handle)
-        self._add(Pack(name=name, bytes=size, files=num_files), mapped)
+        self._add(Pack(name=name, bytes=size, files=len(files)), mapped, files)
 
     def _fetched(self, pack: Pack) -> _core.Index:
         return fetched_pack(self._folder, pack, self._drafts, self._recipe.storage)
 
-    def _add(self, pack: Pack, core: _core.Index) -> None:
+    def _add(self, pack: Pack, core: _core.Index, files: Iterable[str]) -> None:
+        number = len(self._packs)
         self._packs.append(pack)
         self._cores.append(core)
+        self._places |= {file: (number, place) for place, file in enumerate(files)}
 
-    def _tidy(self, where: np.ndarray) -> tuple[list[Pack], np.ndarray]:
-        """Join small packs if there are many; leave out those that are not used."""
-        used = np.bincount(where[:, 0], minlength=len(self._packs))
-        if np.count_nonzero(used) > MOST_PACKS:
-            small = used < max(1, len(where) // (MOST_PACKS - 1))
-            files = np.flatnonzero(small[where[:, 0]])
-            core = _core.Index.join(self._cores, _pieces(where[files]))
-            keys = "\0".join(
-                f"{p.name} {n}" for p, n in zip(self._packs, used, strict=True) if n
-            )
-            digest = hashlib.blake2b(keys.encode(), digest_size=16).hexdigest()
-            self._save(f"packs/{digest}.arrow", core, len(files))
-            where[files, 0] = len(self._packs) - 1
-            where[files, 1] = np.arange(len(files))
-            used = np.bincount(where[:, 0], minlength=len(self._packs))
-        kept = np.flatnonzero(used)
-        numbers = np.zeros(len(self._packs), dtype=np.int64)
-        numbers[kept] = np.arange(len(kept))
-        self._cores = [self._cores[number] for number in kept]
-        packs = [self._packs[number] for number in kept]
-        return packs, np.column_stack([numbers[where[:, 0]], where[:, 1]])
+    def _tidy(self) -> None:
+        """Join small packs if there are many."""
+        files = self._recipe.files
+        uses = Counter(self._places[file][0] for file in files)
+        if len(uses) <= MOST_PACKS:
+            return
+        least = max(1, len(files) // (MOST_PACKS - 1))
+        moved = [file for file in files if uses[self._places[file][0]] < least]
+        core = _core.Index.join(self._cores, self._pieces(moved))
+        keys = "\0".join(f"{self._packs[n].name} {uses[n]}" for n in sorted(uses))
+        digest = hashlib.blake2b(keys.encode(), digest_size=16).hexdigest()
+        self._save(f"packs/{digest}.arrow", core, moved)
+
+    def _pieces(self, files: Iterable[str]) -> list[tuple[int, int, int]]:
+        """Return pack, first file and end of the runs of files that follow there."""
+        places = np.array([self._places[file] for file in files])
+        is_apart = (np.diff(places, axis=0) != (0, 1)).any(axis=1)
+        first = np.append(0, np.flatnonzero(is_apart) + 1)
+        last = np.append(first[1:], len(places)) - 1
+        rows = zip(*places[first].T.tolist(), places[last, 1].tolist(), strict=True)
+        return [(pack, start, stop + 1) for pack, start, stop in rows]
 
 
 def _upload(folder: OutputFolder, name: str, core: _core.Index, file: Path) -> int:
@@ -359,15 +356,6 @@ def _write_pack(
     core = recipes[name].build(threads, lambda _: None)
     with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
         _upload(folder, name, core, Path(drafts) / "pack.arrow")
-
-
-def _pieces(where: np.ndarray) -> list[tuple[int, int, int]]:
-    """Return runs of files that follow each other in a pack."""
-    breaks = (np.diff(where[:, 0]) != 0) | (np.diff(where[:, 1]) != 1)
-    first = np.concatenate([[0], np.flatnonzero(breaks) + 1])
-    last = np.concatenate([first[1:], [len(where)]]) - 1
-    rows = zip(where[first, 0], where[first, 1], where[last, 1] + 1, strict=True)
-    return [(int(pack), int(start), int(stop)) for pack, start, stop in rows]
 
 
 def _key(recipe: IndexRecipe) -> str:
@@ -406,24 +394,15 @@ def check_index(
     given = plain_paths(paths)
     files = located(given, options_of(given, storage_options, output))
     folder = output_folder(output, storage_options, "output")
-    shared = SharedIndex(folder, None, files.storage)
-    core = shared.open(column, page_index)
-    return _differences(files, core, shared.manifest(column, page_index))
-
-
-def _differences(
-    files: Located, core: _core.Index, manifest: Manifest
-) -> IndexDifferences:
-    listed, known = set(files.files), core.files
-    both = [number for number, file in enumerate(known) if file in listed]
+    shared = SharedIndex(folder, None, files.storage).open(column, page_index)
+    core, listed = shared.core, {*files.files}
+    known = core.files
+    indexed = {*known}
+    changed = core.changed_files([n for n, file in enumerate(known) if file in listed])
     return IndexDifferences(
-        written=manifest.written,
+        written=shared.manifest.written,
         num_files=len(known),
-        added=tuple(_without(files.files, set(known))),
-        removed=tuple(_without(known, listed)),
-        changed=tuple(known[number] for number in core.changed_files(both)),
+        added=tuple(file for file in files.files if file not in indexed),
+        removed=tuple(file for file in known if file not in listed),
+        changed=tuple(known[number] for number in changed),
     )
-
-
-def _without(files: Sequence[str], others: set[str]) -> list[str]:
-    return [file for file in files if file not in others]

@@ -38,6 +38,7 @@ class InfilledIndex(CountedIndex):
     ) -> None:
         core = plain.handle.infilled(infilling_of(infill), filling)
         super().__init__(core, plain.recipe, _first_tokens(plain, infill))
+        self.value_bytes, self.is_infilled = plain.value_bytes, True
         self.plain = plain
         """The index of the column as it is."""
         self.infill = infill
@@ -56,16 +57,6 @@ class InfilledIndex(CountedIndex):
         """Identifies the contents: the column, and how it is infilled."""
         text = f"infilled {self.plain.fingerprint} {self.infill.identity}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-    @property
-    def is_infilled(self) -> bool:
-        """Whether pages hold infilled documents: they do."""
-        return True
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of a token in memory."""
-        return self.plain.value_bytes
 
     @property
     def null_pages(self) -> Int64Array:
@@ -134,6 +125,7 @@ def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
             range(0, len(plain), PAGES_AT_ONCE),
             lambda first: min(PAGES_AT_ONCE, len(plain) - first),
         )
-        writer.append_sums("first_token", counts)
+        for numbers in counts:
+            writer.append_sums("first_token", numbers)
 
     return derived_arrays(plain, "infilled", key, write)["first_token"]

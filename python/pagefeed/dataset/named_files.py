@@ -23,7 +23,6 @@ from pagefeed.storage import (
     PathLike,
     Paths,
     StorageOptions,
-    local_path,
     located,
     located_among,
     options_of,
@@ -143,10 +142,10 @@ def _shared(
     folder = output_folder(place, options, "index")
     cache = cache_folder(cache_dir)
     shared = SharedIndex(folder, cache, folder.storage, pinned)
-    core = shared.open(check_column(column, "column"), check_page_index(page_index))
-    given = plain_paths(paths)
-    options = options_of([*given, *core.files[:1]], options, place)
-    files = located_among(given, core.files, options)
+    found = shared.open(check_column(column, "column"), check_page_index(page_index))
+    given, known = plain_paths(paths), found.core.files
+    options = options_of([*given, *known[:1]], options, place)
+    files = located_among(given, known, options)
     return replace(shared, storage=files.storage), files
 
 
@@ -187,8 +186,7 @@ def named_dataset(
     **wanted: Unpack[Columns],
 ) -> ParquetDataset:
     """Name a dataset of files that were found, perhaps those of a table."""
-    column, cache_dir = wanted["column"], wanted.get("cache_dir")
-    tokenizer = wanted.get("tokenizer")
+    column, tokenizer = wanted["column"], wanted.get("tokenizer")
     others = check_columns(wanted.get("metadata", ()), "metadata")
     ranges = check_columns(wanted.get("spans", ()), "spans")
     for name, found in (("metadata", others), ("spans", ranges)):
@@ -201,11 +199,11 @@ def named_dataset(
     dataset = ParquetDataset(
         files=files.files,
         storage=files.storage,
-        column=check_column(column, "column"),
+        column=column,
         aligned=parse_aligned(wanted.get("aligned", ()), (column, *others, *ranges)),
         metadata=others,
         span_columns=ranges,
-        cache_dir=None if cache_dir is None else local_path(cache_dir, "cache_dir"),
+        cache_dir=wanted.get("cache_dir"),
         _page_index=check_page_index(wanted.get("page_index", True)),
         verify_checksums=check_flag(
             wanted.get("verify_checksums", True), "verify_checksums"

@@ -18,6 +18,7 @@ from pagefeed._base import (
     check_flag,
     check_positive,
     check_whole,
+    distinct,
     html_of,
     lazy,
     looked_up,
@@ -29,6 +30,7 @@ from pagefeed.dataset.index_recipe import (
     PageIndexUse,
     Recipe,
     build_or_open,
+    cache_folder,
     default_threads,
 )
 from pagefeed.errors import (
@@ -91,6 +93,23 @@ class PageIndex:
         """The storage of the files."""
         self.recipe = recipe
         """Everything needed to build it again."""
+        self.column = recipe.column
+        """The column as it was asked for."""
+        self.cache_dir = recipe.cache_dir
+        """Folder of the index and of derived arrays; None keeps them in memory."""
+        self.num_rows = core.num_rows
+        """Number of rows in all files."""
+        self.num_values = core.num_values
+        """Number of leaf values that are not null: the tokens of a token column.
+
+        Of texts without lists, as the files' statistics count them.
+        """
+        self.value_bytes = core.value_bytes
+        """Bytes of one value in the column's own type; 0 if it is not a number."""
+        self.is_infilled = False
+        """Whether pages hold infilled documents, in each epoch others."""
+        self.is_joined = core.is_joined
+        """Whether a file is one row of unknown documents, counted by its pages."""
 
     @classmethod
     def build(
@@ -134,7 +153,14 @@ class PageIndex:
                 have types of the column with none in common; names both.
         """
         files = located(paths, storage_options)
-        recipe = IndexRecipe.of(files, column, cache_dir, page_index, verify_checksums)
+        recipe = IndexRecipe(
+            files=files.files,
+            storage=files.storage,
+            column=column,
+            cache_dir=cache_folder(cache_dir),
+            page_index=page_index,
+            verify_checksums=verify_checksums,
+        )
         return cls.of(recipe, num_threads, refresh=check_flag(refresh, "refresh"))
 
     @classmethod
@@ -170,34 +196,6 @@ class PageIndex:
     def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
         """Pickle as the recipe: the other process maps or builds its own index."""
         return _rebuild, (self.recipe, self.fingerprint)
-
-    @property
-    def column(self) -> str:
-        """The column as it was asked for."""
-        return self.recipe.column
-
-    @property
-    def cache_dir(self) -> str | None:
-        """Folder of the index and of derived arrays; None keeps them in memory."""
-        return self.recipe.cache_dir
-
-    @property
-    def num_rows(self) -> int:
-        """Number of rows in all files."""
-        return self.core.num_rows
-
-    @property
-    def num_values(self) -> int:
-        """Number of leaf values that are not null: the tokens of a token column.
-
-        Of texts without lists, as the files' statistics count them.
-        """
-        return self.core.num_values
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of one value in the column's own type; 0 if it is not a number."""
-        return self.core.value_bytes
 
     @lazy
     def mean_row_bytes(self) -> int:
@@ -254,11 +252,6 @@ class PageIndex:
         """Pages of a column of lists in which a list holds a null: int64, rising."""
         return np.frombuffer(self.core.null_pages(), dtype=np.int64)
 
-    @property
-    def is_joined(self) -> bool:
-        """Whether a file is one row of unknown documents, counted by its pages."""
-        return self.core.is_joined
-
     def file_identity(self, file: int) -> bytes:
         """Return bytes that differ between files with different contents.
 
@@ -282,6 +275,14 @@ class PageIndex:
     def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the page in which each of ``rows`` begins."""
         return self._looked_up("pages_of_rows", rows)
+
+    def pages_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins; ``len(index)`` for none."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        pages = np.full(numbers.shape, len(self))
+        inside = numbers < self.num_rows
+        pages[inside] = self.pages_of_rows(numbers[inside])
+        return pages
 
     def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the number of the file of each of ``rows``."""
@@ -401,10 +402,28 @@ class PageIndex:
         """
         return np.frombuffer(self.core.row_lengths(pages.astype(np.uint64)), np.int64)
 
-    @property
-    def is_infilled(self) -> bool:
-        """Whether pages hold infilled documents, in each epoch others."""
-        return False
+    def values_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``rows``; for ``num_rows``, all values.
+
+        Reads each page once in which one of the rows lies and is not the first, unless
+        its rows are empty, or lists of a fixed size.
+        """
+        numbers = np.asarray(rows, dtype=np.int64)
+        pages = self.pages_before(numbers)
+        values, behind = self.first_values(pages), numbers - self.first_rows(pages)
+        within = np.nonzero(behind)
+        read = distinct(pages[within])
+        which = np.searchsorted(read, pages[within])
+        borders, size = np.stack([read, read + 1]), self.core.row_size or 0
+        num_rows = np.diff(self.first_rows(borders), axis=0)[0]
+        num_values = np.diff(self.first_values(borders), axis=0)[0]
+        is_even = num_rows * size == num_values
+        lengths = np.full(num_rows.sum(), size, dtype=np.int64)
+        lengths[np.repeat(~is_even, num_rows)] = self.row_lengths(read[~is_even])
+        before = np.append(0, np.cumsum(lengths))
+        first = (np.cumsum(num_rows) - num_rows)[which]
+        values[within] += before[first + behind[within]] - before[first]
+        return values
 
     def own_tokens(
         self,

@@ -12,15 +12,20 @@ import numpy as np
 from pagefeed._base import Facts, check_flag, is_made, lazy, require
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
+from pagefeed.dataset.dataset import Dataset
 from pagefeed.dataset.folders import FolderColumn, TableColumns, folder_columns
-from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, part_of
+from pagefeed.dataset.index_recipe import (
+    IndexRecipe,
+    PageIndexUse,
+    cache_folder,
+    part_of,
+)
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.recorded import (
     RecordedTokenizer,
     recorded_tokenizer,
     tokenizer_of_file,
 )
-from pagefeed.dataset.rows import DatasetRows
 from pagefeed.dataset.select import Constant, Expression
 from pagefeed.dataset.shared_index import SharedIndex
 from pagefeed.dataset.text import (
@@ -30,7 +35,7 @@ from pagefeed.dataset.text import (
     tokenized,
 )
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, MissingFileError
-from pagefeed.storage import Located, Storage
+from pagefeed.storage import Storage
 from pagefeed.tokenizer import (
     LABELS,
     Rows,
@@ -45,7 +50,7 @@ __all__ = ["ParquetDataset"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ParquetDataset(DatasetRows):
+class ParquetDataset(Dataset):
     """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""
 
     _page_index: PageIndexUse = True
@@ -95,22 +100,18 @@ class ParquetDataset(DatasetRows):
             check_learned(found.num_learned, found.num_written, required=required)
         return found
 
-    @property
-    def aligned_sources(self) -> tuple[PageIndex, ...]:
-        """The page indexes of :attr:`aligned`."""
-        return tuple(self.column_index(each.column) for each in self.aligned)
-
     def _build_index(self, column: str) -> PageIndex:
         table = self.table
-        recipe = IndexRecipe.of(
-            Located(self.storage, self.files),
-            column if table is None else table.names.in_files(column),
-            self.cache_dir,
-            self._page_index,
-            self.verify_checksums,
-            table,
-            self.shared,
-            self._may_be_missing(column),
+        recipe = IndexRecipe(
+            files=self.files,
+            storage=self.storage,
+            column=column if table is None else table.names.in_files(column),
+            cache_dir=cache_folder(self.cache_dir),
+            page_index=self._page_index,
+            verify_checksums=self.verify_checksums,
+            table=table,
+            shared=self.shared,
+            missing_as_null=self._may_be_missing(column),
         )
         if column in self._of_more_files:
             core = self._of_more_files[column].core
@@ -162,8 +163,6 @@ class ParquetDataset(DatasetRows):
             erasures=(),
             _of_more_files=self._indexes(),
         )
-        if self.selection is None and not self.erasures:
-            return part
         return self._over(part)
 
     def _indexes(self) -> Mapping[str, PageIndex]:
@@ -178,6 +177,8 @@ class ParquetDataset(DatasetRows):
 
     def _over(self, part: ParquetDataset) -> ParquetDataset:
         """Return a dataset with the selection and the erasures of this one."""
+        if self.selection is None and not self.erasures:
+            return part
         spans, chosen = part.spans, self.selection
         return replace(
             part,
@@ -430,8 +431,6 @@ class ParquetDataset(DatasetRows):
         )
         if rows is not None and rows.has_labels:
             texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))
-        if self.selection is None and not self.erasures:
-            return texts
         return self._over(texts)
 
     def where(self, predicate: str | Expression) -> ParquetDataset:

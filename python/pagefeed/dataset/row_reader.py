@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from pagefeed._base import check_whole, require
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
@@ -41,6 +43,8 @@ def rows_at(
 ) -> Iterator[Row]:
     """Yield rows; a page that several neighbours share is read once.
 
+    Rows that were erased have no value.
+
     Args:
         columns: What to read of each row.
         spans: The rows of the dataset.
@@ -52,16 +56,13 @@ def rows_at(
     require("pyarrow", extra="pyarrow", purpose="showing rows")
     readers = {name: _Reader(name, column) for name, column in columns.items()}
     for number in numbers:
-        [span] = spans.spans_of_rows([number])
-        [page], [row] = spans.places([span])
-        first = spans.index.first_rows([page]) + row
+        if spans.erased is not None and spans.erased.holds(np.array(number)):
+            yield dict.fromkeys(columns)
+            continue
         # All columns number the rows of the files alike.
-        [place] = first + number - spans.first_rows([span])
-        [file] = spans.index.files_of_rows([place])
-        yield {
-            name: reader.value(int(place), int(file))
-            for name, reader in readers.items()
-        }
+        [row] = spans.rows_of_index([number]).tolist()
+        [file] = spans.index.files_of_rows([row]).tolist()
+        yield {name: reader.value(row, file) for name, reader in readers.items()}
 
 
 class _Reader:

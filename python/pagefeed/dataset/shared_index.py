@@ -19,8 +19,9 @@ from typing import Any
 from urllib.parse import quote
 
 from pagefeed import _core
-from pagefeed._base import in_order, logger, made_once, warn_of_folder
-from pagefeed.errors import CorruptFileError, FileAccessError, MissingFileError
+from pagefeed._base import in_order, lazy, logger, warn_of_folder
+from pagefeed.dataset.kept_index import kept_index
+from pagefeed.errors import CorruptFileError, MissingFileError
 from pagefeed.storage import OutputFolder, Storage
 
 __all__ = ["Manifest", "Pack", "SharedIndex", "fetched_pack", "manifest_name"]
@@ -117,10 +118,7 @@ class SharedIndex:
     storage: Storage
     pinned: str | None = None
     """Name of the manifest to use in place of the latest."""
-    _found: dict[str, tuple[Manifest, str] | None] = field(
-        default_factory=dict, compare=False, repr=False
-    )
-    _opened: dict[str, _core.Index] = field(
+    _found: dict[str, ColumnIndex | None] = field(
         default_factory=dict, compare=False, repr=False
     )
 
@@ -128,50 +126,36 @@ class SharedIndex:
         """Pickle without what is opened."""
         return SharedIndex, (self.folder, self.cache_dir, self.storage, self.pinned)
 
-    def manifest(self, column: str, page_index: object) -> Manifest:
-        """Return the manifest of a column.
+    def find(self, column: str, page_index: object) -> ColumnIndex | None:
+        """Return what the folder has of a column; None if there is no index of it.
 
         Raises:
-            MissingFileError: If the folder has none.
+            CorruptFileError: If its manifest is damaged.
         """
-        return self._given(column, page_index)[0]
-
-    def digest(self, column: str, page_index: object) -> str | None:
-        """Return what tells a state of the index from others."""
-        found = self._read(column, page_index)
-        return None if found is None else found[1]
-
-    def _read(self, column: str, page_index: object) -> tuple[Manifest, str] | None:
         name = manifest_name(column, page_index)
         if name not in self._found:
             is_pinned = (self.pinned or "").startswith(name.removesuffix("json"))
             data = self.folder.read(self.pinned if is_pinned and self.pinned else name)
-            found = None
+            self._found[name] = None
             if data is not None:
                 manifest = Manifest.of(data, self.folder.place(name))
-                found = manifest, digest_of(data)
+                digest = digest_of(data)
                 logger.info(
                     "index of %r of %d files, written %s: %s",
                     *(column, manifest.num_files, manifest.written),
-                    self.folder.place(manifest_name(column, page_index, found[1])),
+                    self.folder.place(manifest_name(column, page_index, digest)),
                 )
-            self._found[name] = found
+                self._found[name] = ColumnIndex(self, manifest, digest)
         return self._found[name]
 
-    def open(self, column: str, page_index: object) -> _core.Index:
+    def open(self, column: str, page_index: object) -> ColumnIndex:
         """Return the index of all files of a column.
 
         Raises:
             MissingFileError: If the folder has none.
             CorruptFileError: If it is damaged.
         """
-        manifest, digest = self._given(column, page_index)
-        if digest not in self._opened:
-            self._opened[digest] = self._cached(manifest, digest)
-        return self._opened[digest]
-
-    def _given(self, column: str, page_index: object) -> tuple[Manifest, str]:
-        found = self._read(column, page_index)
+        found = self.find(column, page_index)
         if found is None:
             place = self.folder.place(manifest_name(column, page_index))
             raise MissingFileError(
@@ -180,23 +164,16 @@ class SharedIndex:
             ).at(file=place, column=column)
         return found
 
-    def _cached(self, manifest: Manifest, digest: str) -> _core.Index:
+    def joined(self, manifest: Manifest, digest: str) -> _core.Index:
+        """Return the index of a manifest, kept in the cache folder if there is one."""
         if self.cache_dir is None:
             with tempfile.TemporaryDirectory(prefix="pagefeed-") as place:
                 return self._joined(manifest, Path(place))
         folder = Path(self.cache_dir)
-        file = folder / f"{digest}.pagefeed-index"
 
-        def find() -> _core.Index | None:
-            try:
-                return _core.Index.open(file, storage=self.storage.handle)
-            except MissingFileError:
-                return None
-            except (CorruptFileError, FileAccessError) as problem:
-                logger.warning("made anew, since it cannot be used: %s", problem)
-                return None
-
-        def make() -> _core.Index:
+        def make(why: str | None) -> _core.Index:
+            if why is not None:
+                logger.warning("made anew, since it cannot be used: %s", why)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 place = tempfile.TemporaryDirectory(prefix=".packs-", dir=folder)
@@ -204,15 +181,9 @@ class SharedIndex:
                 warn_of_folder(str(folder), problem)
                 place = tempfile.TemporaryDirectory(prefix="pagefeed-")
             with place as drafts:
-                core = self._joined(manifest, Path(drafts))
-                try:
-                    core.save(file)
-                    return _core.Index.open(file, storage=self.storage.handle)
-                except (CorruptFileError, OSError) as problem:
-                    warn_of_folder(str(folder), problem)
-                    return core
+                return self._joined(manifest, Path(drafts))
 
-        return made_once(file.with_suffix(".lock"), find, make)
+        return kept_index(folder / f"{digest}.pagefeed-index", self.storage, make)
 
     def _joined(self, manifest: Manifest, drafts: Path) -> _core.Index:
         def fetch(pack: Pack) -> _core.Index:
@@ -226,6 +197,21 @@ class SharedIndex:
                 f"{core.fingerprint}: write it again with `pagefeed index --output`"
             ).at(file=self.folder.path)
         return core
+
+
+@dataclass(eq=False)
+class ColumnIndex:
+    """The index of a column, as a shared index has it; opened on first use."""
+
+    shared: SharedIndex
+    manifest: Manifest
+    digest: str
+    """What tells a state of the index from others."""
+
+    @lazy
+    def core(self) -> _core.Index:
+        """The index of all files."""
+        return self.shared.joined(self.manifest, self.digest)
 
 
 def digest_of(data: bytes) -> str:

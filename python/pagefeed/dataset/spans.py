@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+PAGES_AT_ONCE = 16
 VERSION = 1
 """Of the places of erased rows, as they are stored."""
 DIGITS = 12
@@ -73,6 +74,8 @@ class Spans:
         index: The index whose pages hold the rows, or what makes it on first use.
     """
 
+    origin = ""
+    """Differs between any two choices of rows of the same index."""
     erased: Erased | None = None
     """Rows that no batch has; they count as all others."""
 
@@ -87,11 +90,6 @@ class Spans:
     def index(self) -> PageIndex:
         """The index whose pages hold the rows."""
         return self._index() if callable(self._index) else self._index
-
-    @property
-    def origin(self) -> str:
-        """Differs between any two choices of rows of the same index."""
-        return ""
 
     @property
     def row_runs(self) -> Int64Array:
@@ -136,15 +134,15 @@ class Spans:
         """First span of each file, and the number of spans: int64 [files + 1]."""
         return self.index.file_first_page
 
-    @property
+    @lazy
     def file_first_row(self) -> Int64Array:
         """Rows of the spans before each file, and of all: int64 [files + 1]."""
-        return self.index.file_first_row
+        return self.first_rows(self.file_first_span)
 
-    @property
+    @lazy
     def file_first_value(self) -> Int64Array:
         """Values of the spans before each file, and of all: int64 [files + 1]."""
-        return self.index.file_first_value
+        return self.first_values(self.file_first_span)
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
@@ -153,6 +151,17 @@ class Spans:
     def first_values(self, spans: npt.ArrayLike) -> Int64Array:
         """Return the values before each of ``spans``; for ``len(self)``, all values."""
         return self.index.first_values(spans)
+
+    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return which rows of the index ``rows`` of the spans are.
+
+        For the number of rows, this is the row behind the last.
+        """
+        return np.asarray(rows, dtype=np.int64)
+
+    def values_of_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        return self.index.values_of_rows(rows)
 
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the span of each of ``rows``."""
@@ -182,11 +191,7 @@ class Spans:
 
         These must be borders of row groups.
         """
-        borders = np.asarray(rows, dtype=np.int64)
-        pages = np.full(borders.shape, len(self.index))
-        inside = borders < self.index.num_rows
-        pages[inside] = self.index.pages_of_rows(borders[inside])
-        return pages
+        return self.index.pages_before(rows)
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first span of each run that a shuffle moves as one.
@@ -263,27 +268,15 @@ class Erased:
 
     def _write_values(self, writer: ArrayWriter) -> None:
         spans, rows = self._spans, self.runs.reshape(-1)
-        logger.info("places of %d erased rows are found, once", self.num_rows)
-        span = np.full(len(rows), len(spans))
-        inside = rows < spans.num_rows
-        span[inside] = spans.spans_of_rows(rows[inside])
-        values = spans.first_values(span)
-        behind = rows - spans.first_rows(span)
-        within = np.flatnonzero(behind)
-        page, first = spans.places(span[within])
-        borders = np.append(np.flatnonzero(np.diff(page, prepend=-1)), len(page))
-
-        def read(number: int) -> Int64Array:
-            here = slice(borders[number], borders[number + 1])
-            offsets = spans.index.row_offsets(int(page[here.start]))
-            begin = first[here].astype(np.int64)
-            return offsets[begin + behind[within[here]]] - offsets[begin]
-
-        count = len(borders) - 1
-        work = Work("places of erased rows", total=count, unit="pages")
-        found = [np.empty(0, dtype=np.int64), *work.each(read, range(count))]
-        values[within] += np.concatenate(found)
-        writer.append("values", values)
+        logger.info(
+            "places of %d erased rows are found, once, in %d tokens",
+            *(self.num_rows, spans.num_values),  # Counted here, for all threads.
+        )
+        pages = spans.index.pages_before(spans.rows_of_index(rows))
+        cuts = np.flatnonzero(np.diff(pages // PAGES_AT_ONCE)) + 1
+        work = Work("places of erased rows", total=len(rows), unit="borders")
+        for values in work.each(spans.values_of_rows, np.split(rows, cuts), len):
+            writer.append("values", values)
 
 
 def _united(runs: Int64Array) -> Int64Array:

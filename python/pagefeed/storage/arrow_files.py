@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import io
-from typing import Protocol
+
+from pagefeed.storage.storage import Storage
 
 __all__ = ["RangeFile"]
-
-
-class _Source(Protocol):
-    def size(self, file: str) -> int: ...
-
-    def read(self, file: str, begin: int, end: int) -> bytes: ...
 
 
 class RangeFile(io.RawIOBase):
     """A file that reads what is asked for, and nothing ahead."""
 
-    def __init__(self, source: _Source, file: str) -> None:
+    def __init__(self, source: Storage, file: str) -> None:
         super().__init__()
         self._source, self._file = source, file
         self._size, self._at = source.size(file), 0
@@ -30,19 +25,11 @@ class RangeFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def tell(self) -> int:
-        """Return where the next read begins."""
-        return self._at
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to where the next read begins."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}
         self._at = max(0, base[whence] + offset)
         return self._at
-
-    def size(self) -> int:
-        """Return the bytes of the file."""
-        return self._size
 
     def read(self, size: int | None = -1) -> bytes:
         """Read some bytes, or all that are left."""

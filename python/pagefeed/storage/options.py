@@ -90,12 +90,20 @@ _GENERAL = (
 _PROVIDERS = ("aws_", "google_", "azure_")
 
 
-def texts_of(options: Mapping[str, object]) -> dict[str, str]:
+def texts_of(options: Mapping[str, object] | None) -> dict[str, str]:
     """Return options as texts, under the names that pagefeed uses.
 
     Raises:
-        InvalidArgumentError: If a value is neither text, nor a number, nor a flag.
+        InvalidArgumentError: If they are no dict, or a value is neither text, nor a
+            number, nor a flag.
     """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InvalidArgumentError(
+            "storage_options must be a dict such as {'region': 'eu-west-1'}, "
+            f"found {type(options).__name__}"
+        )
     texts = {}
     names = {str(name).lower() for name in options}
     has_key = not names.isdisjoint(("key", "access_key_id", "aws_access_key_id"))
@@ -118,12 +126,8 @@ def library_options(options: Mapping[str, object] | None) -> dict[str, str]:
         >>> library_options({"key": "a", "allow_http": True, "deadline": 9})
         {'access_key_id': 'a', 'allow_http': 'true'}
     """
-    if options is not None and not isinstance(options, Mapping):
-        raise InvalidArgumentError(
-            f"storage_options={options!r:.60} must be a dict of settings"
-        )
     own = {*_GENERAL} - {"allow_http"}
-    texts = texts_of(options or {})
+    texts = texts_of(options)
     return {name: value for name, value in texts.items() if name not in own}
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import socket
-import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,6 +22,7 @@ from pagefeed.storage.writing import (
     make_folder,
     names_in,
     remove_files,
+    this_process,
 )
 
 __all__ = [
@@ -65,11 +64,8 @@ class OutputFolder:
     def __init__(self, path: str) -> None:
         self.path = path
         """Path or URL, without a slash at the end."""
-
-    @property
-    def storage(self) -> Storage:
+        self.storage: Storage = Storage()
         """The storage of the folder."""
-        return Storage()
 
     def place(self, name: str) -> str:
         """Return the path of a file of the folder."""
@@ -94,7 +90,7 @@ class OutputFolder:
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
         """Read a small file and its version; None if there is none."""
         try:
-            found = Storage().read_all(self.place(name))
+            found = self.storage.read_all(self.place(name))
         except MissingFileError:
             return None
         return found, (hashlib.sha256(found).hexdigest(), None)
@@ -127,7 +123,7 @@ class OutputFolder:
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file in it, by name."""
         files = (name for name in self.names() if os.path.isfile(self.place(name)))
-        return {name: Storage().size(self.place(name)) for name in files}
+        return {name: self.storage.size(self.place(name)) for name in files}
 
     def remove(self, names: Iterable[str], below: str = "") -> None:
         """Remove files of it, or of a folder of it, and the folder if it is empty."""
@@ -153,19 +149,15 @@ class _BucketFolder(OutputFolder):
 
     def __init__(self, url: str, storage: RemoteStorage) -> None:
         super().__init__(url)
-        self._storage = storage
+        self.storage: RemoteStorage = storage
         self._owner = self._token = ""
 
     @property
-    def storage(self) -> Storage:
-        return self._storage
-
-    @property
     def _handle(self) -> _core.Remote:
-        return self._storage.remote
+        return self.storage.remote
 
     def writer(self, name: str) -> ObjectWriter:
-        return ObjectWriter(self.place(name), self._storage)
+        return ObjectWriter(self.place(name), self.storage)
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
         return self._handle.fetch(self.place(name))
@@ -206,9 +198,7 @@ class _BucketFolder(OutputFolder):
         A bucket has no lock that ends with its holder, so the last that began goes on.
         """
         self._owner = lock
-        now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-        told = f"process {os.getpid()} of {socket.gethostname()} since {now}"
-        self._token = f"{told} {secrets.token_hex(8)}"
+        self._token = f"{this_process()} {secrets.token_hex(8)}"
         self.write(lock, self._token.encode())
         yield
         self.check_claim()
@@ -238,15 +228,12 @@ class ObjectWriter(FileWriter):
         self.size = 0
         self._handle = storage.remote
         self._waiting = bytearray()
+        folder, _, name = url.rpartition("/")
+        self._note = f"{folder}/.{name}{_UPLOAD}"
         self._upload: str | None = None
         self._parts: list[Future[str]] = []
         self._threads = ThreadPoolExecutor(_PARTS_AT_A_TIME, "pagefeed-upload")
         self._is_done = False
-
-    @property
-    def _note(self) -> str:
-        folder, _, name = self.path.rpartition("/")
-        return f"{folder}/.{name}{_UPLOAD}"
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
@@ -318,7 +305,7 @@ def output_folder(
     """
     text = plain_path(path, name)
     if is_url(text) and text.startswith(_BUCKETS):
-        return _BucketFolder(text.rstrip("/"), RemoteStorage(texts_of(options or {})))
+        return _BucketFolder(text.rstrip("/"), RemoteStorage(texts_of(options)))
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
 

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from pagefeed._base import logger
@@ -18,7 +19,7 @@ __all__ = [
     "PathLike",
     "Paths",
     "check_files_given",
-    "expand_paths",
+    "expanded",
     "is_hidden",
     "local_path",
     "nothing_listed",
@@ -34,24 +35,6 @@ PARQUET = (".parquet", ".parq")
 """Suffixes of Parquet files in a folder."""
 SHARED_INDEX = "_pagefeed"
 """Usual name of the folder of an index that all nodes share."""
-
-_told: set[str] = set()
-
-
-def expand_paths(paths: Paths, suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-    """Return the absolute paths of all files that ``paths`` mean.
-
-    A file may have any name. A folder means the files in it and below whose names end
-    in one of ``suffixes``. A pattern (``*``, ``?``, ``[]``, ``**``) means the files
-    that match. Files of a folder or pattern are sorted by name, without names that
-    writers hide (``_SUCCESS``, ``_metadata``, ``.part``). The elements of a list keep
-    their order, which is part of a dataset's identity.
-
-    Raises:
-        MissingFileError: If a path does not exist or a pattern matches nothing.
-        InvalidArgumentError: If nothing is given, or a file is given twice.
-    """
-    return check_files_given(paths, lambda path: _expand(path, suffixes))
 
 
 def check_files_given(
@@ -123,7 +106,8 @@ def local_path(path: object, name: str) -> str:
     return text
 
 
-def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the absolute paths of all files that a local path means."""
     path = path.removeprefix("file://")
     if is_url(path):
         shown = path.partition("?")[0]  # A query may hold a signature.
@@ -141,15 +125,14 @@ def _expand(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
         raise MissingFileError(f"{path} does not exist")
 
 
+@cache
 def tell_of_index(folder: str) -> None:
     """Log, once in a process, that a folder has an index that was not given."""
-    if folder not in _told:
-        _told.add(folder)
-        logger.info(
-            '%s was indexed: index="%s" reads neither a listing nor footers, and '
-            "takes the files that it had then",
-            *(folder, f"{folder.rstrip('/')}/{SHARED_INDEX}"),
-        )
+    logger.info(
+        '%s was indexed: index="%s" reads neither a listing nor footers, and '
+        "takes the files that it had then",
+        *(folder, f"{folder.rstrip('/')}/{SHARED_INDEX}"),
+    )
 
 
 def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:

@@ -278,13 +278,9 @@ def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
 
 
 def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:
-    if options is not None and not isinstance(options, Mapping):
-        raise InvalidArgumentError(
-            "storage_options must be a dict such as {'region': 'eu-west-1'}, "
-            f"found {type(options).__name__}"
-        )
+    texts = texts_of(options)
     if is_remote:
-        return RemoteStorage(texts_of(options or {}))
+        return RemoteStorage(texts)
     if options:
         raise InvalidArgumentError(
             f"storage_options {', '.join(map(str, options))} are of remote storage, "

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pagefeed import _core
 from pagefeed._base import require
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
-from pagefeed.storage.paths import PARQUET, Paths, expand_paths
+from pagefeed.storage.paths import PARQUET, Paths, check_files_given, expanded
 
 __all__ = ["Storage"]
 
@@ -52,14 +55,18 @@ class Storage:
     ) -> list[str]:
         """Return the files that paths, folders and patterns mean, in order.
 
-        Files are absolute paths, or URLs. A folder means the files in it and below
-        whose names end in one of ``suffixes``.
+        Files are absolute paths, or URLs, of any name. A folder means the files in it
+        and below whose names end in one of ``suffixes``. A pattern (``*``, ``?``,
+        ``[]``, ``**``) means the files that match. Files of a folder or pattern are
+        sorted by name, without names that writers hide (``_SUCCESS``, ``_metadata``,
+        ``.part``). The elements of a list keep their order, which is part of a
+        dataset's identity.
 
         Raises:
             MissingFileError: If a path does not exist or a pattern matches nothing.
             InvalidArgumentError: If nothing is given, or a file is given twice.
         """
-        return expand_paths(paths, suffixes)
+        return check_files_given(paths, lambda path: expanded(path, suffixes))
 
     def name_of(self, path: str) -> str:
         """Return the name of a file as :meth:`list_files` lists it."""
@@ -103,6 +110,13 @@ class Storage:
                 f"{begin + len(found)}: the file changed while it was read"
             ).at(file=file)
         return found
+
+    def numbers(
+        self, file: str, dtype: str, begin: int, count: int
+    ) -> npt.NDArray[Any]:
+        """Read numbers of a type of NumPy, which lie from byte ``begin`` on."""
+        size = count * np.dtype(dtype).itemsize
+        return np.frombuffer(self.read(file, begin, begin + size), dtype)
 
     def parts(
         self, file: str, begin: int = 0, end: int | None = None, size: int = 16 << 20

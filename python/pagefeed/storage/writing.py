@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from pagefeed._base import WholeWriter, is_taken
+from pagefeed._base import WholeWriter, is_taken, write_errors
 from pagefeed.errors import FileAccessError
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "make_folder",
     "names_in",
     "remove_files",
+    "this_process",
 ]
 
 
@@ -46,7 +47,7 @@ class FileWriter(WholeWriter):
         """Path of the file."""
         self.size = 0
         """Bytes written so far."""
-        with _writing(path):
+        with write_errors(path):
             if os.path.isdir(path):
                 raise IsADirectoryError(f"{path} is a folder")
             number, self.draft = tempfile.mkstemp(
@@ -57,7 +58,7 @@ class FileWriter(WholeWriter):
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
-        with _writing(self.path):
+        with write_errors(self.path):
             self._file.write(data)
         self.size += len(data)
 
@@ -65,7 +66,7 @@ class FileWriter(WholeWriter):
         """Flush the file to disk and give it its name."""
         if self._file.closed:
             return
-        with _writing(self.path):
+        with write_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -100,27 +101,33 @@ def make_folder(path: str) -> str:
     Raises:
         FileAccessError: If it cannot be made.
     """
-    with _writing(path):
+    with write_errors(path):
         os.makedirs(path, exist_ok=True)
     return os.path.abspath(path)
 
 
 def names_in(folder: str) -> list[str]:
     """Return the sorted names in a folder; none if it does not exist."""
-    with _writing(folder), suppress(FileNotFoundError):
+    with write_errors(folder), suppress(FileNotFoundError):
         return sorted(os.listdir(folder))
     return []
 
 
 def remove_files(folder: str, names: Iterable[str]) -> None:
     """Remove files of a folder, and the folder if it is empty then."""
-    with _writing(folder):
+    with write_errors(folder):
         for name in names:
             with suppress(FileNotFoundError):
                 os.unlink(f"{folder}/{name}")
         with suppress(FileNotFoundError):
             if not os.listdir(folder):
                 os.rmdir(folder)
+
+
+def this_process() -> str:
+    """Return what names this process to people on other machines."""
+    now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    return f"process {os.getpid()} of {socket.gethostname()} since {now}"
 
 
 @contextmanager
@@ -133,7 +140,7 @@ def locked(path: str) -> Iterator[None]:
     Raises:
         FileAccessError: If another process holds the lock; the message names it.
     """
-    with _writing(path):
+    with write_errors(path):
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not is_taken(path, number):
@@ -143,22 +150,11 @@ def locked(path: str) -> Iterator[None]:
                 "end it, or give another folder"
             )
         try:
-            now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-            told = f"process {os.getpid()} of {socket.gethostname()} since {now}\n"
-            with _writing(path):
+            with write_errors(path):
                 os.ftruncate(number, 0)
-                os.pwrite(number, told.encode(), 0)
+                os.pwrite(number, f"{this_process()}\n".encode(), 0)
             yield
         finally:
             remove_files(os.path.dirname(path), [os.path.basename(path)])
     finally:
         os.close(number)
-
-
-@contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        error = FileAccessError(f"{path}: cannot be written: {problem}")
-        raise error.at(file=path) from problem

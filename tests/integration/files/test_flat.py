@@ -274,6 +274,25 @@ def test_where_samples_begin_is_part_of_the_identity(tmp_path):
     assert len(prints) == 2
 
 
+def test_an_index_of_many_shards_is_parsed_once(tmp_path, monkeypatch):
+    documents = [[n] * 4 for n in range(64)]
+    folder = flat_files.write_mds(tmp_path, documents, shards=64)
+    parsed, loads = list[int](), json.loads
+
+    def counted(text):
+        parsed.append(1)
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counted)
+    dataset = pf.mds(folder)
+    assert len(dataset) == len(parsed) * 64 == 64
+    index = tmp_path / "index.json"
+    entries = json.loads(index.read_text())["shards"]
+    index.write_text(json.dumps({"version": 2, "shards": [*entries, entries[0]]}))
+    with pytest.raises(errors.CorruptFileError, match="named twice"):
+        pf.mds(folder)
+
+
 def test_a_long_document_is_one_page(tmp_path):
     documents = [[1], [2] * 300_000, [3] * 10]
     dataset = flat_files.megatron(tmp_path, documents)

@@ -107,6 +107,19 @@ def test_fields_and_spans_of_streams_follow_their_tokens(folder):
     assert dataset.document(8).tokens.tolist() == ROWS[8]
 
 
+def test_documents_of_a_later_shard_are_found(tmp_path):
+    for shard in range(2):
+        with pf.StreamWriter(tmp_path / str(shard), dtype="uint16") as out:
+            for row in ROWS[:20]:
+                out.append([token + shard for token in row])
+    dataset = pf.stream(tmp_path).infill(INFILL)
+    assert dataset.index.num_values > dataset.plain_index.num_values
+    for number in (0, 8, 28, 39):
+        shard, place = divmod(number, 20)
+        found = dataset.document(number).tokens.tolist()
+        assert found == [token + shard for token in ROWS[place]]
+
+
 def test_a_selection_keeps_what_its_documents_were(folder):
     whole = pf.parquet(folder / "a.parquet", column="tokens")
     kept = whole.split(a=0.4, b=0.6, seed=2)["a"]

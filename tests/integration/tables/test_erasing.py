@@ -24,7 +24,7 @@ from made.tables import (
 )
 from made.texts_made import make_tokenizer
 from models.field_model import model_fields
-from pagefeed.dataset import ParquetDataset
+from pagefeed.dataset import PageIndex, ParquetDataset
 from pagefeed.errors import (
     InvalidArgumentError,
     StateMismatchError,
@@ -445,3 +445,16 @@ def test_a_snapshot_that_wrote_files_anew_is_refused(tmp_path):
     gone = data.erase(where="id == 5").spans.erased
     assert gone
     assert gone.num_rows == 1
+
+
+def test_rows_that_are_left_are_read_a_page_at_a_time(folder, monkeypatch):
+    data, real = erased(data_of(folder)), PageIndex.read_page
+    read = list[tuple[str, int]]()
+
+    def read_page(index, page):
+        read.append((index.column, page))
+        return real(index, page)
+
+    monkeypatch.setattr(PageIndex, "read_page", read_page)
+    assert sum(1 for _ in data) == ROWS * FILES
+    assert 0 < len(read) == len({*read})

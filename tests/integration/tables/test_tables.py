@@ -426,7 +426,13 @@ def test_wrong_arguments_are_named(tmp_path):
         refused(
             wrong, "'metadatas'; did you mean 'metadata'", call, table, metadatas=[]
         )
-        refused(wrong, "storage_options='x' must be", call, table, storage_options="x")
+        refused(
+            wrong,
+            "storage_options must be a dict.*found str",
+            call,
+            table,
+            storage_options="x",
+        )
         refused(wrong, "missing=None", call, table, missing=None)
         with pytest.raises(wrong, match="name the token column"):
             call(table)  # type: ignore[call-arg]

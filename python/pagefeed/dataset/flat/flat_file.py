@@ -6,8 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,8 +39,7 @@ __all__ = [
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(NamedTuple):
     """The records of a file: a token each, and perhaps more."""
 
     dtype: str
@@ -54,11 +52,8 @@ class Records:
     """Whether documents are unknown, so that a file is one."""
 
 
-class FlatFile(NamedTuple):
-    """The places of tokens and documents in a file."""
-
-    records: Records
-    pages: FilePages
+FlatFile: TypeAlias = tuple[Records, FilePages]
+"""The places of tokens and documents in a file."""
 
 
 class FlatFormat(ABC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from pagefeed import _core
 from pagefeed._base import in_order
 from pagefeed.dataset.flat.flat_file import (
-    FlatFile,
     FlatFormat,
     Records,
     unsupported,
 )
+from pagefeed.dataset.flat.pages import FilePages
 from pagefeed.dataset.index_recipe import Recipe
 from pagefeed.errors import DataError
 from pagefeed.storage import Storage
@@ -50,25 +50,25 @@ class FlatRecipe(Recipe):
         """Read the places of documents; a file without these is read as a whole."""
         storage = self.storage
 
-        def read(path: str) -> tuple[FlatFile, bytes]:
+        def read(path: str) -> tuple[Records, FilePages, bytes]:
             try:
-                file = self.format.read(storage, path)
-                return file, self._identity(file, self.format.digest(storage, path))
+                records, pages = self.format.read(storage, path)
+                contents = self.format.digest(storage, path)
             except DataError as error:
                 error.file = error.file or path
                 raise
+            return records, pages, self._identity(records, pages, contents)
 
-        found = list(in_order(read, self.files, taken=lambda _: advance(1)))
-        self._check_same([file.records for file, _ in found])
-        records = found[0][0].records
-        pages = [file.pages for file, _ in found]
+        found = in_order(read, self.files, taken=lambda _: advance(1))
+        records, pages, identities = zip(*found, strict=True)
+        self._check_same(records)
         columns = [np.concatenate(part) for part in zip(*pages, strict=True)]
         return _core.flat_index(
             self.files,
-            [identity for _, identity in found],
+            identities,
             [len(each.offset) for each in pages],
             self.column,
-            (records.dtype, records.size, records.offset, records.joined),
+            records[0],
             columns[:4],
             columns[4:],
         )
@@ -77,19 +77,19 @@ class FlatRecipe(Recipe):
         """Return bytes that differ between files with different contents."""
         return self.format.digest(storage, self.files[file])
 
-    def _identity(self, file: FlatFile, contents: bytes) -> bytes:
+    def _identity(self, records: Records, pages: FilePages, contents: bytes) -> bytes:
         """Return a digest of a file and of the places of its documents.
 
         The places count: the same bytes with other documents are another dataset, and
         samples of a large file may miss the difference.
         """
-        how = f"{VERSION} {file.records} {self.column}".encode()
+        how = f"{VERSION} {records} {self.column}".encode()
         digest = hashlib.blake2b(how + contents, digest_size=16)
-        for numbers in file.pages:
+        for numbers in pages:
             digest.update(b"%d " % len(numbers) + numbers.tobytes())
         return digest.digest()
 
-    def _check_same(self, records: list[Records]) -> None:
+    def _check_same(self, records: Sequence[Records]) -> None:
         for path, each in zip(self.files, records, strict=True):
             if each != records[0]:
                 raise unsupported(

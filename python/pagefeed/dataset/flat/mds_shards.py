@@ -6,13 +6,14 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, check_column
-from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_dataset import FlatDataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
     FlatFormat,
@@ -106,23 +107,36 @@ class MdsFormat(FlatFormat):
             raise corrupt(path, f"samples of {self.column!r} are no {dtype.name}")
         pages = apart(starts, num_bytes // dtype.itemsize, dtype.itemsize)
         records = Records(dtype.name, dtype.itemsize)
-        return FlatFile(records, pages)
+        return records, pages
 
 
 def _index_of(path: str) -> str:
     return path[: path.rindex("/") + 1] + _INDEX
 
 
-def _shards(storage: Storage, index: str) -> list[_Shard]:
+def _shards(storage: Storage, index: str) -> dict[str, _Shard]:
+    """Return the entries of an index by the names of their files, in order."""
+    return _entries(storage, index, storage.version(index))
+
+
+@lru_cache(maxsize=16)
+def _entries(
+    storage: Storage,
+    index: str,
+    version: str,  # noqa: ARG001 - of the index, which is parsed once for all its shards
+) -> dict[str, _Shard]:
     text = storage.read_all(index)
     with parsed(index, "no index of MDS shards"):
-        shards = json.loads(text)["shards"]
-        kinds = {(str(shard["format"]), str(shard["version"])) for shard in shards}
+        told = json.loads(text)["shards"]
+        kinds = {(str(shard["format"]), str(shard["version"])) for shard in told}
         if kinds - {("mds", "2")}:
             raise UnsupportedError(
                 f"{index}: shards are {sorted(kinds)}; only 'mds' of version 2 is read"
             )
-        return [_shard(shard) for shard in shards]
+        shards = {shard.name: shard for shard in map(_shard, told)}
+        if len(shards) < len(told):
+            raise ValueError("a shard is named twice")
+        return shards
 
 
 def _shard(told: dict[str, Any]) -> _Shard:
@@ -144,18 +158,17 @@ def _shard(told: dict[str, Any]) -> _Shard:
 
 def _described(storage: Storage, path: str) -> _Shard:
     """Return the entry of a shard, which must have the size that the index gives."""
-    name = path[path.rindex("/") + 1 :]
-    for shard in _shards(storage, _index_of(path)):
-        if shard.name == name:
-            found = storage.size(path)
-            if shard.size != found:
-                raise corrupt(
-                    path,
-                    f"has {found:,} bytes, its index promises {shard.size:,}: it is "
-                    "truncated, or of another dataset",
-                )
-            return shard
-    raise corrupt(path, f"{_index_of(path)} does not name it any more")
+    shard = _shards(storage, _index_of(path)).get(path[path.rindex("/") + 1 :])
+    if shard is None:
+        raise corrupt(path, f"{_index_of(path)} does not name it any more")
+    found = storage.size(path)
+    if shard.size != found:
+        raise corrupt(
+            path,
+            f"has {found:,} bytes, its index promises {shard.size:,}: it is "
+            "truncated, or of another dataset",
+        )
+    return shard
 
 
 def _token_type(
@@ -188,7 +201,7 @@ def _sample_begins(storage: Storage, path: str, num_samples: int) -> Int64Array:
     end = 4 * (num_samples + 2)
     if end > size:
         raise corrupt(path, f"{num_samples:,} samples do not fit in {size:,} bytes")
-    head = np.frombuffer(storage.read(path, 0, end), "<u4").astype(np.int64)
+    head = storage.numbers(path, "<u4", 0, num_samples + 2).astype(np.int64)
     begins = head[1:]
     if head[0] != num_samples or (np.diff(begins) < 0).any() or begins[-1] != size:
         raise corrupt(
@@ -242,7 +255,7 @@ def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np
     for number in np.unique(places // step).tolist():
         begin, end = number * step, min(size, (number + 1) * step)
         here = np.flatnonzero(places // step == number)
-        data = np.frombuffer(storage.read(path, begin, end), np.uint8)
+        data = storage.numbers(path, "u1", begin, end - begin)
         found[here] = data[places[here] - begin]
     return found
 
@@ -275,16 +288,15 @@ def mds(
     storage = Storage()
     files, names = [], set[str]()
     for index in storage.list_files(folders, (_INDEX,)):
-        for shard in _shards(storage, index):
+        for shard in _shards(storage, index).values():
             files.append(index.removesuffix(_INDEX) + shard.name)
             names.update(name for name, _, _ in shard.columns)
     if column is None:
         is_other = "tokens" in names and "input_ids" not in names
         column = "tokens" if is_other else "input_ids"
-    return flat_dataset(
-        FlatDataset,
-        storage.list_files(files),
-        MdsFormat(check_column(column, "column"), given_dtype(dtype)),
+    return FlatDataset(
+        files=tuple(storage.list_files(files)),
+        format=MdsFormat(check_column(column, "column"), given_dtype(dtype)),
         column=column,
         cache_dir=cache_dir,
     )
@@ -300,6 +312,7 @@ class MdsOutput(Output):
         make_folder(self.path)
         self._samples: list[bytes] = []
         self._size = 0
+        self._most = min(self.shard_bytes, 1 << 31)  # Offsets in a shard have 32 bits.
         self._shards: list[dict[str, Any]] = []
         self._encoding = f"{_ARRAY}:{self.dtype.name}"
         self.files = [self.path]
@@ -318,10 +331,6 @@ class MdsOutput(Output):
                 self._write_shard()
             self._samples.append(sample)
             self._size += len(sample) + 4
-
-    @property
-    def _most(self) -> int:
-        return min(self.shard_bytes, 1 << 31)  # Offsets in a shard have 32 bits.
 
     def _write_shard(self) -> None:
         about: dict[str, Any] = {

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, check_choice
-from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_dataset import FlatDataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
     FlatFormat,
@@ -38,8 +38,8 @@ _DTYPES = (
     *(None, np.uint8, np.int8, np.int16, np.int32, np.int64),
     *(np.float64, np.float32, np.uint16),
 )
-_AT_ONCE = 1 << 22
-"""Sequences whose lengths and places are in memory at a time."""
+_AT_ONCE = 1 << 18
+"""Documents whose sequences are in memory at a time."""
 
 
 class _Index(NamedTuple):
@@ -80,9 +80,8 @@ class MegatronFormat(FlatFormat):
         index = _read_header(storage, _idx_of(path))
         dtype = index.dtype
         token_dtype(dtype, index.path)
-        lengths: Iterable[Int64Array] = _lengths(storage, index)
-        if self.rows == "documents":
-            lengths = _by_document(lengths, _borders(storage, index))
+        borders = _borders(storage, index) if self.rows == "documents" else None
+        lengths = _lengths(storage, index, borders)
         pages = document_pages(0, lengths, dtype.itemsize)
         held = int(pages.num_values.sum()) * dtype.itemsize
         if held != storage.size(path):
@@ -92,7 +91,7 @@ class MegatronFormat(FlatFormat):
                 f"{storage.size(path):,}: it is truncated, or belongs to another .idx",
             )
         records = Records(dtype.name, dtype.itemsize)
-        return FlatFile(records, pages)
+        return records, pages
 
 
 def _idx_of(path: str) -> str:
@@ -132,36 +131,47 @@ def _read_header(storage: Storage, path: str) -> _Index:
     )
 
 
-def _lengths(storage: Storage, index: _Index) -> Iterator[Int64Array]:
-    """Yield the lengths of sequences, which must be contiguous."""
-    end = 0
-    for first in range(0, index.num_sequences, _AT_ONCE):
-        stop = min(index.num_sequences, first + _AT_ONCE)
-        places = [
-            storage.read(index.path, begin + width * first, begin + width * stop)
-            for begin, width in ((_HEADER_BYTES, 4), (index.pointers, 8))
-        ]
-        lengths = np.frombuffer(places[0], "<i4").astype(np.int64)
-        pointers = np.frombuffer(places[1], "<i8")
-        ends = end + np.cumsum(lengths * index.dtype.itemsize)
-        expected = np.concatenate([[end], ends[:-1]])
+def _lengths(
+    storage: Storage, index: _Index, borders: Int64Array | None
+) -> Iterator[Int64Array]:
+    """Yield the lengths of documents between borders, or of sequences.
+
+    Sequences must be contiguous.
+    """
+    end, size = 0, index.dtype.itemsize
+    num_rows = index.num_sequences if borders is None else len(borders) - 1
+    for first in range(0, num_rows, _AT_ONCE):
+        stop = min(num_rows, first + _AT_ONCE)
+        here = (
+            np.arange(first, stop + 1) if borders is None else borders[first : stop + 1]
+        )
+        begin, count = int(here[0]), int(here[-1] - here[0])
+        lengths, pointers = (
+            storage.numbers(index.path, kind, place + width * begin, count)
+            for kind, width, place in (
+                ("<i4", 4, _HEADER_BYTES),
+                ("<i8", 8, index.pointers),
+            )
+        )
+        before = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        expected = end + before[:-1] * size
         wrong = np.flatnonzero((pointers != expected) | (lengths < 0))
         if len(wrong):
             at = int(wrong[0])
             raise corrupt(
                 index.path,
-                f"sequence {first + at} of {lengths[at]} tokens begins at byte "
+                f"sequence {begin + at} of {lengths[at]} tokens begins at byte "
                 f"{pointers[at]}, expected at {expected[at]}: sequences lie one behind "
                 "the other",
             )
-        end = int(ends[-1])
-        yield lengths
+        end += int(before[-1]) * size
+        yield np.diff(before[here - begin])
 
 
 def _borders(storage: Storage, index: _Index) -> Int64Array:
     """First sequence of each document, and the number of sequences."""
-    data = storage.read(index.path, index.documents, index.modes)
-    borders = np.frombuffer(data, "<i8").astype(np.int64)
+    num_borders = index.num_documents
+    borders = storage.numbers(index.path, "<i8", index.documents, num_borders)
     if (
         not len(borders)
         or borders[0] != 0
@@ -174,28 +184,6 @@ def _borders(storage: Storage, index: _Index) -> Int64Array:
             "must begin with sequence 0, rise, and end with the last",
         )
     return borders
-
-
-def _by_document(
-    lengths: Iterable[Int64Array], borders: Int64Array
-) -> Iterator[Int64Array]:
-    """Yield the lengths of documents, some at a time."""
-    first, document, carried = 0, 0, 0
-    for some in lengths:
-        before = np.concatenate([[0], np.cumsum(some)])
-        stop = int(np.searchsorted(borders, first + len(some), side="right")) - 1
-        at = borders[document : stop + 1] - first
-        ends = before[np.maximum(at[1:], 0)]
-        if len(ends):
-            whole = np.diff(ends, prepend=0)
-            whole[0] = ends[0] + carried
-            yield whole
-            carried, document = int(before[-1] - ends[-1]), stop
-        else:
-            carried += int(before[-1])
-        first += len(some)
-    if document < len(borders) - 1:  # Documents without sequences, at the end.
-        yield np.zeros(len(borders) - 1 - document, dtype=np.int64)
 
 
 def _bin_of(prefix: PathLike) -> str:
@@ -223,8 +211,8 @@ class MegatronDataset(FlatDataset):
             index = _read_header(Storage(), _idx_of(path))
             if index.modes == index.size:
                 return None
-            data = Storage().read(index.path, index.modes, index.size)
-            found.append(np.frombuffer(data, np.int8))
+            count = index.num_sequences
+            found.append(Storage().numbers(index.path, "i1", index.modes, count))
         return np.concatenate(found)
 
 
@@ -257,10 +245,9 @@ def megatron(
     check_choice(rows, ("documents", "sequences"), "rows")
     given = [prefixes] if isinstance(prefixes, str) else prefixes
     given = [given] if not isinstance(given, Iterable) else given
-    return flat_dataset(
-        MegatronDataset,
-        Storage().list_files([_bin_of(prefix) for prefix in given]),
-        MegatronFormat(rows),
+    return MegatronDataset(
+        files=tuple(Storage().list_files([_bin_of(prefix) for prefix in given])),
+        format=MegatronFormat(rows),
         column=column,
         cache_dir=cache_dir,
     )

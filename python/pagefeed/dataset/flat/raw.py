@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, check_token
-from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_dataset import FlatDataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
     FlatFormat,
@@ -54,7 +54,7 @@ class RawFormat(FlatFormat):
         else:
             lengths = _lengths(storage, path, dtype, begin, count, self.eos)
             pages = document_pages(begin, lengths, dtype.itemsize)
-        return FlatFile(records, pages)
+        return records, pages
 
     def _content(
         self, storage: Storage, path: str
@@ -157,10 +157,9 @@ def tokens(
     Example:
         >>> tokens("corpus/train.bin", dtype="uint16")  # doctest: +SKIP
     """
-    return flat_dataset(
-        FlatDataset,
-        Storage().list_files(paths, RawOutput.signs),
-        RawFormat(given_dtype(dtype), check_token(eos, "eos")),
+    return FlatDataset(
+        files=tuple(Storage().list_files(paths, RawOutput.signs)),
+        format=RawFormat(given_dtype(dtype), check_token(eos, "eos")),
         column=column,
         cache_dir=cache_dir,
     )

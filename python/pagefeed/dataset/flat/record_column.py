@@ -49,21 +49,12 @@ class RecordColumn(PageIndex):
             None if shards is None else list(shards),
             filling,
         )
-        self._value_bytes = np.dtype(dtype).itemsize if shards is None else 0
+        self.value_bytes = np.dtype(dtype).itemsize if shards is None else 0
+        self.is_infilled = shards is None and index.is_infilled
 
     def __reduce__(self) -> tuple[type[RecordColumn], tuple[Any, ...]]:
         """Pickle as its arguments: the other process makes its own handle."""
         return RecordColumn, self._made_of
-
-    @property
-    def is_infilled(self) -> bool:
-        """Whether its rows are those of infilled documents."""
-        return self.shards is None and self._made_of[0].is_infilled
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of a number; 0 of spans."""
-        return self._value_bytes
 
     @lazy
     def mean_row_bytes(self) -> int:

@@ -106,8 +106,7 @@ def _spans(
 def _ends(storage: Storage, header: StreamHeader, low: int, high: int) -> Int64Array:
     """Return the offsets of the payloads from ``low`` to ``high``, and the end."""
     path = header.file(INDEX)
-    data = storage.read(path, 8 * low, 8 * (high + 2))
-    ends = np.frombuffer(data, "<u8").astype(np.int64)
+    ends = storage.numbers(path, "<u8", 8 * low, high + 2 - low).astype(np.int64)
     if (np.diff(ends, prepend=0) < 0).any() or ends[-1] > header.files[PAYLOADS][0]:
         raise corrupt(path, "payloads must lie one behind the other, in their file")
     return ends

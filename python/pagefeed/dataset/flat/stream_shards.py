@@ -12,7 +12,7 @@ import numpy as np
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_columns, lazy
 from pagefeed.dataset.aligned import AlignedColumnNames, AlignedSource, parse_aligned
-from pagefeed.dataset.flat.flat_dataset import FlatDataset, flat_dataset
+from pagefeed.dataset.flat.flat_dataset import FlatDataset
 from pagefeed.dataset.flat.flat_file import (
     FlatFile,
     FlatFormat,
@@ -57,12 +57,15 @@ class Field(NamedTuple):
     offset: int
     """Bytes of the record before the field."""
 
+    @property
+    def handle(self) -> _core.FlatField:
+        """What engines read it by."""
+        return _core.FlatField(self.dtype, self.offset)
 
-class FieldSource(NamedTuple):
-    """A field as the data plane reads it."""
-
-    handle: _core.FlatField
-    value_bytes: int
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a number."""
+        return np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class StreamFormat(FlatFormat):
             place = header.place(TOKEN)
             records = Records(dtype[TOKEN].name, dtype.itemsize, place)
         pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
-        return FlatFile(records, pages)
+        return records, pages
 
 
 def _fields(dtype: np.dtype[Any]) -> list[Field]:
@@ -121,7 +124,7 @@ def _lengths(storage: Storage, header: StreamHeader) -> Iterator[Int64Array]:
     path, last = header.file(DOCUMENTS), 0
     for first in range(0, header.num_documents + 1, _AT_ONCE):
         stop = min(header.num_documents + 1, first + _AT_ONCE)
-        borders = np.frombuffer(storage.read(path, 8 * first, 8 * stop), "<u8")
+        borders = storage.numbers(path, "<u8", 8 * first, stop - first)
         rising = borders.astype(np.int64)
         lengths = np.diff(rising, prepend=np.int64(last))
         if (lengths < 0).any() or (first == 0 and borders[0] != 0):
@@ -138,17 +141,12 @@ def _lengths(storage: Storage, header: StreamHeader) -> Iterator[Int64Array]:
 class StreamDataset(FlatDataset):
     """Shards of token streams as one dataset; made by :func:`stream`."""
 
+    format: StreamFormat
+
     @property
     def aligned_sources(self) -> tuple[AlignedSource, ...]:
         """The fields of records that :attr:`aligned` names."""
-        how: StreamFormat = self.format  # type: ignore[assignment]
-        return tuple(
-            FieldSource(
-                _core.FlatField(field.dtype, field.offset),
-                np.dtype(field.dtype).itemsize,
-            )
-            for field in how.fields
-        )
+        return self.format.fields
 
     @lazy
     def _span_column(self) -> PageIndex:
@@ -165,14 +163,13 @@ class StreamDataset(FlatDataset):
         """
         if column in self.span_columns:
             return self._span_column
-        how: StreamFormat = self.format  # type: ignore[assignment]
-        for each, field in zip(self.aligned, how.fields, strict=True):
+        for each, field in zip(self.aligned, self.format.fields, strict=True):
             if each.column == column:
                 filling = each.bits(each.padding, field.dtype)
                 return RecordColumn(
                     self.index, field.dtype, field.offset, filling=filling
                 )
-        return super().source_of(column)
+        return self.column_index(column)
 
     def payload(self, data: bytes) -> Any:
         """Parse a payload from the bytes in a batch or row.
@@ -244,20 +241,12 @@ class StreamDataset(FlatDataset):
         spans, storage = self.spans, Storage()
         if spans.erased is not None and spans.erased.holds(np.array([number]))[0]:
             raise InvalidArgumentError(f"document {number} is erased")
-        span = spans.spans_of_rows([number])
-        [page], [first] = spans.places(span)
-        place = int(first + number - spans.first_rows(span)[0])
-        index = self.plain_index
-        offsets = index.row_offsets(int(page))
-        file = int(index.files_of_rows(index.first_rows([page]))[0])
-        before = int(index.first_values([page])[0] - self.index.file_first_value[file])
-        return read_document(
-            storage,
-            read_header(storage, _header_of(self.files[file])),
-            before + int(offsets[place]),
-            int(offsets[place + 1] - offsets[place]),
-            deserialize,
-        )
+        index, [row] = self.plain_index, spans.rows_of_index([number]).tolist()
+        [file] = index.files_of_rows([row]).tolist()
+        borders = index.values_of_rows([row, row + 1]) - index.file_first_value[file]
+        begin, end = borders.tolist()
+        header = read_header(storage, _header_of(self.files[file]))
+        return read_document(storage, header, begin, end - begin, deserialize)
 
 
 def stream(
@@ -308,10 +297,9 @@ def stream(
             raise ColumnNotFoundError(
                 f"aligned={name!r}: {headers[0]} has {sorted(known)} beside its tokens"
             )
-    return flat_dataset(
-        StreamDataset,
-        [header.removesuffix(HEADER) + TOKENS for header in headers],
-        StreamFormat(tuple(known[name] for name, _ in chosen)),
+    return StreamDataset(
+        files=tuple(header.removesuffix(HEADER) + TOKENS for header in headers),
+        format=StreamFormat(tuple(known[name] for name, _ in chosen)),
         column=column,
         aligned=chosen,
         span_columns=_span_columns(spans, first, taken),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Facts, WholeWriter, text_of
+from pagefeed._base import Facts, Int64Array, WholeWriter, text_of
 from pagefeed.dataset.flat.flat_file import fitting
 from pagefeed.dataset.flat.output import Output, TokenRows
 from pagefeed.dataset.flat.payloads import Serialize, serializer
@@ -128,10 +128,7 @@ class StreamWriter(WholeWriter):
         self._check_open()
         records = self._records(np.asarray(tokens), fields)
         payloads = self._mark(records, _triples(spans))
-        self._files[TOKENS].write(records.tobytes())
-        self.num_tokens += len(records)
-        self.num_documents += 1
-        self._files[DOCUMENTS].write(self.num_tokens.to_bytes(8, "little"))
+        self._write(records, np.array([len(records)]))
         if payloads:
             sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
             ends = self._files[PAYLOADS].size + np.cumsum(sizes)
@@ -158,9 +155,12 @@ class StreamWriter(WholeWriter):
                 "tokens: give the number of tokens of each document"
             )
         self._check_open()
-        records = self._records(np.asarray(tokens), {})
-        self._files[TOKENS].write(records.tobytes())
+        self._write(self._records(np.asarray(tokens), {}), counts)
+
+    def _write(self, records: npt.NDArray[Any], counts: Int64Array) -> None:
+        """Write documents of so many records."""
         ends = self.num_tokens + np.cumsum(counts)
+        self._files[TOKENS].write(records.tobytes())
         self._files[DOCUMENTS].write(ends.astype("<u8").tobytes())
         self.num_tokens += len(records)
         self.num_documents += len(counts)
@@ -260,7 +260,8 @@ class StreamWriter(WholeWriter):
         borders = places.astype(np.int64)
         # Start and end in turn: each behind the one before, or at it.
         lengths = np.diff(borders, prepend=0)
-        wrong = np.flatnonzero((lengths < 0) | ((lengths == 0) & _odd(len(lengths))))
+        is_end = np.arange(len(lengths)) % 2 == 1
+        wrong = np.flatnonzero((lengths < 0) | ((lengths == 0) & is_end))
         if len(wrong) or borders[-1] > len(records):
             start, stop, _ = spans[wrong[0] // 2 if len(wrong) else -1]
             raise InvalidArgumentError(
@@ -295,10 +296,6 @@ def _triples(spans: Iterable[Span]) -> list[Span]:
         raise InvalidArgumentError(
             f"spans={spans!r:.80} must be (start, stop, payload) each: {problem}"
         ) from problem
-
-
-def _odd(count: int) -> npt.NDArray[np.bool_]:
-    return np.arange(count) % 2 == 1
 
 
 class StreamOutput(Output):

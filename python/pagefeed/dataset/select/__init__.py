@@ -11,7 +11,6 @@ from pagefeed.dataset.select.divide import (
     by_weights,
     rows_of,
     where,
-    without_rows,
 )
 from pagefeed.dataset.select.pruning import files_that_may_match
 from pagefeed.dataset.select.query import Constant, Expression, names_in_table
@@ -33,5 +32,4 @@ __all__ = [
     "schema_of",
     "taken",
     "where",
-    "without_rows",
 ]

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, UInt64Array, joined_ranges
+from pagefeed._base import Int64Array, UInt64Array
+from pagefeed.dataset.row_lengths import lengths_of_rows
 from pagefeed.dataset.select.pieces import Piece
 from pagefeed.dataset.select.query import Query, field_of
 from pagefeed.dataset.select.scanning import open_piece, scan, schema_of
@@ -90,12 +91,11 @@ class Scan(Criterion):
         if self.query.prunes(opened.schema):
             held = opened.fragment.subset(filter=expression, schema=opened.schema)
             opened = opened._replace(fragment=held)
-        for first, values in scan(piece, opened, expression):
-            here = part[first : first + len(values)]
+        for rows, values in scan(piece, opened, expression):
             if values.dtype == np.bool_:
-                here[values] = 0
+                part[rows[values]] = 0
             else:
-                here[:] = values
+                part[rows] = values
         return Labels(part)
 
     def _elsewhere(self, piece: Piece) -> str:
@@ -124,12 +124,8 @@ class Lengths(Criterion):
 
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
-        index = piece.index
-        first_row, num_rows = piece.span_rows()
         num_values = np.zeros(piece.num_rows, dtype=np.int64)
-        pages = np.unique(index.pages_of_rows(piece.begin + first_row[num_rows > 0]))
-        begin, stop = index.first_rows(np.stack([pages, pages + 1])) - piece.begin
-        num_values[joined_ranges(begin, stop)] = index.row_lengths(pages)
+        num_values[piece.wanted()] = lengths_of_rows(piece.spans, *piece.span_range)
         part = np.searchsorted(self._edges, num_values, side="right")
         return Labels(part.astype(np.uint16), num_values)
 
@@ -165,18 +161,15 @@ class Listed(Criterion):
                 continue
             num_rows = int(before[file + 1] - before[file])
             if rows[0] < 0 or rows[-1] >= num_rows:
-                raise _no_such_row(files[file], int(rows[-1]), num_rows)
+                raise CorruptFileError(
+                    f"{files[file]}: the table says that its row {rows[-1]} is "
+                    f"deleted, and it has {num_rows} rows: the file, or what deletes "
+                    "its rows, belongs to another table"
+                ).at(file=files[file])
             first = piece.begin - int(before[file])
             here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
             part[rows[here] - first] = those
         return Labels(part)
-
-
-def _no_such_row(path: str, row: int, count: int) -> CorruptFileError:
-    return CorruptFileError(
-        f"{path}: the table says that its row {row} is deleted, and it has {count} "
-        "rows: the file, or what deletes its rows, belongs to another table"
-    ).at(file=path)
 
 
 class Hashing(Criterion):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["by_length", "by_tiers", "by_weights", "rows_of", "where", "without_rows"]
+__all__ = ["by_length", "by_tiers", "by_weights", "rows_of", "where"]
 
 
 def where(spans: Spans, predicate: str | Expression) -> Selection:
@@ -38,14 +39,11 @@ def where(spans: Spans, predicate: str | Expression) -> Selection:
     return Selection(Division(spans, criterion), 0)
 
 
-def rows_of(spans: Spans, rows: Mapping[str, Int64Array]) -> Selection:
-    """Select rows: of files by their path, numbers of rows that rise."""
-    return Selection(Division(spans, Listed(rows, are_deleted=False)), 0)
-
-
-def without_rows(spans: Spans, deleted: Mapping[str, Int64Array]) -> Selection:
-    """Leave rows out, likewise."""
-    return Selection(Division(spans, Listed(deleted, are_deleted=True)), 0)
+def rows_of(
+    spans: Spans, rows: Mapping[str, Int64Array], *, are_deleted: bool = False
+) -> Selection:
+    """Select rows, of files by their path numbers that rise; or leave them out."""
+    return Selection(Division(spans, Listed(rows, are_deleted=are_deleted)), 0)
 
 
 def by_tiers(
@@ -110,17 +108,19 @@ def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
 
 def _rising(edges: Sequence[Constant]) -> list[Constant]:
     """Return checked edges as plain values."""
-    values = [edge.item() if isinstance(edge, np.generic) else edge for edge in edges]
+    values: list[Any] = [
+        edge.item() if isinstance(edge, np.generic) else edge for edge in edges
+    ]
     if isinstance(edges, str) or not values or len(values) >= NO_PART - 1:
         raise InvalidArgumentError(
             f"edges={edges!r} must be a list of 1 to {NO_PART - 2} values"
         )
-    words = [value for value in values if isinstance(value, str)]
-    numbers = [value for value in values if not isinstance(value, str)]
-    rising = all(low < high for low, high in itertools.pairwise(words))
-    rising = rising and all(low < high for low, high in itertools.pairwise(numbers))
-    rising = rising and not (words and numbers) and not any(map(math.isnan, numbers))
-    if not rising:
+    try:
+        rising = all(low < high for low, high in itertools.pairwise(values))
+    except TypeError:  # Texts among numbers.
+        rising = False
+    # A NaN is not itself.
+    if not rising or any(edge is None or edge != edge for edge in values):  # noqa: PLR0124
         raise InvalidArgumentError(f"edges={values!r} must rise from value to value")
     return values
 

@@ -89,31 +89,26 @@ class Division:
         """Make the parts piece by piece, and store them."""
         num_parts = len(self.criterion.parts)
         digests = [hashlib.blake2b(digest_size=16) for _ in range(num_parts)]
-        rows, values = [0] * num_parts, [0] * num_parts
         has_values = True
         for number in range(num_parts):
-            for name in ("row", "rows_before", "page_span", "values_before"):
+            for name in ("row", "page_span"):
                 writer.append(f"{number}.{name}", [])
-        spans_before = [0] * num_parts
+            for name in ("rows_before", "values_before"):
+                writer.append_sums(f"{number}.{name}", [])
+        num_spans = [0] * num_parts
         for runs in self._all_runs():
             for number, row, num_rows, new_page, num_values in runs:
                 digests[number].update(np.stack([row, num_rows], axis=1).tobytes())
                 writer.append(f"{number}.row", row)
-                ends = rows[number] + np.cumsum(num_rows)
-                writer.append(f"{number}.rows_before", ends - num_rows)
-                first = np.flatnonzero(new_page) + spans_before[number]
+                writer.append_sums(f"{number}.rows_before", num_rows)
+                first = np.flatnonzero(new_page) + num_spans[number]
                 writer.append(f"{number}.page_span", first)
-                rows[number] += int(num_rows.sum())
-                spans_before[number] += len(row)
+                num_spans[number] += len(row)
                 has_values = has_values and num_values is not None
                 if num_values is not None:
-                    ends = values[number] + np.cumsum(num_values)
-                    writer.append(f"{number}.values_before", ends - num_values)
-                    values[number] += int(num_values.sum())
-        for number in range(num_parts):
-            writer.append(f"{number}.rows_before", [rows[number]])
-            writer.append(f"{number}.page_span", [spans_before[number]])
-            writer.append(f"{number}.values_before", [values[number]])
+                    writer.append_sums(f"{number}.values_before", num_values)
+        for number, count in enumerate(num_spans):
+            writer.append(f"{number}.page_span", [count])
         writer.about |= {
             "digests": [digest.hexdigest() for digest in digests],
             "has_values": has_values,

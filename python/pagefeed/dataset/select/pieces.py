@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
-from pagefeed.dataset.page_index import PageIndex
+from pagefeed._base import Int64Array, joined_ranges
 from pagefeed.dataset.spans import Spans
 
 __all__ = ["Piece", "pieces_of"]
@@ -17,7 +16,7 @@ __all__ = ["Piece", "pieces_of"]
 PIECE_ROWS = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, eq=False)
 class Piece:
     """Consecutive row groups, and which of their rows are wanted."""
 
@@ -30,20 +29,17 @@ class Piece:
     first_rows: Int64Array
     """First row of each, numbered through the index, and the end: [row groups + 1]."""
 
-    @property
-    def index(self) -> PageIndex:
+    def __post_init__(self) -> None:
+        self.index = self.spans.index
         """The index that numbers the rows."""
-        return self.spans.index
-
-    @property
-    def file(self) -> int:
+        self.file = self.files.start
         """Number of the file."""
-        return self.files.start
-
-    @property
-    def path(self) -> str:
+        self.path = self.index.recipe.files[self.file]
         """Path of the file."""
-        return self.index.recipe.files[self.file]
+        self.begin = int(self.first_rows[0])
+        """First row, numbered through the index."""
+        self.num_rows = int(self.first_rows[-1]) - self.begin
+        """Rows of the row groups, wanted or not."""
 
     @property
     def row_groups(self) -> list[int]:
@@ -52,20 +48,15 @@ class Piece:
         return [locate(page)[1] for page in self.first_pages.tolist()]
 
     @property
-    def begin(self) -> int:
-        """First row, numbered through the index."""
-        return int(self.first_rows[0])
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the row groups, wanted or not."""
-        return int(self.first_rows[-1]) - self.begin
+    def span_range(self) -> tuple[int, int]:
+        """First of the spans in the piece, and the one behind the last."""
+        first, stop = self.spans.spans_before(self.first_rows[[0, -1]]).tolist()
+        return first, stop
 
     @property
     def num_wanted(self) -> int:
         """Rows that are wanted."""
-        spans = self.spans.spans_before(self.first_rows[[0, -1]])
-        first, end = self.spans.first_rows(spans).tolist()
+        first, end = self.spans.first_rows(self.span_range).tolist()
         return int(end - first)
 
     def held_groups(self) -> list[int]:
@@ -74,26 +65,15 @@ class Piece:
         pairs = zip(self.row_groups, num_spans.tolist(), strict=True)
         return [group for group, count in pairs if count]
 
-    def span_rows(self) -> tuple[Int64Array, Int64Array]:
-        """Return the first row of each span in the piece, and the number of rows.
-
-        Rows are counted from the begin of the piece; int64 [spans] each.
-        """
-        spans = np.arange(*self.spans.spans_before(self.first_rows[[0, -1]]))
-        page, row = self.spans.places(spans)
-        rows = self.spans.first_rows(np.append(spans, spans[-1:] + 1))
-        first = self.index.first_rows(page) + row - self.begin
-        return first, np.diff(rows)
-
     def wanted(self) -> npt.NDArray[np.bool_]:
         """Return which rows are wanted: bool [num_rows]."""
-        first, num_rows = self.span_rows()
-        first, num_rows = first[num_rows > 0], num_rows[num_rows > 0]
-        change = np.zeros(self.num_rows + 1, dtype=np.int8)
-        # Two spans never begin at one row; one may begin where another ends.
-        change[first] += 1
-        change[first + num_rows] -= 1
-        return np.cumsum(change[:-1], dtype=np.int8).astype(bool)
+        first, stop = self.span_range
+        page, row = self.spans.places(np.arange(first, stop))
+        begins = self.index.first_rows(page) + row - self.begin
+        num_rows = np.diff(self.spans.first_rows(np.arange(first, stop + 1)))
+        wanted = np.zeros(self.num_rows, dtype=np.bool_)
+        wanted[joined_ranges(begins, begins + num_rows)] = True
+        return wanted
 
 
 def pieces_of(spans: Spans, *, by_file: bool = True) -> Iterator[Piece]:

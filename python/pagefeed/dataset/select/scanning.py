@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Work, logger
+from pagefeed._base import Int64Array, Work, joined_ranges, logger
 from pagefeed.dataset.folders import FolderColumn, TableColumns
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select.pieces import Piece, pieces_of
@@ -26,7 +25,6 @@ from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
     InvalidArgumentError,
-    MissingDependencyError,
     PagefeedError,
 )
 from pagefeed.storage import Storage
@@ -34,7 +32,6 @@ from pagefeed.storage import Storage
 __all__ = [
     "Files",
     "Opened",
-    "list_size",
     "open_piece",
     "quantiles_of",
     "scan",
@@ -83,32 +80,9 @@ def schema_of(files: Files | PageIndex, file: int) -> Schema:
     return _with_folders(files, file).schema
 
 
-@lru_cache(maxsize=1024)
-def list_size(
-    storage: Storage,
-    path: str,
-    column: str,
-    fingerprint: str,  # noqa: ARG001
-) -> int:
-    """Return the tokens of every row, if the column is of fixed-size lists; else 0.
-
-    The result is cached by fingerprint, which covers the type. Without pyarrow it is 0,
-    which costs time alone.
-    """
-    try:
-        schema = _open(storage, path).physical_schema
-    except MissingDependencyError:
-        return 0
-    if column not in schema.names:
-        return 0
-    kind = schema.field(column).type
-    fixed = arrow("pyarrow.types").is_fixed_size_list(kind)
-    return int(kind.list_size) if fixed else 0
-
-
 def scan(
     piece: Piece, opened: Opened, expression: Expression
-) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+) -> Iterator[tuple[Int64Array, npt.NDArray[Any]]]:
     """Evaluate an expression for the rows of a fragment.
 
     Args:
@@ -117,7 +91,7 @@ def scan(
         expression: Gives truth values, where null is false; or numbers.
 
     Yields:
-        The first row of a batch, counted from the begin of the piece, and its values.
+        The rows of a batch, counted from the begin of the piece, and their values.
 
     Raises:
         CorruptFileError: If pyarrow cannot read it, or finds other rows than the
@@ -129,24 +103,17 @@ def scan(
         return
     # Batches may cross row groups: rows are counted through all of them.
     firsts = piece.first_rows[groups] - piece.begin
-    counts = np.diff(piece.first_rows)[groups]
-    before = np.cumsum(counts) - counts
+    rows = joined_ranges(firsts, firsts + np.diff(piece.first_rows)[groups])
     at = 0
     for values in _values(piece, opened, expression):
-        cuts = before[(before > at) & (before < at + len(values))] - at
-        for part in np.split(values, cuts):
-            group = int(np.searchsorted(before, at, side="right")) - 1
-            first = int(firsts[group] + at - before[group])
-            if at + len(part) > before[group] + counts[group]:
-                break  # More rows than there are.
-            yield first, part
-            at += len(part)
-        else:
-            continue
-        break
-    if at != counts.sum():
+        here = rows[at : at + len(values)]
+        at += len(values)
+        if at > len(rows):
+            break
+        yield here, values
+    if at != len(rows):
         raise CorruptFileError(
-            f"{piece.path}: pyarrow finds other rows than the {counts.sum()} of the "
+            f"{piece.path}: pyarrow finds other rows than the {len(rows)} of the "
             f"index in the row groups {[numbers[each] for each in groups]}"
         ).at(file=piece.path)
 
@@ -205,8 +172,8 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
         field.is_null(), float("nan"), field.cast("float64", safe=False)
     )
     found = np.full(piece.num_rows, np.nan)
-    for first, values in scan(piece, opened, number):
-        found[first : first + len(values)] = values
+    for rows, values in scan(piece, opened, number):
+        found[rows] = values
     found = found[piece.wanted()]
     return found[~np.isnan(found)], bool(types.is_integer(kind))
 

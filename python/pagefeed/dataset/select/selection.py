@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,12 +21,11 @@ from pagefeed._base import (
     narrow_difference,
 )
 from pagefeed.dataset.derived import derived_arrays
-from pagefeed.dataset.index_recipe import IndexRecipe
 from pagefeed.dataset.page_index import BlockKind
 from pagefeed.dataset.select.criteria import Scan
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.known import Known
-from pagefeed.dataset.select.scanning import list_size, summary_of
+from pagefeed.dataset.select.scanning import summary_of
 from pagefeed.dataset.spans import SpanParts, Spans, cut_at
 from pagefeed.errors import EmptySelectionError
 
@@ -46,33 +46,24 @@ class Selection(Spans):
         super().__init__(lambda: division.spans.index)
         self._division = division
         self._number = number
+        divided, criterion = division.spans, division.criterion
+        self.before = divided if isinstance(divided, Selection) else None
+        """The selection that is divided; None if all rows of the index are."""
+        self.name = criterion.parts[number]
+        """Name of the part."""
+        self.names: tuple[str, ...] = (self.name,)
+        """Names of this part and of the selections before it, the first one first."""
+        self.counts_rows = criterion.counts_rows
+        """Whether other rows are selected where files are left out."""
+        if self.before is not None:
+            self.names = (*self.before.names, self.name)
+            self.counts_rows = self.counts_rows or self.before.counts_rows
+        before, key = divided.origin, criterion.key
+        self.origin = f"{len(before)} {before}{len(key)} {key}{number}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the division and the number of the part."""
         return Selection, (self._division, self._number), {"erased": self.erased}
-
-    @property
-    def name(self) -> str:
-        """Name of the part."""
-        return self._division.criterion.parts[self._number]
-
-    @property
-    def before(self) -> Selection | None:
-        """The selection that is divided; None if all rows of the index are."""
-        divided = self._division.spans
-        return divided if isinstance(divided, Selection) else None
-
-    @lazy
-    def names(self) -> tuple[str, ...]:
-        """Names of this part and of the selections before it, the first one first."""
-        before = self.before
-        return (*(() if before is None else before.names), self.name)
-
-    @property
-    def origin(self) -> str:
-        """Differs between any two selections of the same index."""
-        before, key = self._division.spans.origin, self._division.criterion.key
-        return f"{len(before)} {before}{len(key)} {key}{self._number}"
 
     def over(self, spans: Spans) -> Selection:
         """Return the same selection of another index of the same files."""
@@ -83,14 +74,6 @@ class Selection(Spans):
         if is_made(division, "stored") and not criterion.counts_rows:
             criterion = Known(division)
         return Selection(Division(rows, criterion), self._number)
-
-    @property
-    def counts_rows(self) -> bool:
-        """Whether other rows are selected where files are left out."""
-        before = self.before
-        if before is not None and before.counts_rows:
-            return True
-        return self._division.criterion.counts_rows
 
     @property
     def held_files(self) -> list[int]:
@@ -159,26 +142,17 @@ class Selection(Spans):
     @lazy
     def page_values(self) -> int:
         """Values of all rows of these pages."""
-        total = 0
-        for pages, _ in self._held_pages(1 << 16):
-            ends = self.index.first_values(np.stack([pages, pages + 1]))
-            total += int((ends[1] - ends[0]).sum())
+        total, first = 0, self._page_span[:-1]
+        for begin in range(0, len(first), 1 << 16):
+            pages, _ = self.places(first[begin : begin + (1 << 16)])
+            low, high = self.index.first_values(np.stack([pages, pages + 1]))
+            total += int((high - low).sum())
         return total
 
     @lazy
     def file_first_span(self) -> Int64Array:
         """First span of each file, and the number of spans: int64 [files + 1]."""
         return np.searchsorted(self._row, self.index.file_first_row, side="left")
-
-    @property
-    def file_first_row(self) -> Int64Array:
-        """Rows of the spans before each file, and of all: int64 [files + 1]."""
-        return self._rows_before[self.file_first_span]
-
-    @lazy
-    def file_first_value(self) -> Int64Array:
-        """Values of the spans before each file, and of all: int64 [files + 1]."""
-        return self.values_before[self.file_first_span]
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
         """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
@@ -191,6 +165,19 @@ class Selection(Spans):
     def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
         """Return the span of each of ``rows``."""
         return np.searchsorted(self._rows_before, rows, side="right") - 1
+
+    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return which rows of the index ``rows`` of the spans are."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        span = np.minimum(self.spans_of_rows(numbers), len(self) - 1)
+        return self._row[span] + numbers - self.first_rows(span)
+
+    def values_of_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        span = np.minimum(self.spans_of_rows(rows), len(self) - 1)
+        borders = np.stack([self._row[span], self.rows_of_index(rows)])
+        first, here = self.index.values_of_rows(borders)
+        return self.first_values(span) + here - first
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
         """Cut ranges of tokens, none of them empty, at the ends of spans."""
@@ -270,58 +257,19 @@ class Selection(Spans):
     def _write_values(self, writer: ArrayWriter) -> None:
         logger.info("tokens of %d selected rows are counted, once", self.num_rows)
         work = Work("tokens of selected rows", total=len(self), unit="runs")
-        held = self._held_pages(PAGES_AT_ONCE)
-        counts = work.each(
-            self._count_values, held, lambda some: int(some[1][-1] - some[1][0])
-        )
-        writer.append_sums("values_before", counts)
+        writer.append_sums("values_before", [])
+        for counts in work.each(self._count_values, self._parts(), len):
+            writer.append_sums("values_before", counts)
 
-    def _held_pages(self, count: int) -> Iterator[tuple[Int64Array, Int64Array]]:
-        """Yield pages with spans, ``count`` at a time, first spans and end."""
-        for begin in range(0, self.num_pages, count):
-            first = self._page_span[begin : begin + count + 1]
-            yield self.places(first[:-1])[0], first
+    def _parts(self) -> Iterator[range]:
+        """Yield the spans of some pages at a time."""
+        borders = np.append(self._page_span[:-1:PAGES_AT_ONCE], len(self))
+        for first, stop in itertools.pairwise(borders.tolist()):
+            yield range(first, stop)
 
-    def _count_values(self, held: tuple[Int64Array, Int64Array]) -> Int64Array:
-        """Return the values of each span of pages; reads pages selected in part."""
-        pages, first = held
-        index = self.index
-        spans = np.arange(first[0], first[-1])
-        row = self._row[spans]
-        num_rows = np.diff(self.first_rows(np.append(spans, first[-1])))
-        first = first - first[0]
-        page_row = index.first_rows(np.stack([pages, pages + 1]))
-        page_value = index.first_values(np.stack([pages, pages + 1]))
-        page_rows, page_values = (
-            np.diff(page_row, axis=0)[0],
-            np.diff(page_value, axis=0)[0],
-        )
-        whole = num_rows[first[:-1]] == page_rows
-        # Rows have equal lengths if these add up to the values of the page.
-        length = np.zeros(len(pages), dtype=np.int64)
-        length[~whole] = self._promised_length(pages[~whole])
-        length[length * page_rows != page_values] = 0
-        num_values: Int64Array = num_rows * np.repeat(length, np.diff(first))
-        num_values[first[:-1][whole]] = page_values[whole]
-        known = whole | (length > 0) | (page_values == 0)
-        for number in np.flatnonzero(~known).tolist():
-            here = slice(first[number], first[number + 1])
-            begin = row[here] - page_row[0, number]
-            offsets = index.row_offsets(int(pages[number]))
-            num_values[here] = offsets[begin + num_rows[here]] - offsets[begin]
-        return num_values
-
-    def _promised_length(self, pages: Int64Array) -> Int64Array:
-        """Return the tokens of every row by the type of the column, or 0."""
-        index = self.index
-        if not isinstance(index.recipe, IndexRecipe):  # Only Parquet has such types.
-            return np.zeros(len(pages), dtype=np.int64)
-        file = np.searchsorted(index.file_first_page, pages, side="right") - 1
-        files, which = np.unique(file, return_inverse=True)
-        paths = index.files
-        storage, column, fingerprint = index.storage, index.column, index.fingerprint
-        lengths = [
-            list_size(storage, paths[number], column, fingerprint)
-            for number in files.tolist()
-        ]
-        return np.array(lengths, dtype=np.int64)[which]
+    def _count_values(self, spans: range) -> Int64Array:
+        """Return the values of each of some spans; reads pages selected in part."""
+        row = self._row[spans.start : spans.stop]
+        num_rows = np.diff(self._rows_before[spans.start : spans.stop + 1])
+        first, end = self.index.values_of_rows(np.stack([row, row + num_rows]))
+        return end - first

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed._base import (
     ArrayWriter,
@@ -20,6 +19,7 @@ from pagefeed._base import (
     lazy,
 )
 from pagefeed.dataset.derived import derived_arrays, derived_key
+from pagefeed.dataset.row_lengths import lengths_of_rows
 from pagefeed.dataset.select.criteria import NO_PART, Criterion, Labels, mix_hash
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.pieces import Piece, pieces_of
@@ -90,7 +90,10 @@ class Taking(Criterion):
     def __init__(self, spans: Spans, tokens: int, seed: int) -> None:
         self._spans = spans
         self._tokens = tokens
-        self._seed = seed
+        digest = hashlib.blake2b(digest_size=16, person=b"pagefeed.take")
+        digest.update(str(seed).encode())
+        first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)
+        self._hash_key = first, second
         self.key = f"take {VERSION} {seed} {tokens}"
 
     def labels(self, piece: Piece) -> Labels:
@@ -98,16 +101,9 @@ class Taking(Criterion):
         is_taken = self._hashes(piece) <= self._last_hash
         return Labels(np.where(is_taken, 0, NO_PART).astype(np.uint16))
 
-    @lazy
-    def _key(self) -> tuple[np.uint64, np.uint64]:
-        digest = hashlib.blake2b(digest_size=16, person=b"pagefeed.take")
-        digest.update(str(self._seed).encode())
-        first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)
-        return first, second
-
     def _hashes(self, piece: Piece) -> UInt64Array:
         rows = np.arange(piece.begin, piece.begin + piece.num_rows, dtype=np.uint64)
-        return mix_hash(rows, self._key)
+        return mix_hash(rows, self._hash_key)
 
     @lazy
     def _last_hash(self) -> np.uint64:
@@ -127,7 +123,8 @@ class Taking(Criterion):
             buckets = (self._hashes(piece)[rows] >> shift).astype(np.int64)
             found, place = np.unique(buckets, return_inverse=True)
             sums = np.zeros(len(found), dtype=np.int64)
-            np.add.at(sums, place, _tokens_of(piece, rows))
+            tokens = lengths_of_rows(piece.spans, *piece.span_range)
+            np.add.at(sums, place, tokens)
             return found, sums
 
         total = self._spans.num_rows
@@ -150,20 +147,6 @@ class Taking(Criterion):
         for piece in pieces_of(self._spans):
             hashes = self._hashes(piece)
             here = np.flatnonzero(((hashes >> shift) == bucket) & piece.wanted())
-            yield hashes[here], _tokens_of(piece, here)
-
-
-def _tokens_of(piece: Piece, rows: npt.NDArray[np.intp]) -> Int64Array:
-    """Tokens of some rows of a piece, rising; reads the pages that hold them."""
-    index = piece.index
-    numbers = rows + piece.begin
-    pages, first = np.unique(index.pages_of_rows(numbers), return_index=True)
-    held = np.zeros(len(rows), dtype=np.int64)
-    stops = np.append(first, len(rows))[1:].tolist()
-    page_rows = index.first_rows(pages)
-    for page, page_row, begin, stop in zip(
-        pages.tolist(), page_rows.tolist(), first.tolist(), stops, strict=True
-    ):
-        lengths = np.diff(index.row_offsets(page))
-        held[begin:stop] = lengths[numbers[begin:stop] - page_row]
-    return held
+            rows = piece.begin + np.stack([here, here + 1])
+            first, end = piece.index.values_of_rows(rows)
+            yield hashes[here], end - first

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
 
-from pagefeed.dataset.bounds import Bounds
+from pagefeed.dataset.bounds import Bounds, bounds_of
 
 __all__ = ["DeltaBounds"]
 
@@ -30,7 +30,8 @@ class DeltaBounds:
         if partition is not None:
             return [NO_VALUE if value is None else None for value in partition]
         lower, upper = self._of_files("min", column), self._of_files("max", column)
-        nulls, rows = self._of_files("null_count", column), self._rows
+        nulls = self._of_files("null_count", column)
+        rows = self.actions["num_records"].to_pylist()
         unknown = [None] * len(rows)
         said = zip(
             *(each or unknown for each in (lower, upper, nulls)), rows, strict=True
@@ -40,11 +41,6 @@ class DeltaBounds:
     def with_files(self, numbers: Sequence[int]) -> DeltaBounds:
         """Return those of some of the files."""
         return DeltaBounds(self.actions.take(numbers))
-
-    @property
-    def _rows(self) -> list[int | None]:
-        rows: list[int | None] = self.actions["num_records"].to_pylist()
-        return rows
 
     def _of_files(self, name: str, column: str) -> list[Any] | None:
         """What the log says of a column by file; None if it does not."""
@@ -66,10 +62,4 @@ def _bounds(
 ) -> Bounds | None:
     if isinstance(upper, str) and len(upper.encode()) >= CUT_TEXT:
         upper = None
-    found = Bounds(
-        lower,
-        upper,
-        may_be_null=nulls != 0,
-        may_have_values=None in (nulls, rows) or nulls != rows,
-    )
-    return None if found == Bounds(None, None) else found
+    return bounds_of(lower, upper, nulls, rows)

@@ -12,16 +12,17 @@ from urllib.parse import unquote
 import numpy as np
 
 from pagefeed._base import Int64Array, require
-from pagefeed.dataset.folders import ColumnNames
+from pagefeed.dataset.folders import ColumnNames, TableColumns
 from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.delta_bounds import DeltaBounds
 from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
-    Snapshot,
     location_of,
+    partitions_of,
     path_of,
+    snapshot_dataset,
     time_of,
     types_of,
     value_of,
@@ -110,10 +111,9 @@ def delta(
         )
     files = [file._replace(deleted=deleted.get(file.path)) for file in files]
     types = types_of(missing, _arrow_schema(opened))
-    names = _names(opened)
-    return Snapshot(name, files, names, types=types, bounds=bounds).dataset(
-        storage_options, storage_cache, **wanted
-    )
+    partitions = partitions_of(files)
+    columns = TableColumns(name, partitions, _names(opened), {}, *types, bounds)
+    return snapshot_dataset(files, columns, storage_options, storage_cache, **wanted)
 
 
 def _open(
@@ -219,26 +219,19 @@ def _files(opened: Any, table_uri: str) -> tuple[list[DataFile], DeltaBounds]:
     from pyarrow import table
 
     actions = table(opened.get_add_actions())
-    names = [
-        name
-        for name in ("modification_time", "partition")
-        if name in actions.schema.names
-    ]
-    found = [
-        (
-            action["modification_time"],
-            DataFile(
-                _path_of(opened, table_uri, uri),
-                {k: value_of(v) for k, v in action.get("partition", {}).items()},
-            ),
+    times, num_files = actions["modification_time"].to_pylist(), len(actions)
+    partitions: list[dict[str, Any]] = [{}] * num_files
+    if "partition" in actions.schema.names:
+        partitions = actions["partition"].to_pylist()
+    files = [
+        DataFile(
+            _path_of(opened, table_uri, uri),
+            {name: value_of(value) for name, value in partition.items()},
         )
-        for action, uri in zip(
-            actions.select(names).to_pylist(), opened.file_uris(), strict=True
-        )
+        for uri, partition in zip(opened.file_uris(), partitions, strict=True)
     ]
-    order = sorted(range(len(found)), key=lambda n: (found[n][0], found[n][1].path))
-    bounds = DeltaBounds(actions).with_files(order)
-    return [found[number][1] for number in order], bounds
+    order = sorted(range(num_files), key=lambda n: (times[n], files[n].path))
+    return [files[number] for number in order], DeltaBounds(actions).with_files(order)
 
 
 def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pagefeed.dataset.bounds import Bounds
+from pagefeed.dataset.bounds import Bounds, bounds_of
 
 __all__ = ["IcebergBounds", "Metrics", "known_types"]
 
@@ -62,14 +62,12 @@ class IcebergBounds:
 
 
 def _bounds(metrics: Metrics, number: int, kind: Any) -> Bounds | None:
-    count, nulls = metrics.num_values.get(number), metrics.num_nulls.get(number)
-    found = Bounds(
+    return bounds_of(
         _value(metrics.lower.get(number), kind),
         _value(metrics.upper.get(number), kind),
-        may_be_null=nulls != 0,
-        may_have_values=None in (count, nulls) or nulls != count,
+        metrics.num_nulls.get(number),
+        metrics.num_values.get(number),
     )
-    return None if found == Bounds(None, None) else found
 
 
 def _value(stored: bytes | None, kind: Any) -> Any:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 
 from pagefeed._base import require
+from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.field_names import field_names
@@ -18,9 +19,10 @@ from pagefeed.dataset.tables.manifests import live_files
 from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
-    Snapshot,
     location_of,
+    partitions_of,
     path_of,
+    snapshot_dataset,
     time_of,
     types_of,
 )
@@ -138,8 +140,9 @@ def iceberg(
     bounds = IcebergBounds(
         known_types(schema, metadata.schemas), [entry.metrics for entry in live.data]
     )
-    found = Snapshot(name, files, names, live.reads, types, bounds)
-    return found.dataset(storage_options, storage_cache, **wanted)
+    partitions = partitions_of(files)
+    columns = TableColumns(name, partitions, names, live.reads, *types, bounds)
+    return snapshot_dataset(files, columns, storage_options, storage_cache, **wanted)
 
 
 def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None) -> Any:

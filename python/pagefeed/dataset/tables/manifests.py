@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pagefeed._base import in_order
 from pagefeed.dataset.tables.iceberg_bounds import Metrics
@@ -15,6 +16,10 @@ __all__ = ["LiveFile", "LiveFiles", "live_files"]
 
 ENTRY_VERSION = 3
 """Of the schema by which entries are read: those of older formats fit it."""
+
+
+Kind: TypeAlias = Literal["data", "positions", "vectors"]
+"""What a file holds: data, a list of deleted rows, or a deletion vector."""
 
 
 class LiveFile(NamedTuple):
@@ -75,14 +80,13 @@ def live_files(opened: Any, chosen: Any) -> LiveFiles:
         for spec in opened.metadata.partition_specs
     }
     manifests = chosen.manifests(opened.io)
-    found = LiveFiles([], [], [], [])
-    for some in in_order(partial(_live, opened.io, specs), manifests):
-        found.data.extend(some.data)
-        found.positions.extend(some.positions)
-        found.vectors.extend(some.vectors)
-        found.manifests.extend(some.manifests)
-    found.data.sort(key=lambda each: (each.sequence, each.path))
-    return found
+    live = in_order(partial(_live, opened.io, specs), manifests)
+    of_kind: dict[Kind, list[LiveFile]] = {"data": [], "positions": [], "vectors": []}
+    for kind, file in chain.from_iterable(live):
+        of_kind[kind].append(file)
+    of_kind["data"].sort(key=lambda each: (each.sequence, each.path))
+    sizes = [manifest.manifest_length for manifest in manifests]
+    return LiveFiles(**of_kind, manifests=sizes)
 
 
 def _partition_names(spec: Any, schema: Any) -> list[str]:
@@ -95,7 +99,9 @@ def _partition_names(spec: Any, schema: Any) -> list[str]:
     return found
 
 
-def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:
+def _live(
+    io: Any, specs: Mapping[int, list[str]], manifest: Any
+) -> list[tuple[Kind, LiveFile]]:
     """The files of a manifest that are not deleted."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
@@ -113,10 +119,8 @@ def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:
         fields.index(name)
         for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
     ]
-    names, found = (
-        specs[manifest.partition_spec_id],
-        LiveFiles([], [], [], [manifest.manifest_length]),
-    )
+    names = specs[manifest.partition_spec_id]
+    found: list[tuple[Kind, LiveFile]] = []
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[ENTRY_VERSION],
@@ -143,7 +147,6 @@ def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:
                     file.null_value_counts or {},
                 ),
             )
-            is_vector = file.file_format == FileFormat.PUFFIN
             if file.content == DataFileContent.EQUALITY_DELETES:
                 raise _refused(
                     live.path,
@@ -151,19 +154,16 @@ def _live(io: Any, specs: Mapping[int, list[str]], manifest: Any) -> LiveFiles:
                     "does not look for these: compact the table, so that deletes are "
                     "positions or deletion vectors",
                 )
-            if file.content == DataFileContent.DATA:
-                found.data.append(live)
-            elif is_vector:
-                found.vectors.append(
-                    live._replace(vector=tuple(file[at] for at in of_vector))
-                )
+            is_data = file.content == DataFileContent.DATA
+            if file.file_format == FileFormat.PUFFIN and not is_data:
+                vector = tuple(file[at] for at in of_vector)
+                found.append(("vectors", live._replace(vector=vector)))
                 continue
-            else:
-                found.positions.append(live)
             if file.file_format != FileFormat.PARQUET:
                 raise _refused(
                     live.path, f"is {file.file_format.value}, and only Parquet is read"
                 )
+            found.append(("data" if is_data else "positions", live))
     return found
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Unpack
 from urllib.parse import unquote, urlsplit
 
-from pagefeed._base import Int64Array, check_choice, lazy, logger
-from pagefeed.dataset.bounds import FileBounds
-from pagefeed.dataset.folders import ColumnNames, TableColumns, column_of_values
+from pagefeed._base import Int64Array, check_choice, logger
+from pagefeed.dataset.folders import FolderColumn, TableColumns, column_of_values
 from pagefeed.dataset.named_files import Columns, named_dataset
 from pagefeed.dataset.parquet_dataset import ParquetDataset
-from pagefeed.dataset.select import without_rows
+from pagefeed.dataset.select import rows_of
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.storage import (
@@ -24,7 +23,18 @@ from pagefeed.storage import (
     located_exactly,
 )
 
-__all__ = ["DataFile", "Missing", "Snapshot", "Value", "path_of", "value_of"]
+__all__ = [
+    "DataFile",
+    "Missing",
+    "Value",
+    "location_of",
+    "partitions_of",
+    "path_of",
+    "snapshot_dataset",
+    "time_of",
+    "types_of",
+    "value_of",
+]
 
 Missing = Literal["error", "null"]
 """What becomes of rows of files that lack a later column."""
@@ -43,95 +53,59 @@ class DataFile(NamedTuple):
     """Numbers of its deleted rows, rising."""
 
 
-class Snapshot:
-    """What a table holds at one time.
+def partitions_of(files: Sequence[DataFile]) -> dict[str, FolderColumn]:
+    """Return the columns with one value in all rows of a file."""
+    names = dict.fromkeys(name for file in files for name in file.partition)
+    return {
+        name: column_of_values(_alike([file.partition.get(name) for file in files]))
+        for name in names
+    }
+
+
+def snapshot_dataset(
+    files: Sequence[DataFile],
+    columns: TableColumns,
+    storage_options: StorageOptions | None,
+    storage_cache: str | int | None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Return the rows of a snapshot that are not deleted, as a dataset.
 
     Args:
-        name: Kind of the table and number of the snapshot: ``delta:12``.
         files: Its files, in the order of the dataset.
-        names: What files call columns.
-        reads: What was read to know it, see :class:`TableColumns`.
-        types: Its columns, and whether they are null where files lack them.
-        bounds: Between which values the columns of the files lie.
+        columns: What it says of their columns.
+        storage_options: Settings of remote storage.
+        storage_cache: Bytes kept on a local disk.
+        **wanted: What is wanted of the files.
 
     Raises:
         CorruptFileError: If it names a file twice.
         InvalidArgumentError: If it has no file.
     """
-
-    def __init__(
-        self,
-        name: str,
-        files: Sequence[DataFile],
-        names: ColumnNames,
-        reads: Mapping[str, tuple[int, int]] = MappingProxyType({}),
-        types: tuple[Mapping[str, Any], bool] = ({}, False),
-        bounds: FileBounds | None = None,
-    ) -> None:
-        self.name = name
-        self.files = files
-        self._names, self._reads = names, reads
-        self._types, self._bounds = types, bounds
-        paths = set()
-        for file in files:
-            if file.path in paths:
-                error = CorruptFileError(f"{name} names {file.path} twice")
-                raise error.at(file=file.path)
-            paths.add(file.path)
-        if not files:
-            raise InvalidArgumentError(f"{name} has no file: nothing was written yet")
-
-    @lazy
-    def columns(self) -> TableColumns:
-        """What it says of the columns of its files."""
-        partitions = dict.fromkeys(name for file in self.files for name in file[1])
-        of_files = {
-            name: column_of_values(_alike([file[1].get(name) for file in self.files]))
-            for name in partitions
-        }
-        return TableColumns(
-            self.name,
-            of_files,
-            self._names,
-            self._reads,
-            *self._types,
-            self._bounds,
-        )
-
-    def dataset(
-        self,
-        storage_options: StorageOptions | None,
-        storage_cache: str | int | None,
-        **wanted: Unpack[Columns],
-    ) -> ParquetDataset:
-        """Return the rows that are not deleted, as a dataset."""
-        if storage_cache is not None:
-            storage_options = {
-                **(storage_options or {}),
-                "storage_cache": storage_cache,
-            }
-        paths = [file.path for file in self.files]
-        if not any(map(is_url, paths)):
-            storage_options = None  # The table's own log may lie elsewhere.
-        files = located_exactly(paths, storage_options)
-        found = named_dataset(files, self.columns, **wanted)
-        deleted = {
-            file.path: file.deleted
-            for file in self.files
-            if file.deleted is not None and len(file.deleted)
-        }
-        count = sum(map(len, deleted.values()))
-        logger.info(
-            "%s: %d files, %d deleted rows in %d of them",
-            self.name,
-            len(self.files),
-            count,
-            len(deleted),
-        )
-        if not deleted:
-            return found
-        spans = Spans(lambda: found.index)  # No file is opened before it is used.
-        return replace(found, selection=without_rows(spans, deleted))
+    name, paths = columns.snapshot, [file.path for file in files]
+    if not files:
+        raise InvalidArgumentError(f"{name} has no file: nothing was written yet")
+    for path, count in Counter(paths).items():
+        if count > 1:
+            raise CorruptFileError(f"{name} names {path} twice").at(file=path)
+    if storage_cache is not None:
+        storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
+    if not any(map(is_url, paths)):
+        storage_options = None  # The table's own log may lie elsewhere.
+    found = named_dataset(located_exactly(paths, storage_options), columns, **wanted)
+    deleted = {
+        file.path: file.deleted
+        for file in files
+        if file.deleted is not None and len(file.deleted)
+    }
+    logger.info(
+        "%s: %d files, %d deleted rows in %d of them",
+        *(name, len(files), sum(map(len, deleted.values())), len(deleted)),
+    )
+    if not deleted:
+        return found
+    spans = Spans(lambda: found.index)  # No file is opened before it is used.
+    return replace(found, selection=rows_of(spans, deleted, are_deleted=True))
 
 
 def _alike(values: list[Value]) -> list[Value]:

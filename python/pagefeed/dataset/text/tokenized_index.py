@@ -58,6 +58,7 @@ class TokenizedIndex(CountedIndex):
             **column.how,
         )
         super().__init__(core, self.texts.recipe, first_token)
+        self.value_bytes = 2 if self.tokenizer.vocab_size <= 1 << 16 else 4
         self._is_labels = is_labels
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:
@@ -83,11 +84,6 @@ class TokenizedIndex(CountedIndex):
     def num_written(self) -> int:
         """Number of rows that have tokens."""
         return int(np.count_nonzero(self._of_row))
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of a token in memory."""
-        return 2 if self.tokenizer.vocab_size <= 1 << 16 else 4
 
     @property
     def null_pages(self) -> Int64Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPMessage
-from typing import IO, Any
+from http.client import HTTPException
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import (
     HTTPRedirectHandler,
@@ -16,7 +16,9 @@ from urllib.request import (
     build_opener,
 )
 
-__all__ = ["Refused", "as_json", "ask"]
+__all__ = ["Refused", "SilentError", "as_json", "ask"]
+
+from pagefeed.errors import UnavailableError
 
 _MOST_BYTES = 1 << 20
 _ATTEMPTS = 3
@@ -24,30 +26,27 @@ _PAUSE = 0.2
 
 
 class Refused(Exception):  # noqa: N818  # Its catchers make errors of it.
-    """A service answered with an error: its status, and its own words."""
+    """A service refused what was asked: its status, and its own words."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"it answers {status}")
         self.status, self.text = status, text
 
 
+class SilentError(UnavailableError):
+    """A service does not answer."""
+
+
 class _NoRedirects(HTTPRedirectHandler):
     """Redirects would take secrets elsewhere."""
 
-    def redirect_request(
-        self,
-        req: Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> Request | None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         """Follow nothing."""
 
 
 def ask(
     url: str,
+    source: str,
     *,
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
@@ -59,6 +58,7 @@ def ask(
 
     Args:
         url: Where it is.
+        source: What it is, for messages.
         method: Of the request.
         headers: Of the request.
         body: Of the request.
@@ -66,21 +66,26 @@ def ask(
         is_near: Whether it is of this machine, which no proxy reaches.
 
     Raises:
-        Refused: If it answers with an error. Those that may pass are tried again.
-        OSError: If it does not answer.
+        Refused: If it refuses.
+        SilentError: If it does not answer.
+        UnavailableError: If it has trouble of its own, also when it is asked again.
     """
     opener = build_opener(_NoRedirects, *([ProxyHandler({})] if is_near else []))
+    failed = f"credentials by {source}"
     if not url.startswith(("http://", "https://")):
-        raise OSError("it has no web address")
+        raise SilentError(f"{failed}: it has no web address")
     sent = dict(headers or {})
     request = Request(url, data=body, headers=sent, method=method)  # noqa: S310
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _sent(opener, request, limit)
         except Refused as refused:
-            may_pass = refused.status == 429 or refused.status >= 500
-            if not may_pass or attempt == _ATTEMPTS:
+            if refused.status != 429 and refused.status < 500:
                 raise
+            if attempt == _ATTEMPTS:
+                raise UnavailableError(f"{failed}: {refused}") from None
+        except (OSError, ValueError) as problem:
+            raise SilentError(f"{failed}: {problem}") from None
         time.sleep(_PAUSE)
     raise AssertionError
 

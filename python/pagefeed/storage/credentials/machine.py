@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from pagefeed.errors import UnavailableError
-from pagefeed.storage.credentials.asking import Refused, as_json, ask
+from pagefeed.storage.credentials.asking import Refused, SilentError, as_json, ask
 from pagefeed.storage.credentials.keys import (
     Absent,
     Environment,
@@ -50,14 +50,13 @@ def container_keys(environment: Environment) -> Keys:
         raise broken(source, found, "only https may leave this machine")
     try:
         token = _container_token(environment)
-        headers = {"Authorization": token} if token else {}
-        answer = ask(full, headers=headers, limit=_LIMIT, is_near=True)
-    except Refused as refused:
-        if refused.status == 429 or refused.status >= 500:
-            raise UnavailableError(f"credentials by {source}: {refused}") from None
-        raise broken(source, str(refused), "see to its settings") from None
     except (OSError, ValueError) as problem:
         raise UnavailableError(f"credentials by {source}: {problem}") from None
+    headers = {"Authorization": token} if token else {}
+    try:
+        answer = ask(full, source, headers=headers, limit=_LIMIT, is_near=True)
+    except Refused as refused:
+        raise broken(source, str(refused), "see to its settings") from None
     return keys_of(as_json(answer), _NAMES, source)
 
 
@@ -84,19 +83,20 @@ def instance_keys(environment: Environment) -> Keys:
     try:
         asked = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
         url = f"{place}/latest/api/token"
-        token = ask(url, method="PUT", headers=asked, limit=_LIMIT, is_near=True)
+        token = ask(
+            url, source, method="PUT", headers=asked, limit=_LIMIT, is_near=True
+        )
         headers = {"X-aws-ec2-metadata-token": token.strip()}
-        roles = ask(place + _ROLES, headers=headers, limit=_LIMIT, is_near=True)
+        url = place + _ROLES
+        roles = ask(url, source, headers=headers, limit=_LIMIT, is_near=True)
         [role, *_] = [*roles.split(), ""]
         if not role:
             raise Absent(f"{source} knows no role")
-        url = f"{place}{_ROLES}{role}"
-        answer = ask(url, headers=headers, limit=_LIMIT, is_near=True)
+        url += role
+        answer = ask(url, source, headers=headers, limit=_LIMIT, is_near=True)
     except Refused as refused:
-        if refused.status == 429 or refused.status >= 500:
-            raise UnavailableError(f"credentials by {source}: {refused}") from None
         # 403 where it is turned off, 404 where no role is.
         raise Absent(f"{source} gives none: {refused}") from None
-    except (OSError, ValueError):
+    except SilentError:
         raise Absent(f"{source} does not answer") from None
     return keys_of(as_json(answer), _NAMES, source)

@@ -14,8 +14,8 @@ __all__ = ["Profiles", "profile_name", "profile_settings"]
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
-class Profiles:
-    """What both files say.
+class Profiles(dict[str, dict[str, str]]):
+    """The settings of profiles by name, as both files have them.
 
     Args:
         environment: Names the files, if they do not lie in ``~/.aws``.
@@ -25,6 +25,8 @@ class Profiles:
     """
 
     def __init__(self, environment: Environment) -> None:
+        super().__init__()
+
         def place(variable: str, usual: str) -> str:
             return os.path.expanduser(environment.get(variable) or f"~/.aws/{usual}")
 
@@ -35,23 +37,16 @@ class Profiles:
         """Where profiles were looked for."""
         secrets, config = map(_sections, self.files)
         self._sections = config
-        self._profiles: dict[str, dict[str, str]] = {}
         for section, values in config.items():
             kind, _, name = section.partition(" ")
             if kind == "profile" or section == "default":
-                self._profiles[name.strip().strip('"') or "default"] = dict(values)
+                self[name.strip().strip('"') or "default"] = dict(values)
         for name, values in secrets.items():
-            merged = self._profiles.setdefault(name, {})
+            merged = self.setdefault(name, {})
             if "aws_access_key_id" in values:  # Keys of two files never mix.
                 for key in _KEYS:
                     merged.pop(key, None)
             merged.update(values)
-
-    def __getitem__(self, name: str) -> dict[str, str]:
-        return self._profiles[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._profiles
 
     def session(self, name: str) -> dict[str, str]:
         """Return the settings of an SSO session; none if there is no such session."""

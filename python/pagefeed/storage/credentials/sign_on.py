@@ -8,7 +8,6 @@ import time
 from datetime import datetime
 from urllib.parse import urlencode
 
-from pagefeed.errors import UnavailableError
 from pagefeed.storage.credentials.asking import Refused, as_json, ask
 from pagefeed.storage.credentials.keys import Environment, Keys, broken, keys_of
 
@@ -50,14 +49,11 @@ def signed_on_keys(
     }
     url = f"{place}/federation/credentials?{urlencode(asked)}"
     try:
-        answer = ask(url, headers={"x-amz-sso_bearer_token": token}, limit=_LIMIT)
+        headers = {"x-amz-sso_bearer_token": token}
+        answer = ask(url, source, headers=headers, limit=_LIMIT)
     except Refused as refused:
-        if refused.status >= 500 or refused.status == 429:
-            raise UnavailableError(f"credentials by {source}: {refused}") from None
         advice = f"run `aws sso login --profile {name}`"
         raise broken(source, str(refused), advice) from None
-    except (OSError, ValueError) as problem:
-        raise UnavailableError(f"credentials by {source}: {problem}") from None
     found = as_json(answer)
     role = found.get("roleCredentials") if isinstance(found, dict) else None
     return keys_of(role, _NAMES, source)

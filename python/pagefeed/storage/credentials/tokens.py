@@ -9,7 +9,7 @@ import re
 import time
 from urllib.parse import urlencode, urlsplit
 
-from pagefeed.errors import FileAccessError, UnavailableError
+from pagefeed.errors import AccessDeniedError
 from pagefeed.storage.credentials.asking import Refused, ask
 from pagefeed.storage.credentials.keys import Environment, Keys, broken, keys_of
 
@@ -39,28 +39,19 @@ def web_identity_role(
         found = f"{token_file} cannot be read ({kind})"
         raise broken("web identity", found, advice) from None
     form = {"RoleArn": role, "RoleSessionName": session, "WebIdentityToken": token}
-    return _role("AssumeRoleWithWebIdentity", form, None, region, environment)
+    return assumed_role(form, None, region, environment)
 
 
 def assumed_role(
-    form: dict[str, str], keys: Keys, region: str, environment: Environment
+    form: dict[str, str], keys: Keys | None, region: str, environment: Environment
 ) -> Keys:
-    """Return keys of a role that other keys may assume.
+    """Return keys of a role that other keys may assume, or a token in the form.
 
     Raises:
         AccessDeniedError: If the role is refused.
         UnavailableError: If the service does not answer.
     """
-    return _role("AssumeRole", form, keys, region, environment)
-
-
-def _role(
-    action: str,
-    form: dict[str, str],
-    keys: Keys | None,
-    region: str,
-    environment: Environment,
-) -> Keys:
+    action = "AssumeRoleWithWebIdentity" if keys is None else "AssumeRole"
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     usual = f"https://sts.{region}.{suffix}" if region else f"https://sts.{suffix}"
     url = f"{(environment.get('AWS_ENDPOINT_URL_STS') or usual).rstrip('/')}/"
@@ -70,18 +61,16 @@ def _role(
         headers |= signature(url, headers, body, keys, region or "us-east-1", "sts")
     source = f"{action} at {url}"
     try:
-        answer = ask(url, method="POST", headers=headers, body=body, limit=_LIMIT)
+        answer = ask(
+            url, source, method="POST", headers=headers, body=body, limit=_LIMIT
+        )
     except Refused as refused:
         raise _refusal(refused, source, form["RoleArn"]) from None
-    except (OSError, ValueError) as problem:
-        raise UnavailableError(f"credentials by {source}: {problem}") from None
     found = {name: _field(answer, name) for name in _NAMES}
     return keys_of(found, _NAMES, source)
 
 
-def _refusal(refused: Refused, source: str, role: str) -> FileAccessError:
-    if refused.status >= 500 or refused.status == 429:
-        return UnavailableError(f"credentials by {source}: {refused}")
+def _refusal(refused: Refused, source: str, role: str) -> AccessDeniedError:
     code = _field(refused.text, "Code") or ""
     shown = f"{refused.status} {code}" if code.isalnum() else f"{refused.status}"
     advice = "see to the role's trust, and that the token or keys are valid"
