@@ -23,7 +23,6 @@ mod remote;
 mod requests;
 mod runtime;
 mod transport;
-mod writing;
 
 pub use counters::Counts;
 pub use options::Options;

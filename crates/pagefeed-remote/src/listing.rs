@@ -6,7 +6,7 @@ use futures_util::stream::FuturesUnordered;
 use pagefeed_core::error::{Error, Result};
 
 use crate::live::{Live, listed};
-use crate::places::address::{Address, object_path};
+use crate::places::address::{Address, Object, object_path};
 use crate::places::bucket::{Bucket, Meta, Page};
 use crate::remote::Listed;
 
@@ -16,11 +16,11 @@ type Walked = (Vec<(String, Meta)>, Vec<String>);
 impl Live {
     /// Files of a bucket below a folder, sorted by name.
     pub(crate) async fn list(&self, url: &str) -> Result<Vec<Listed>> {
-        let Address::Object {
+        let Address::Object(Object {
             provider,
             bucket,
             key,
-        } = Address::parse(url)?
+        }) = Address::parse(url)?
         else {
             return Err(Error::unsupported(
                 "web servers do not list folders: name the files one by one",

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use object_store::path::Path;
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::store::Stamp;
 use tokio::sync::Semaphore;
@@ -15,7 +16,7 @@ use crate::counters::{Counters, Counts, add};
 use crate::options::Options;
 use crate::pace::gate::Gate;
 use crate::pace::retry::{Limits, until_done};
-use crate::places::address::{Address, Provider, shown};
+use crate::places::address::{Address, Object, Provider, object_path, shown};
 use crate::places::bucket::{Bucket, Meta};
 use crate::places::hub::Hub;
 use crate::places::keys::KeyRing;
@@ -84,25 +85,13 @@ impl Live {
         if let Some(meta) = self.recently_known(url) {
             return Ok(meta);
         }
-        let address = Address::parse(url)?;
-        let meta = match &address {
-            Address::Object {
-                provider,
-                bucket,
-                key,
-            } => {
-                let bucket = self.bucket(*provider, bucket)?;
-                self.retried(|| bucket.head(key)).await?
+        let meta = match Address::parse(url)? {
+            Address::Object(object) => {
+                let (bucket, key) = self.place(&object)?;
+                self.retried(|| bucket.head(&key)).await?
             }
-            Address::Web(url) => self.retried(|| self.web.head(url)).await?,
-            Address::Hub {
-                dataset,
-                commit,
-                path,
-            } => {
-                self.retried(|| self.hub.head(dataset, commit, path))
-                    .await?
-            }
+            Address::Web(url) => self.retried(|| self.web.head(&url)).await?,
+            Address::Hub(file) => self.retried(|| self.hub.head(&file)).await?,
         };
         self.note(url, &meta);
         Ok(meta)
@@ -137,6 +126,12 @@ impl Live {
             error
         };
         error.in_file(&shown(url))
+    }
+
+    /// The bucket of an object, and the object's key as object_store takes it.
+    pub(crate) fn place(&self, object: &Object) -> Result<(Arc<Bucket>, Path)> {
+        let key = object_path(&object.key)?;
+        Ok((self.bucket(object.provider, &object.bucket)?, key))
     }
 
     pub(crate) fn bucket(&self, provider: Provider, name: &str) -> Result<Arc<Bucket>> {

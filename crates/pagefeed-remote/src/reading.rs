@@ -20,7 +20,7 @@ use twox_hash::XxHash3_64;
 use crate::counters::add;
 use crate::live::{Live, UnderWay, stamp};
 use crate::pace::may_hedge;
-use crate::places::address::{Address, without_query};
+use crate::places::address::{Address, HubFile, without_query};
 use crate::places::bucket::Meta;
 use crate::requests::{Requests, joined};
 use crate::runtime;
@@ -57,7 +57,9 @@ impl Source {
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
         let state = (stamp.size, stamp.modified_ns, stamp.inode);
         let name = match &self.address {
-            Address::Hub { dataset, path, .. } => format!("hf://datasets/{dataset}/{path}"),
+            Address::Hub(HubFile { dataset, path, .. }) => {
+                format!("hf://datasets/{dataset}/{path}")
+            }
             _ => without_query(&self.url).to_string(),
         };
         let text = format!("{name} {state:?}");
@@ -181,20 +183,12 @@ impl Live {
         tag: Option<String>,
     ) -> Result<(Body, Meta), Failure> {
         match address {
-            Address::Object {
-                provider,
-                bucket,
-                key,
-            } => {
-                let bucket = self.bucket(*provider, bucket).map_err(Failure::Final)?;
-                bucket.get(key, range, tag).await
+            Address::Object(object) => {
+                let (bucket, key) = self.place(object).map_err(Failure::Final)?;
+                bucket.get(&key, range, tag).await
             }
             Address::Web(url) => self.web.get(url, range, tag).await,
-            Address::Hub {
-                dataset,
-                commit,
-                path,
-            } => self.hub.get((dataset, commit, path), range).await,
+            Address::Hub(file) => self.hub.get(file, range).await,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
+use object_store::path::Path;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::storage::{FileRanges, Storage};
 use pagefeed_core::store::{FileId, Stamp, Store};
@@ -13,10 +14,12 @@ use pagefeed_core::store::{FileId, Stamp, Store};
 use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};
 use crate::options::Options;
-use crate::places::bucket::Meta;
+use crate::places::address::Address;
+use crate::places::bucket::{Bucket, Meta};
 use crate::places::uploads::{Condition, Version};
 use crate::reading::Source;
 use crate::runtime;
+use crate::transport::failure::Failure;
 
 /// A file in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,27 +120,35 @@ impl Remote {
 
     /// Writes a whole object; `None` if the condition does not hold.
     pub fn put(&self, url: &str, bytes: Bytes, condition: &Condition) -> Result<Option<Version>> {
-        self.block_on(url, self.live.put(url, bytes, condition))
+        let put =
+            async |bucket: &Bucket, key: &Path| bucket.put(key, bytes.clone(), condition).await;
+        let done = self.write(url, put)?;
+        if done.is_some() {
+            return Ok(done);
+        }
+        // The object may have been written although the answer was lost.
+        let found = self.fetch(url)?;
+        Ok(found.and_then(|(there, version)| (there == bytes).then_some(version)))
     }
 
     /// A whole object and its version; `None` if there is none.
     pub fn fetch(&self, url: &str) -> Result<Option<(Bytes, Version)>> {
-        self.block_on(url, self.live.fetch(url))
+        self.write(url, async |bucket, key| bucket.fetch(key).await)
     }
 
     /// Removes objects, as far as there are some.
     pub fn remove(&self, urls: &[String]) -> Result<()> {
         let removed = urls.iter().map(|url| async {
             let _permit = self.live.questions.acquire().await;
-            let removed = self.live.remove(url).await;
-            removed.map_err(|error| self.live.named(error, url))
+            let removed = self.written(url, async |bucket, key| bucket.remove(key).await);
+            removed.await.map_err(|error| self.live.named(error, url))
         });
         self.block(try_join_all(removed)).map(drop)
     }
 
     /// Begins an object of parts; returns the name of the upload.
     pub fn begin_upload(&self, url: &str) -> Result<String> {
-        self.block_on(url, self.live.begin_upload(url))
+        self.write(url, async |bucket, key| bucket.begin(key).await)
     }
 
     /// Writes a part of an object, which are numbered from 0 on; returns its name.
@@ -148,17 +159,47 @@ impl Remote {
         number: usize,
         bytes: Bytes,
     ) -> Result<String> {
-        self.block_on(url, self.live.put_part(url, upload, number, bytes))
+        self.write(url, async |bucket, key| {
+            bucket.part(key, upload, number, bytes.clone()).await
+        })
     }
 
     /// Makes an object of the parts of these names.
     pub fn finish_upload(&self, url: &str, upload: &String, parts: &[String]) -> Result<Version> {
-        self.block_on(url, self.live.finish_upload(url, upload, parts))
+        self.write(url, async |bucket, key| {
+            bucket.complete(key, upload, parts).await
+        })
     }
 
     /// Removes the parts of an object that was not finished.
     pub fn abort_upload(&self, url: &str, upload: &String) -> Result<()> {
-        self.block_on(url, self.live.abort_upload(url, upload))
+        self.write(url, async |bucket, key| bucket.abort(key, upload).await)
+    }
+
+    fn write<T>(
+        &self,
+        url: &str,
+        work: impl AsyncFn(&Bucket, &Path) -> Result<T, Failure>,
+    ) -> Result<T> {
+        self.block_on(url, self.written(url, work))
+    }
+
+    /// Does some work on an object that can be written. What the server does not accept is tried
+    /// again like a read, and what was known of the object is forgotten.
+    async fn written<T>(
+        &self,
+        url: &str,
+        work: impl AsyncFn(&Bucket, &Path) -> Result<T, Failure>,
+    ) -> Result<T> {
+        let Address::Object(object) = Address::parse(url)? else {
+            return Err(Error::unsupported(
+                "files are written to buckets (s3://, gs://, az://) and to folders of this machine",
+            ));
+        };
+        let (bucket, key) = self.live.place(&object)?;
+        let done = self.live.retried(|| work(&bucket, &key)).await;
+        self.live.forget(url);
+        done
     }
 
     async fn ranges_of(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

@@ -19,19 +19,27 @@ pub(crate) enum Provider {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     /// `s3://bucket/key`, and the like.
-    Object {
-        provider: Provider,
-        bucket: String,
-        key: String,
-    },
+    Object(Object),
     /// `https://host/path`.
     Web(Url),
     /// `hf://datasets/owner/name@commit/path`.
-    Hub {
-        dataset: String,
-        commit: String,
-        path: String,
-    },
+    Hub(HubFile),
+}
+
+/// An object of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) provider: Provider,
+    pub(crate) bucket: String,
+    pub(crate) key: String,
+}
+
+/// A file of a dataset on the hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HubFile {
+    pub(crate) dataset: String,
+    pub(crate) commit: String,
+    pub(crate) path: String,
 }
 
 impl Address {
@@ -48,11 +56,11 @@ impl Address {
                 let message = format!("{} should be {scheme}://BUCKET/PATH", shown(url));
                 return Err(Error::invalid(message));
             }
-            Ok(Self::Object {
+            Ok(Self::Object(Object {
                 provider,
                 bucket: bucket.to_string(),
                 key: key.to_string(),
-            })
+            }))
         };
         match scheme {
             "s3" | "s3a" => object(Provider::Amazon),
@@ -84,11 +92,11 @@ fn hub(url: &str, rest: &str) -> Result<Address> {
         let (owner, rest) = rest.strip_prefix("datasets/")?.split_once('/')?;
         let (name, rest) = rest.split_once('@')?;
         let (commit, path) = rest.split_once('/')?;
-        Some(Address::Hub {
+        Some(Address::Hub(HubFile {
             dataset: format!("{owner}/{name}"),
             commit: commit.to_string(),
             path: path.to_string(),
-        })
+        }))
     };
     parsed().ok_or_else(|| {
         let url = shown(url);
@@ -129,23 +137,23 @@ mod tests {
     #[test]
     fn objects_have_a_bucket_and_a_key() {
         let parsed = Address::parse("s3://corpus/web/date=2024-01/a b.parquet").unwrap();
-        let expected = Address::Object {
+        let expected = Object {
             provider: Provider::Amazon,
             bucket: "corpus".into(),
             key: "web/date=2024-01/a b.parquet".into(),
         };
-        assert_eq!(parsed, expected);
+        assert_eq!(parsed, Address::Object(expected));
     }
 
     #[test]
     fn files_of_the_hub_have_a_commit() {
         let parsed = Address::parse("hf://datasets/owner/name@12ab/data/a.parquet").unwrap();
-        let expected = Address::Hub {
+        let expected = HubFile {
             dataset: "owner/name".into(),
             commit: "12ab".into(),
             path: "data/a.parquet".into(),
         };
-        assert_eq!(parsed, expected);
+        assert_eq!(parsed, Address::Hub(expected));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta};
 use pagefeed_core::error::Result;
 
-use crate::places::address::object_path;
 use crate::places::keys::KeyRing;
 use crate::places::uploads::Objects;
 use crate::transport::body::Body;
@@ -75,24 +74,27 @@ impl Bucket {
         Ok(Self { open, store, keys })
     }
 
-    pub(crate) async fn head(&self, key: &str) -> Result<Meta, Failure> {
+    pub(crate) async fn head(&self, key: &Path) -> Result<Meta, Failure> {
         let options = GetOptions {
             head: true,
             ..GetOptions::default()
         };
-        let path = object_path(key).map_err(Failure::Final)?;
-        let (result, answer) = observed(self.store().get_opts(&path, options)).await;
-        match result {
-            Ok(found) => Ok(meta(&found.meta)),
-            Err(_) if answer.may_refuse_head() => Ok(self.get(key, &(0..1), None).await?.1),
-            Err(error) => Err(self.failed(&error, &answer).await),
+        let (store, is_refused) = (self.store(), |_: &_, answer: &Answer| {
+            answer.may_refuse_head()
+        });
+        match self
+            .ask_unless(is_refused, store.get_opts(key, options))
+            .await?
+        {
+            Some(found) => Ok(meta(&found.meta)),
+            None => Ok(self.get(key, &(0..1), None).await?.1),
         }
     }
 
     /// Bytes of an object, and its state when they were read.
     pub(crate) async fn get(
         &self,
-        key: &str,
+        key: &Path,
         range: &Range<u64>,
         if_match: Option<String>,
     ) -> Result<(Body, Meta), Failure> {
@@ -101,10 +103,9 @@ impl Bucket {
             if_match,
             ..GetOptions::default()
         };
-        let path = object_path(key).map_err(Failure::Final)?;
         let store = self.store();
         let read = async {
-            let found = store.get_opts(&path, options).await?;
+            let found = store.get_opts(key, options).await?;
             let meta = meta(&found.meta);
             let mut body = Body::of(range);
             let mut pieces = found.into_stream();
@@ -113,10 +114,7 @@ impl Bucket {
             }
             Ok((body, meta))
         };
-        match observed(read).await {
-            (Ok(read), _) => Ok(read),
-            (Err(error), answer) => Err(self.failed(&error, &answer).await),
-        }
+        self.ask(read).await
     }
 
     /// A page of the objects whose keys begin with a prefix: of all of them, or of those
@@ -133,11 +131,9 @@ impl Bucket {
             ..PaginatedListOptions::default()
         };
         let prefix = (!prefix.is_empty()).then_some(prefix);
-        let (result, answer) = observed(self.store().list_paginated(prefix, options)).await;
-        let page = match result {
-            Ok(page) => page,
-            Err(error) => return Err(self.failed(&error, &answer).await),
-        };
+        let page = self
+            .ask(self.store().list_paginated(prefix, options))
+            .await?;
         let named = |object: ObjectMeta| (object.location.to_string(), meta(&object));
         let folder = |path: Path| format!("{path}/");
         Ok(Page {
@@ -152,8 +148,32 @@ impl Bucket {
         })
     }
 
+    /// Waits for an answer of the store; an error says what to do.
+    pub(super) async fn ask<T>(
+        &self,
+        question: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T, Failure> {
+        match observed(question).await {
+            (Ok(answered), _) => Ok(answered),
+            (Err(error), answer) => Err(self.failed(&error, &answer).await),
+        }
+    }
+
+    /// The same; `None` after an error of which `is_nothing` is true.
+    pub(super) async fn ask_unless<T>(
+        &self,
+        is_nothing: impl Fn(&object_store::Error, &Answer) -> bool,
+        question: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<Option<T>, Failure> {
+        match observed(question).await {
+            (Ok(answered), _) => Ok(Some(answered)),
+            (Err(error), answer) if is_nothing(&error, &answer) => Ok(None),
+            (Err(error), answer) => Err(self.failed(&error, &answer).await),
+        }
+    }
+
     /// What to do after an error: the bucket may be in another region, keys may be old.
-    pub(super) async fn failed(&self, error: &object_store::Error, answer: &Answer) -> Failure {
+    async fn failed(&self, error: &object_store::Error, answer: &Answer) -> Failure {
         let is_elsewhere = matches!(answer.status, Some(301 | 307 | 400));
         let named = answer.region.clone().or_else(|| region(error));
         if let Some(region) = named.filter(|_| is_elsewhere)

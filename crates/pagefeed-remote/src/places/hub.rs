@@ -16,8 +16,9 @@ use reqwest::Response;
 use url::Url;
 
 use crate::options::{Options, check_web_address};
+use crate::places::address::HubFile;
 use crate::places::bucket::Meta;
-use crate::places::web::{read_range, redirect, request, send, text, whole_size};
+use crate::places::web::{read_range, redirect, request, secret, send, text, whole_size};
 use crate::transport::body::Body;
 use crate::transport::failure::Failure;
 use crate::transport::{Answer, Transport};
@@ -49,16 +50,13 @@ impl Hub {
         check_web_address("hf_endpoint", Some(endpoint))?;
         let endpoint = Url::parse(endpoint)
             .map_err(|problem| Error::invalid(format!("hf_endpoint {endpoint:?}: {problem}")))?;
-        let header = |token: &String| {
-            let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| Error::invalid("the hub's token (HF_TOKEN) is no header"))?;
-            header.set_sensitive(true);
-            Ok::<_, Error>(header)
-        };
+        let token = options.hub_token.as_ref();
+        let token =
+            token.map(|token| secret(&format!("Bearer {token}"), "the hub's token (HF_TOKEN)"));
         Ok(Self {
             transport,
             endpoint,
-            token: options.hub_token.as_ref().map(header).transpose()?,
+            token: token.transpose()?,
             resolved: Mutex::default(),
         })
     }
@@ -90,21 +88,16 @@ impl Hub {
         Ok(url.to_string())
     }
 
-    pub(crate) async fn head(
-        &self,
-        dataset: &str,
-        commit: &str,
-        path: &str,
-    ) -> Result<Meta, Failure> {
-        Ok(self.resolve(dataset, commit, path).await?.1.meta)
+    pub(crate) async fn head(&self, file: &HubFile) -> Result<Meta, Failure> {
+        Ok(self.resolve(file).await?.1.meta)
     }
 
     pub(crate) async fn get(
         &self,
-        (dataset, commit, path): (&str, &str, &str),
+        file: &HubFile,
         range: &Range<u64>,
     ) -> Result<(Body, Meta), Failure> {
-        let (name, resolved) = self.resolve(dataset, commit, path).await?;
+        let (name, resolved) = self.resolve(file).await?;
         let bytes = format!("bytes={}-{}", range.start, range.end - 1);
         let token = self.token_for(&resolved.location);
         let request = request(&Method::GET, &resolved.location, &[(RANGE, bytes)], token);
@@ -130,14 +123,12 @@ impl Hub {
     }
 
     /// The hub's URL of a file, and where its bytes are.
-    async fn resolve(
-        &self,
-        dataset: &str,
-        commit: &str,
-        path: &str,
-    ) -> Result<(Url, Resolved), Failure> {
-        let names: Vec<_> = [commit].into_iter().chain(path.split('/')).collect();
-        let name = self.url(&["datasets", dataset, "resolve"], &names)?;
+    async fn resolve(&self, file: &HubFile) -> Result<(Url, Resolved), Failure> {
+        let names: Vec<_> = [&*file.commit]
+            .into_iter()
+            .chain(file.path.split('/'))
+            .collect();
+        let name = self.url(&["datasets", &file.dataset, "resolve"], &names)?;
         let known = self.lock().get(&name).cloned();
         if let Some(known) = known.filter(|known| known.since.elapsed() < KEPT) {
             return Ok((name, known));

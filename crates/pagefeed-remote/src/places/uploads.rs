@@ -5,13 +5,12 @@ use futures_util::TryStreamExt;
 use object_store::list::PaginatedListStore;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutResult, UpdateVersion};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutResult, UpdateVersion};
 
 use crate::pace::pulse::arrived;
-use crate::places::address::object_path;
 use crate::places::bucket::Bucket;
+use crate::transport::Answer;
 use crate::transport::failure::{Failure, error_code, is_bucket_missing};
-use crate::transport::observed;
 
 /// What buckets can do.
 pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
@@ -49,7 +48,7 @@ impl Bucket {
     /// Writes an object; `None` if the condition does not hold.
     pub(crate) async fn put(
         &self,
-        key: &str,
+        key: &Path,
         bytes: Bytes,
         condition: &Condition,
     ) -> Result<Option<Version>, Failure> {
@@ -61,27 +60,19 @@ impl Bucket {
                 version: version.clone(),
             }),
         };
-        let options = PutOptions {
-            mode,
-            ..PutOptions::default()
+        let is_unmet = |error: &object_store::Error, answer: &Answer| {
+            condition.is_unmet(answer.status, error_code(&error.to_string()))
         };
-        let (result, answer) =
-            observed(self.store().put_opts(&path(key)?, bytes.into(), options)).await;
-        match result {
-            Ok(done) => Ok(Some(version(done))),
-            Err(error) if condition.is_unmet(answer.status, error_code(&error.to_string())) => {
-                Ok(None)
-            }
-            Err(error) => Err(self.failed(&error, &answer).await),
-        }
+        let store = self.store();
+        let put = store.put_opts(key, bytes.into(), mode.into());
+        Ok(self.ask_unless(is_unmet, put).await?.map(version))
     }
 
     /// A whole object and its version; `None` if there is none.
-    pub(crate) async fn fetch(&self, key: &str) -> Result<Option<(Bytes, Version)>, Failure> {
-        let path = path(key)?;
+    pub(crate) async fn fetch(&self, key: &Path) -> Result<Option<(Bytes, Version)>, Failure> {
         let store = self.store();
         let read = async {
-            let found = store.get(&path).await?;
+            let found = store.get(key).await?;
             let version = (found.meta.e_tag.clone(), found.meta.version.clone());
             let (mut all, mut pieces) = (BytesMut::new(), found.into_stream());
             while let Some(piece) = pieces.try_next().await? {
@@ -90,90 +81,61 @@ impl Bucket {
             }
             Ok((all.freeze(), version))
         };
-        let (result, answer) = observed(read).await;
-        match result {
-            Ok(found) => Ok(Some(found)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&error, &answer).await),
-        }
+        self.ask_unless(is_absent, read).await
     }
 
     /// Removes an object, if there is one.
-    pub(crate) async fn remove(&self, key: &str) -> Result<(), Failure> {
-        let path = path(key)?;
-        let (result, answer) = observed(self.store().delete(&path)).await;
-        match result {
-            Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.failed(&error, &answer).await),
-        }
+    pub(crate) async fn remove(&self, key: &Path) -> Result<(), Failure> {
+        let removed = self.ask_unless(is_absent, self.store().delete(key)).await;
+        removed.map(drop)
     }
 
     /// Begins an upload of parts; returns its name.
-    pub(crate) async fn begin(&self, key: &str) -> Result<String, Failure> {
-        let path = path(key)?;
-        let (result, answer) = observed(self.store().create_multipart(&path)).await;
-        match result {
-            Ok(name) => Ok(name),
-            Err(error) => Err(self.failed(&error, &answer).await),
-        }
+    pub(crate) async fn begin(&self, key: &Path) -> Result<String, Failure> {
+        self.ask(self.store().create_multipart(key)).await
     }
 
     /// Writes a part of an upload; returns its name.
     pub(crate) async fn part(
         &self,
-        key: &str,
+        key: &Path,
         upload: &String,
         number: usize,
         bytes: Bytes,
     ) -> Result<String, Failure> {
-        let path = path(key)?;
         let store = self.store();
-        let put = store.put_part(&path, upload, number, bytes.into());
-        let (result, answer) = observed(put).await;
-        let part = match result {
-            Ok(part) => part,
-            Err(error) => return Err(self.failed(&error, &answer).await),
-        };
-        Ok(part.content_id)
+        let part = self.ask(store.put_part(key, upload, number, bytes.into()));
+        Ok(part.await?.content_id)
     }
 
     /// Makes an object of all parts.
     pub(crate) async fn complete(
         &self,
-        key: &str,
+        key: &Path,
         upload: &String,
         parts: &[String],
     ) -> Result<Version, Failure> {
-        let path = path(key)?;
         let parts = parts.iter().map(|part| PartId {
             content_id: part.clone(),
         });
         let store = self.store();
-        let complete = store.complete_multipart(&path, upload, parts.collect());
-        let (result, answer) = observed(complete).await;
-        let done = match result {
-            Ok(done) => done,
-            Err(error) => return Err(self.failed(&error, &answer).await),
-        };
-        Ok(version(done))
+        let done = self.ask(store.complete_multipart(key, upload, parts.collect()));
+        Ok(version(done.await?))
     }
 
     /// Removes the parts of an upload, if there are any.
-    pub(crate) async fn abort(&self, key: &str, upload: &String) -> Result<(), Failure> {
-        let path = path(key)?;
-        let (result, answer) = observed(self.store().abort_multipart(&path, upload)).await;
-        match result {
-            Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(_) if answer.status == Some(404) => Ok(()),
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.failed(&error, &answer).await),
-        }
+    pub(crate) async fn abort(&self, key: &Path, upload: &String) -> Result<(), Failure> {
+        let is_gone = |error: &object_store::Error, answer: &Answer| {
+            is_absent(error, answer) || answer.status == Some(404)
+        };
+        let store = self.store();
+        let aborted = self.ask_unless(is_gone, store.abort_multipart(key, upload));
+        aborted.await.map(drop)
     }
 }
 
-fn path(key: &str) -> Result<Path, Failure> {
-    object_path(key).map_err(Failure::Final)
+fn is_absent(error: &object_store::Error, _: &Answer) -> bool {
+    matches!(error, object_store::Error::NotFound { .. })
 }
 
 fn version(done: PutResult) -> Version {

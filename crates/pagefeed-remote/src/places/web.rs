@@ -30,12 +30,7 @@ impl Web {
         transport: Arc<Transport>,
         authorization: Option<&str>,
     ) -> Result<Self, Error> {
-        let header = |value| {
-            let mut header = HeaderValue::from_str(value)
-                .map_err(|_| Error::invalid("storage_options[\"authorization\"] is no header"))?;
-            header.set_sensitive(true);
-            Ok::<_, Error>(header)
-        };
+        let header = |value| secret(value, "storage_options[\"authorization\"]");
         Ok(Self {
             transport,
             authorization: authorization.map(header).transpose()?,
@@ -43,23 +38,18 @@ impl Web {
     }
 
     pub(crate) async fn head(&self, url: &Url) -> Result<Meta, Failure> {
-        let response = self.follow(Method::HEAD, url, &[]).await;
-        match response {
-            Ok(response) => Ok(Meta {
-                size: length(response.headers()).ok_or_else(no_size)?,
-                ..meta(response.headers())
-            }),
+        let first = [(RANGE, "bytes=0-0".to_string())];
+        let response = match self.follow(Method::HEAD, url, &[]).await {
             Err((answer, _)) if answer.may_refuse_head() => {
-                let first = [(RANGE, "bytes=0-0".to_string())];
-                let response = self.follow(Method::GET, url, &first).await;
-                let response = response.map_err(|(_, failure)| failure)?;
-                Ok(Meta {
-                    size: whole_size(&response).ok_or_else(no_size)?,
-                    ..meta(response.headers())
-                })
+                self.follow(Method::GET, url, &first).await
             }
-            Err((_, failure)) => Err(failure),
-        }
+            asked => asked,
+        };
+        let response = response.map_err(|(_, failure)| failure)?;
+        Ok(Meta {
+            size: whole_size(&response).ok_or_else(no_size)?,
+            ..meta(response.headers())
+        })
     }
 
     pub(crate) async fn get(
@@ -99,6 +89,14 @@ impl Web {
             Failure::io(std::io::ErrorKind::Other, message),
         ))
     }
+}
+
+/// A header that is never shown, of the setting `name`.
+pub(crate) fn secret(value: &str, name: &str) -> Result<HeaderValue, Error> {
+    let mut header =
+        HeaderValue::from_str(value).map_err(|_| Error::invalid(format!("{name} is no header")))?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 pub(crate) fn request(
