@@ -14,19 +14,19 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// Stored as is.
-    Uncompressed,
+    Uncompressed = 0,
     /// Snappy, raw format.
-    Snappy,
+    Snappy = 1,
     /// Gzip, possibly several members.
-    Gzip,
+    Gzip = 2,
     /// Brotli.
-    Brotli,
+    Brotli = 4,
     /// The deprecated LZ4: Hadoop framing, LZ4 frames or raw blocks.
-    Lz4Hadoop,
+    Lz4Hadoop = 5,
     /// Zstandard.
-    Zstd,
+    Zstd = 6,
     /// One LZ4 block.
-    Lz4Raw,
+    Lz4Raw = 7,
 }
 
 impl Codec {

@@ -159,22 +159,19 @@ impl fmt::Display for Error {
     /// `file, row group 3, column tokens, page 7, offset 4711: message`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let location = self.location();
-        let mut parts = Vec::new();
-        if let Some(file) = &location.file {
-            parts.push(file.to_string());
-        }
-        if let Some(row_group) = location.row_group {
-            parts.push(format!("row group {row_group}"));
-        }
-        if let Some(column) = &location.column {
-            parts.push(format!("column {column}"));
-        }
-        if let Some(page) = location.page {
-            parts.push(format!("page {page}"));
-        }
-        if let Some(offset) = location.offset {
-            parts.push(format!("offset {offset}"));
-        }
+        let parts = [
+            location.file.as_ref().map(|file| file.to_string()),
+            location
+                .row_group
+                .map(|number| format!("row group {number}")),
+            location
+                .column
+                .as_ref()
+                .map(|name| format!("column {name}")),
+            location.page.map(|number| format!("page {number}")),
+            location.offset.map(|offset| format!("offset {offset}")),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
         if !parts.is_empty() {
             write!(f, "{}: ", parts.join(", "))?;
         }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits::{
     MAX_COMPRESSED_PAGE_BYTES, MAX_PAGE_HEADER_BYTES, MAX_UNCOMPRESSED_PAGE_BYTES,
 };
-use crate::thrift::{Reader, Wire};
+use crate::thrift::{Reader, Wire, read_fields};
 
 /// What the header says of the bytes behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,18 +143,14 @@ fn missing(what: &str) -> Error {
 fn parse(reader: &mut Reader<'_>) -> Result<PageHeader> {
     let (mut kind, mut compressed, mut uncompressed, mut crc) = (None, None, None, None);
     let (mut data_v1, mut data_v2, mut dictionary) = (None, None, None);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::I32) => kind = Some(reader.i32()?),
-            (2, Wire::I32) => uncompressed = Some(reader.size("the uncompressed page size")?),
-            (3, Wire::I32) => compressed = Some(reader.size("the compressed page size")?),
-            (4, Wire::I32) => crc = Some(reader.i32()?.cast_unsigned()),
-            (5, Wire::Struct) => data_v1 = Some(parse_v1(reader)?),
-            (7, Wire::Struct) => dictionary = Some(parse_dictionary(reader)?),
-            (8, Wire::Struct) => data_v2 = Some(parse_v2(reader)?),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::I32) => kind = Some(reader.i32()?),
+        (2, Wire::I32) => uncompressed = Some(reader.size("the uncompressed page size")?),
+        (3, Wire::I32) => compressed = Some(reader.size("the compressed page size")?),
+        (4, Wire::I32) => crc = Some(reader.i32()?.cast_unsigned()),
+        (5, Wire::Struct) => data_v1 = Some(parse_v1(reader)?),
+        (7, Wire::Struct) => dictionary = Some(parse_dictionary(reader)?),
+        (8, Wire::Struct) => data_v2 = Some(parse_v2(reader)?),
     })?;
     let kind = match kind.ok_or_else(|| missing("the page type"))? {
         0 => PageKind::DataV1(data_v1.ok_or_else(|| missing("the data page fields"))?),
@@ -182,15 +178,11 @@ fn parse(reader: &mut Reader<'_>) -> Result<PageHeader> {
 fn parse_v1(reader: &mut Reader<'_>) -> Result<DataV1> {
     let (mut num_values, mut values) = (None, None);
     let (mut definition, mut repetition) = (Encoding::RLE, Encoding::RLE);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::I32) => num_values = Some(reader.size("the number of values")?),
-            (2, Wire::I32) => values = Some(encoding(reader.i32()?)?),
-            (3, Wire::I32) => definition = encoding(reader.i32()?)?,
-            (4, Wire::I32) => repetition = encoding(reader.i32()?)?,
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::I32) => num_values = Some(reader.size("the number of values")?),
+        (2, Wire::I32) => values = Some(encoding(reader.i32()?)?),
+        (3, Wire::I32) => definition = encoding(reader.i32()?)?,
+        (4, Wire::I32) => repetition = encoding(reader.i32()?)?,
     })?;
     Ok(DataV1 {
         num_values: num_values.ok_or_else(|| missing("the number of values"))?,
@@ -203,19 +195,15 @@ fn parse_v1(reader: &mut Reader<'_>) -> Result<DataV1> {
 fn parse_v2(reader: &mut Reader<'_>) -> Result<DataV2> {
     let (mut num_values, mut num_nulls, mut num_rows, mut values) = (None, 0, 0, None);
     let (mut definition_size, mut repetition_size, mut is_compressed) = (0, 0, true);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::I32) => num_values = Some(reader.size("the number of values")?),
-            (2, Wire::I32) => num_nulls = reader.size("the number of nulls")?,
-            (3, Wire::I32) => num_rows = reader.size("the number of rows")?,
-            (4, Wire::I32) => values = Some(encoding(reader.i32()?)?),
-            (5, Wire::I32) => definition_size = reader.size("the definition level size")?,
-            (6, Wire::I32) => repetition_size = reader.size("the repetition level size")?,
-            (7, Wire::True) => is_compressed = true,
-            (7, Wire::False) => is_compressed = false,
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::I32) => num_values = Some(reader.size("the number of values")?),
+        (2, Wire::I32) => num_nulls = reader.size("the number of nulls")?,
+        (3, Wire::I32) => num_rows = reader.size("the number of rows")?,
+        (4, Wire::I32) => values = Some(encoding(reader.i32()?)?),
+        (5, Wire::I32) => definition_size = reader.size("the definition level size")?,
+        (6, Wire::I32) => repetition_size = reader.size("the repetition level size")?,
+        (7, Wire::True) => is_compressed = true,
+        (7, Wire::False) => is_compressed = false,
     })?;
     Ok(DataV2 {
         num_values: num_values.ok_or_else(|| missing("the number of values"))?,
@@ -231,13 +219,9 @@ fn parse_v2(reader: &mut Reader<'_>) -> Result<DataV2> {
 /// The dictionary's own encoding is not kept: PLAIN under one of two names.
 fn parse_dictionary(reader: &mut Reader<'_>) -> Result<PageKind> {
     let (mut num_values, mut plain) = (None, true);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::I32) => num_values = Some(reader.size("the dictionary's number of values")?),
-            (2, Wire::I32) => plain = matches!(reader.i32()?, 0 | 2),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::I32) => num_values = Some(reader.size("the dictionary's number of values")?),
+        (2, Wire::I32) => plain = matches!(reader.i32()?, 0 | 2),
     })?;
     if !plain {
         return Err(Error::unsupported(

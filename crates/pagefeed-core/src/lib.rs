@@ -37,6 +37,7 @@ pub mod per_token;
 pub mod pickle;
 mod prefetch;
 pub mod schema;
+mod simd;
 pub mod storage;
 pub mod store;
 pub mod sync;

@@ -1,7 +1,5 @@
 //! How many numbers a column has for a token, and what they are in a batch.
 
-use arrow_schema::DataType;
-
 use crate::decode::{NumberType, Numbers};
 use crate::error::{Error, Kind, Result};
 
@@ -46,8 +44,7 @@ pub struct Given<'a> {
 impl PerToken {
     /// The type in a batch of a column of a type.
     pub fn number(&self, number: NumberType) -> NumberType {
-        let scaled = NumberType::of(&DataType::Float32);
-        self.scale.and(scaled).unwrap_or(number)
+        self.scale.map_or(number, |_| NumberType::F32)
     }
 
     /// Numbers as a batch has them, if not as they are.
@@ -58,9 +55,11 @@ impl PerToken {
         let mut made = Numbers::new(size_of::<f32>(), Numbers::default());
         for start in (0..values.len()).step_by(RESCALED) {
             let end = values.len().min(start + RESCALED);
-            let some = values.whole(start..end).into_iter();
-            let some: Vec<i32> = some.map(|bits| table[usize::from(bits as u8)]).collect();
-            made.extend(&some, values.len() - end)?;
+            let some = values.whole(start..end);
+            let scaled = some
+                .iter()
+                .map(|&bits| table[usize::from(bits as u8)].into());
+            made.extend(scaled, values.len() - end)?;
         }
         Ok(Some(made))
     }
@@ -68,7 +67,7 @@ impl PerToken {
     /// The bits of what each 8-bit integer is in a batch.
     pub fn scaled(&self, number: NumberType) -> Option<[i32; 256]> {
         let scale = self.scale?;
-        let is_signed = number.name() == "int8";
+        let is_signed = number == NumberType::I8;
         Some(std::array::from_fn(|bits| {
             let integer = match is_signed {
                 true => f32::from(bits as u8 as i8),
@@ -193,18 +192,17 @@ impl PerToken {
         for row in row_offsets.windows(2) {
             some.clear();
             for token in 0..(row[1] - row[0]) as usize {
-                let is_without = token < self.num_without;
                 some.push(match starts {
-                    _ if is_without => 0,
+                    _ if token < self.num_without => 0,
                     Some(starts) => {
                         place += 1;
-                        (starts[place] - starts[place - 1]) as i32
+                        i64::from(starts[place] - starts[place - 1])
                     }
-                    None => self.width as i32,
+                    None => self.width as i64,
                 });
             }
             done += some.len();
-            counts.extend(&some, end - done)?;
+            counts.extend(some.iter().copied(), end - done)?;
         }
         Ok(counts)
     }

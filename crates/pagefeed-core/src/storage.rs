@@ -16,12 +16,16 @@ pub trait Storage: Send + Sync {
     /// The state of a file now.
     fn stamp(&self, path: &str) -> Result<Stamp>;
 
-    /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the
+    /// Bytes of `ranges` of `file`, in their order, unless each range has its [`Storage::read`];
+    /// refuses a file that is not in the
     /// state it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May join neighbours, and send several
     /// requests at a time.
-    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = |range: &Range<u64>| self.read(file, range.clone());
+        ranges.iter().map(read).collect()
+    }
 
-    /// Bytes of one range.
+    /// Bytes of one range. A storage has this or [`Storage::read_ranges`].
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
         let mut all = self.read_ranges(file, std::slice::from_ref(&range))?;
         all.pop()
@@ -91,16 +95,10 @@ impl FileRanges {
     /// them lies in one.
     pub fn new(file: FileId, mut ranges: Vec<Range<u64>>) -> Self {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
-        let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
-        for range in ranges {
-            match joined.last_mut() {
-                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => joined.push(range),
-            }
-        }
+        let joined = join_near(ranges.into_iter(), 0, u64::MAX).map(|(range, _)| range);
         Self {
             file,
-            ranges: joined,
+            ranges: joined.collect(),
         }
     }
 }
@@ -168,21 +166,24 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
 }
 
 /// Bytes between two ranges that are read with them: a call of the system costs as much.
-const GAP: u64 = 4096;
+pub const GAP: u64 = 4096;
 
-/// Joins ranges that rise where they lie near each other: each of the joined ones, and
-/// which of the ranges lie there.
+/// Joins ranges that rise where at most `gap` bytes lie between them and no more than `most` come
+/// of it: each of the joined ones, and which of the ranges lie there.
 pub fn join_near(
     ranges: impl Iterator<Item = Range<u64>>,
+    gap: u64,
+    most: u64,
 ) -> impl Iterator<Item = (Range<u64>, Range<usize>)> {
     let mut ranges = ranges.enumerate().peekable();
     std::iter::from_fn(move || {
         let (first, mut joined) = ranges.next()?;
         let mut numbers = first..first + 1;
-        let mut end = joined.end.saturating_add(GAP);
-        while let Some((_, range)) = ranges.next_if(|(_, range)| range.start <= end) {
+        while let Some((_, range)) = ranges.next_if(|(_, range)| {
+            range.start <= joined.end.saturating_add(gap)
+                && range.end.max(joined.end) - joined.start <= most
+        }) {
             joined.end = joined.end.max(range.end);
-            end = joined.end.saturating_add(GAP);
             numbers.end += 1;
         }
         Some((joined, numbers))
@@ -199,7 +200,7 @@ pub fn read_near(
     places: &mut Vec<Range<usize>>,
 ) -> Result<u64> {
     let (mut runs, mut end) = (Vec::new(), bytes.len());
-    for (run, numbers) in join_near(ranges.iter().cloned()) {
+    for (run, numbers) in join_near(ranges.iter().cloned(), GAP, u64::MAX) {
         let place = |at: u64| end + (at - run.start) as usize;
         let own = ranges[numbers].iter();
         places.extend(own.map(|range| place(range.start)..place(range.end)));
@@ -233,13 +234,6 @@ pub struct Overlay<'a> {
 impl Storage for Overlay<'_> {
     fn stamp(&self, path: &str) -> Result<Stamp> {
         self.storage.stamp(path)
-    }
-
-    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        ranges
-            .iter()
-            .map(|range| self.read(file, range.clone()))
-            .collect()
     }
 
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {

@@ -231,11 +231,6 @@ impl Storage for Store {
         }
     }
 
-    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let read = |range: &Range<u64>| self.read(file, range.clone());
-        ranges.iter().map(read).collect()
-    }
-
     fn for_child(&self) -> Arc<dyn Storage> {
         Arc::new(Self::default())
     }

@@ -8,6 +8,20 @@
 use crate::error::{Error, Result};
 use crate::limits::MAX_THRIFT_DEPTH;
 
+/// Reads the fields of a struct, each as its number and its type say. Others are skipped.
+macro_rules! read_fields {
+    ($reader:ident, { $($field:pat => $what:expr,)* }) => {
+        $reader.fields(|id, wire, $reader| {
+            match (id, wire) {
+                $($field => $what,)*
+                _ => $reader.skip(wire)?,
+            }
+            Ok(())
+        })
+    };
+}
+pub(crate) use read_fields;
+
 /// Wire type of a field or list element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
@@ -46,22 +60,15 @@ impl Wire {
     }
 
     fn parse(code: u8) -> Result<Self> {
-        Ok(match code {
-            1 => Self::True,
-            2 => Self::False,
-            3 => Self::Byte,
-            4 => Self::I16,
-            5 => Self::I32,
-            6 => Self::I64,
-            7 => Self::Double,
-            8 => Self::Binary,
-            9 => Self::List,
-            10 => Self::Set,
-            11 => Self::Map,
-            12 => Self::Struct,
-            13 => Self::Uuid,
-            _ => return Err(Error::corrupt(format!("unknown thrift wire type {code}"))),
-        })
+        use Wire::{
+            Binary, Byte, Double, False, I16, I32, I64, List, Map, Set, Struct, True, Uuid,
+        };
+        const ALL: [Wire; 13] = [
+            True, False, Byte, I16, I32, I64, Double, Binary, List, Set, Map, Struct, Uuid,
+        ];
+        let wire = usize::from(code).checked_sub(1).and_then(|at| ALL.get(at));
+        let unknown = || Error::corrupt(format!("unknown thrift wire type {code}"));
+        wire.copied().ok_or_else(unknown)
     }
 }
 
@@ -295,6 +302,15 @@ impl<'a> Reader<'a> {
             _ => self.skip_nested(wire, depth),
         }
     }
+}
+
+/// Appends a number, seven bits a byte.
+pub fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
+    while number > 0x7F {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
 }
 
 #[cfg(test)]

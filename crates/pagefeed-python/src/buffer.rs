@@ -122,9 +122,6 @@ impl Buffer {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("a view is needed"));
-        }
         let (start, length) = {
             let mut buffer = slf.try_borrow_mut()?;
             let bytes = buffer.batch.bytes_mut();
@@ -133,12 +130,30 @@ impl Buffer {
         // SAFETY: the bytes live as long as the object, which the view keeps alive
         // (PyBuffer_FillInfo takes a reference to it), and do not move. The engine does
         // not touch a batch that was handed out, so it may be offered as writable.
-        let filled = unsafe {
-            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length.cast_signed(), 0, flags)
-        };
-        if filled == -1 {
-            return Err(PyErr::fetch(slf.py()));
-        }
-        Ok(())
+        unsafe { fill_view(slf.as_any(), view, (start, length), false, flags) }
+    }
+}
+
+/// Fills a view with bytes of an object.
+///
+/// # Safety
+/// The bytes must stay where they are as long as the object lives; `view` is null or Python's.
+pub unsafe fn fill_view(
+    object: &Bound<'_, PyAny>,
+    view: *mut ffi::Py_buffer,
+    (start, length): (*mut c_void, usize),
+    is_readonly: bool,
+    flags: c_int,
+) -> PyResult<()> {
+    if view.is_null() {
+        return Err(PyBufferError::new_err("a view is needed"));
+    }
+    let (length, readonly) = (length.cast_signed(), is_readonly.into());
+    // SAFETY: as this function's.
+    let filled =
+        unsafe { ffi::PyBuffer_FillInfo(view, object.as_ptr(), start, length, readonly, flags) };
+    match filled {
+        -1 => Err(PyErr::fetch(object.py())),
+        _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
-use arrow_schema::{DataType, Field};
+use arrow_schema::Field;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::Aligned;
 use pagefeed_core::error::{Error, Result};
@@ -24,10 +24,8 @@ use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::pages::token_ids::TokenIds;
 use pagefeed_core::per_token::PerToken;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::error::to_python;
 use crate::flat::{FlatField, RecordColumn};
 use crate::index::Index;
 use crate::metadata::{Asked, Metadata};
@@ -133,9 +131,8 @@ impl AskedAligned {
             behind: self.behind,
             is_shifted: self.is_shifted,
         };
-        let counts = NumberType::of(&DataType::Int32).filter(|_| self.is_counted);
-        let counts = counts.map(|number| Aligned {
-            number,
+        let counts = self.is_counted.then_some(Aligned {
+            number: NumberType::I32,
             per_token: PerToken::default(),
             behind: 0,
             is_shifted: self.is_shifted,
@@ -157,113 +154,143 @@ impl AlignedPart {
         match self {
             Self::Column(column) => NumberType::of(column.index.field().data_type()),
             Self::Field(field) => Some(field.number),
-            Self::Labels => NumberType::of(&DataType::Int32),
+            Self::Labels => Some(NumberType::I32),
         }
+    }
+}
+
+/// The tokens of a dataset, and what comes with them.
+struct Tokens {
+    column: Indexed,
+    tokenization: Option<Tokenization>,
+    infilling: Option<Arc<Infilling>>,
+    aligned: Vec<AlignedPart>,
+}
+
+impl Tokens {
+    fn new(index: &Index, aligned: &[Beside<'_>], verify_checksums: bool) -> Self {
+        let part = |beside: &Beside<'_>| match beside {
+            Beside::Column(index) => match &index.get().tokenization {
+                Some(how) if how.is_labels => AlignedPart::Labels,
+                _ => AlignedPart::Column(index.get().indexed(verify_checksums)),
+            },
+            Beside::Field(field) => AlignedPart::Field(field.get().field),
+        };
+        let infilling = index.infilling.as_ref();
+        Self {
+            column: index.indexed(verify_checksums),
+            tokenization: index.tokenization.clone(),
+            infilling: infilling.map(|(infilling, _)| Arc::clone(infilling)),
+            aligned: aligned.iter().map(part).collect(),
+        }
+    }
+
+    fn stored(&mut self) -> impl Iterator<Item = &mut Indexed> {
+        let aligned = self.aligned.iter_mut().filter_map(|part| match part {
+            AlignedPart::Column(column) => Some(column),
+            AlignedPart::Field(_) | AlignedPart::Labels => None,
+        });
+        std::iter::once(&mut self.column).chain(aligned)
+    }
+
+    /// The pages of these tokens, with numbers as `asked` for and, behind them, those of `payloads`.
+    fn source(
+        self,
+        token_ids: TokenIds,
+        asked: &[AskedAligned],
+        payloads: Option<CoreField>,
+        dictionaries: &Arc<DictionaryCache>,
+        shared: &Arc<SharedPages>,
+    ) -> Result<Arc<dyn ColumnSource>> {
+        if let Some(how) = self.tokenization {
+            return text_column(self.column, how, token_ids, &self.aligned);
+        }
+        let tokens = TokenColumn::new(self.column, dictionaries, Some(token_ids))?;
+        let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        for (part, asked) in self.aligned.into_iter().zip(asked) {
+            match part {
+                AlignedPart::Column(column) => {
+                    let per_token = asked.per_token();
+                    columns.push(AlignedColumn::new(column, per_token, dictionaries, shared)?);
+                }
+                AlignedPart::Field(field) => fields.push(field),
+                AlignedPart::Labels => return Err(Error::invalid("labels are of chats alone")),
+            }
+        }
+        fields.extend(payloads);
+        Ok(Arc::new(tokens.with(columns)?.with_fields(fields)?))
     }
 }
 
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
-    tokens: Vec<(Indexed, Option<Tokenization>)>,
-    /// Of each dataset, how its documents are infilled, if they are.
-    infillings: Vec<Option<Arc<Infilling>>>,
-    /// Of each dataset, the columns that come with its tokens.
-    aligned: Vec<Vec<AlignedPart>>,
+    tokens: Vec<Tokens>,
+    /// What is told of the documents in a batch.
     metadata: Option<Metadata>,
+    /// Columns of rows, those of each dataset in the same order.
     rows: Vec<Column>,
     names: Vec<String>,
     token_ids: TokenIds,
+    /// Whether the first column of rows of each dataset holds tokens.
     has_tokens: bool,
 }
 
 impl Columns {
-    /// The token column of each dataset with columns that come with it; and of each,
-    /// columns of rows by these names, of which the first holds tokens if `has_tokens`.
-    /// There is a flag for each column of tokens and of rows.
+    /// The token column of each dataset with columns that come with it and with what is told of
+    /// its documents; and of each, columns of rows by these names, of which the first holds tokens
+    /// if `has_tokens`. There is a flag for each column of tokens and of rows.
     #[expect(clippy::too_many_arguments, reason = "what a constructor is given")]
     pub fn new(
-        py: Python<'_>,
         tokens: &[Bound<'_, Index>],
         aligned: &[Vec<Beside<'_>>],
+        metadata: Option<Asked<'_>>,
         rows: Vec<Values<'_>>,
         names: Vec<String>,
         verify_checksums: &[bool],
         has_tokens: bool,
         token_ids: TokenIds,
-    ) -> PyResult<Self> {
+    ) -> Result<Self> {
         let count = tokens.len() + rows.len();
         if verify_checksums.len() != count {
-            return Err(PyValueError::new_err(format!(
+            return Err(Error::invalid(format!(
                 "verify_checksums has {} flags for {count} columns",
                 verify_checksums.len()
             )));
         }
         let (of_tokens, of_rows) = verify_checksums.split_at(tokens.len());
-        let aligned = aligned.iter().zip(of_tokens);
-        let aligned = aligned.map(|(columns, &verify)| {
-            let columns = columns.iter();
-            let part = |beside: &Beside<'_>| match beside {
-                Beside::Column(index) => match &index.get().tokenization {
-                    Some(how) if how.is_labels => AlignedPart::Labels,
-                    _ => AlignedPart::Column(index.get().indexed(verify)),
-                },
-                Beside::Field(field) => AlignedPart::Field(field.get().field),
-            };
-            columns.map(part).collect()
-        });
-        let tokens: Vec<_> = tokens.iter().zip(of_tokens).collect();
+        let aligned = aligned.iter().map(Vec::as_slice);
+        let aligned = aligned.chain(std::iter::repeat(&[][..]));
+        let each = tokens.iter().zip(aligned).zip(of_tokens);
         let rows = rows.into_iter().zip(of_rows);
-        let infillings = tokens.iter().map(|(index, _)| {
-            let infilling = index.get().infilling.as_ref();
-            infilling.map(|(infilling, _)| Arc::clone(infilling))
-        });
         Ok(Self {
-            infillings: infillings.collect(),
-            aligned: aligned.collect(),
-            tokens: tokens
-                .into_iter()
-                .map(|(index, &verify)| {
-                    let index = index.get();
-                    (index.indexed(verify), index.tokenization.clone())
-                })
+            tokens: each
+                .map(|((index, aligned), &verify)| Tokens::new(index.get(), aligned, verify))
                 .collect(),
+            metadata: metadata
+                .map(|asked| Metadata::new(asked, verify_checksums))
+                .transpose()?,
             rows: rows
                 .map(|(values, &verify)| values.into_column(verify))
-                .collect::<Result<_>>()
-                .map_err(|error| to_python(py, &error))?,
+                .collect::<Result<_>>()?,
             names,
-            metadata: None,
             token_ids,
             has_tokens,
         })
     }
 
-    /// The same, with what is told of the documents in a batch.
-    pub fn telling(mut self, asked: Option<Asked<'_>>, verify_checksums: &[bool]) -> Result<Self> {
-        self.metadata = asked
-            .map(|asked| Metadata::new(asked, verify_checksums))
-            .transpose()?;
-        Ok(self)
-    }
-
-    /// What that is, and the bytes it takes for a token.
+    /// What is told of documents, and the bytes it takes for a token.
     pub fn metadata(&self) -> Result<(Option<Arc<TableSchema>>, f64)> {
         let Some(metadata) = &self.metadata else {
             return Ok((None, 0.0));
         };
-        let tokens: Vec<&Indexed> = self.tokens.iter().map(|(column, _)| column).collect();
+        let tokens: Vec<&Indexed> = self.tokens.iter().map(|each| &each.column).collect();
         let bytes = metadata.token_bytes(&tokens)?;
         Ok((Some(Arc::new(metadata.schema()?)), bytes))
     }
 
     /// The same, of which reads end soon after `stop` becomes true.
     pub fn stopped_by(mut self, stop: &Arc<AtomicBool>) -> Self {
-        let tokens = self.tokens.iter_mut().map(|(column, _)| column);
-        let aligned = self.aligned.iter_mut().flatten();
-        let tokens = tokens.chain(aligned.filter_map(|part| match part {
-            AlignedPart::Column(column) => Some(column),
-            AlignedPart::Field(_) | AlignedPart::Labels => None,
-        }));
+        let tokens = self.tokens.iter_mut().flat_map(Tokens::stored);
         let rows = self.rows.iter_mut().filter_map(|column| match column {
             Column::Pages(pages) | Column::Texts(pages, _) => Some(pages),
             Column::Infilled(column, _) => match &mut **column {
@@ -302,8 +329,8 @@ impl Columns {
     /// What comes with the tokens, alike in all datasets, and for each the bits of its
     /// numbers are like in a batch.
     pub fn aligned(&self, asked: &[AskedAligned]) -> Result<Vec<Aligned>> {
-        let numbers = |parts: &Vec<AlignedPart>| parts.iter().map(AlignedPart::number).collect();
-        let mut each = self.aligned.iter().map(numbers);
+        let numbers = |tokens: &Tokens| tokens.aligned.iter().map(AlignedPart::number).collect();
+        let mut each = self.tokens.iter().map(numbers);
         let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
         let all: Option<Vec<NumberType>> = first.iter().copied().collect();
         let are_alike = each.all(|numbers| numbers == first) && first.len() == asked.len();
@@ -328,51 +355,24 @@ impl Columns {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         // Many pages of tokens share a page of the columns beside them.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));
-        let indexes: Vec<Indexed> = self.tokens.iter().map(|(each, _)| each.clone()).collect();
-        let mut sources: Vec<Arc<dyn ColumnSource>> = Vec::new();
-        let mut aligned = self.aligned.into_iter();
-        for (number, (column, tokenization)) in self.tokens.into_iter().enumerate() {
-            let token_ids = Some(self.token_ids);
-            let with = aligned.next().unwrap_or_default();
-            sources.push(match tokenization {
-                Some(how) => Arc::new(text_column(column, how, token_ids, &with)?),
-                None => {
-                    let tokens = TokenColumn::new(column, &dictionaries, token_ids)?;
-                    let (mut columns, mut fields) = (Vec::new(), Vec::new());
-                    for (part, asked) in with.into_iter().zip(asked) {
-                        match part {
-                            AlignedPart::Column(column) => {
-                                columns.push(AlignedColumn::new(
-                                    column,
-                                    asked.per_token(),
-                                    &dictionaries,
-                                    &shared,
-                                )?);
-                            }
-                            AlignedPart::Field(field) => fields.push(field),
-                            AlignedPart::Labels => {
-                                return Err(Error::invalid("labels are of chats alone"));
-                            }
-                        }
-                    }
-                    // Behind the others, which the batch has too.
-                    let metadata = self.metadata.as_ref();
-                    fields.extend(metadata.and_then(|metadata| metadata.payload_field(number)));
-                    Arc::new(tokens.with(columns)?.with_fields(fields)?)
-                }
-            });
+        let payloads = |number| self.metadata.as_ref()?.payload_field(number);
+        let mut sources: Vec<(Arc<dyn ColumnSource>, Indexed)> = Vec::new();
+        let mut infillings = Vec::new();
+        for (number, tokens) in self.tokens.into_iter().enumerate() {
+            let rows = tokens.column.clone();
+            infillings.push(tokens.infilling.clone());
+            let payloads = payloads(number);
+            let source = tokens.source(self.token_ids, asked, payloads, &dictionaries, &shared)?;
+            sources.push((source, rows));
         }
         if let Some(metadata) = self.metadata {
-            let each = sources.into_iter().zip(indexes.iter().cloned()).collect();
-            sources = metadata.with(each, &shared)?;
+            sources = metadata.with(sources, &shared)?;
         }
-        let with_rows = self.infillings.into_iter().zip(indexes);
-        for (source, (infilling, rows)) in sources.iter_mut().zip(with_rows) {
-            if let Some(infilling) = infilling {
-                let (plain, fillings) = (Arc::clone(source), fillings.clone());
-                *source = Arc::new(InfilledPages::new(plain, rows, infilling, fillings));
-            }
-        }
+        let infilled = |((source, rows), infilling): ((_, _), Option<_>)| match infilling {
+            None => source,
+            Some(how) => Arc::new(InfilledPages::new(source, rows, how, fillings.clone())),
+        };
+        let mut sources: Vec<_> = sources.into_iter().zip(infillings).map(infilled).collect();
         let token_ids = self.has_tokens.then_some(self.token_ids);
         let (rows, fields) = row_columns(self.rows, &self.names, token_ids)?;
         sources.extend(rows);
@@ -383,19 +383,19 @@ impl Columns {
     }
 }
 
-/// A column of texts, whose tokens nothing in the files can be aligned with; or of chats,
+/// Pages of texts, whose tokens nothing in the files can be aligned with; or of chats,
 /// whose labels are made with them.
 fn text_column(
     column: Indexed,
     how: Tokenization,
-    token_ids: Option<TokenIds>,
+    token_ids: TokenIds,
     aligned: &[AlignedPart],
-) -> Result<TextColumn> {
+) -> Result<Arc<dyn ColumnSource>> {
     let name = column.index.column().to_owned();
-    let texts = TextColumn::new(column, how, token_ids)?;
+    let texts = TextColumn::new(column, how, Some(token_ids))?;
     match aligned {
-        [] => Ok(texts),
-        [AlignedPart::Labels] => texts.with_labels(),
+        [] => Ok(Arc::new(texts)),
+        [AlignedPart::Labels] => Ok(Arc::new(texts.with_labels()?)),
         _ => Err(Error::unsupported(format!(
             "no column can have a number for every token of {name:?}, which are made as they \
              are read"

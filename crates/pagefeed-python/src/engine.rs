@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagefeed_core::engine::{
-    Bundles, Engine as CoreEngine, EngineConfig, EngineStats, Layout, Places, Plan, TokenType,
+    Bundles, Engine as CoreEngine, EngineConfig, Layout, Places, Plan, TokenType,
 };
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::buffer::{BatchColumns, Buffer};
 use crate::columns::{AskedAligned, Beside, Columns, Values};
@@ -104,16 +104,15 @@ impl Engine {
         let num_columns = names.len();
         let token_ids = TokenIds::new(vocab_size);
         let columns = Columns::new(
-            py,
             &tokens,
             &aligned,
+            metadata,
             columns,
             names,
             &verify_checksums,
             has_tokens,
             token_ids,
-        )?;
-        let columns = columns.telling(metadata, &verify_checksums);
+        );
         let columns = columns.map_err(|error| to_python(py, &error))?;
         let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
         let mut asked_fields = AskedFields::parse(fields).map_err(|error| to_python(py, &error))?;
@@ -190,28 +189,16 @@ impl Engine {
     ) -> PyResult<()> {
         let bundles = match bundles {
             None => Bundles::default(),
-            Some(
-                [
-                    key,
-                    num_sequences,
-                    part_offsets,
-                    page,
-                    row,
-                    rows,
-                    erased_offsets,
-                    erased_first,
-                    erased_end,
-                ],
-            ) => Bundles {
-                key: elements(py, &key)?,
-                num_sequences: elements(py, &num_sequences)?,
-                part_offsets: elements(py, &part_offsets)?,
-                part_page: elements(py, &page)?,
-                part_row: elements(py, &row)?,
-                part_rows: elements(py, &rows)?,
-                erased_offsets: elements(py, &erased_offsets)?,
-                erased_first: elements(py, &erased_first)?,
-                erased_end: elements(py, &erased_end)?,
+            Some([keys, sequences, offsets, pages, rows, counts, erased @ ..]) => Bundles {
+                key: elements(py, &keys)?,
+                num_sequences: elements(py, &sequences)?,
+                part_offsets: elements(py, &offsets)?,
+                part_page: elements(py, &pages)?,
+                part_row: elements(py, &rows)?,
+                part_rows: elements(py, &counts)?,
+                erased_offsets: elements(py, &erased[0])?,
+                erased_first: elements(py, &erased[1])?,
+                erased_end: elements(py, &erased[2])?,
             },
         };
         let page: Vec<u64> = elements(py, page)?;
@@ -267,25 +254,9 @@ impl Engine {
 
     /// Counters since the start.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        counters(py, &detached(py, || self.engine.stats())?)
+        let stats = detached(py, || self.engine.stats())?;
+        let dict = stats.counts().into_py_dict(py)?;
+        dict.set_item("wait_seconds", stats.wait.as_secs_f64())?;
+        Ok(dict)
     }
-}
-
-fn counters<'py>(py: Python<'py>, stats: &EngineStats) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("pages_loaded", stats.pages_loaded)?;
-    dict.set_item("pages_reloaded", stats.pages_reloaded)?;
-    dict.set_item("parts_read", stats.parts_read)?;
-    dict.set_item("index_reads", stats.index_reads)?;
-    dict.set_item("payload_reads", stats.payload_reads)?;
-    dict.set_item("batches", stats.batches)?;
-    dict.set_item("batches_ready", stats.batches_ready)?;
-    dict.set_item("tokens", stats.tokens)?;
-    dict.set_item("padding_tokens", stats.padding_tokens)?;
-    dict.set_item("splits", stats.splits)?;
-    dict.set_item("bytes_read", stats.bytes_read)?;
-    dict.set_item("wait_seconds", stats.wait.as_secs_f64())?;
-    dict.set_item("held_bytes", stats.held_bytes)?;
-    dict.set_item("peak_bytes", stats.peak_bytes)?;
-    Ok(dict)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pagefeed_core::decode::NumberType;
-use pagefeed_core::error::Result;
-use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Number, Records};
+use pagefeed_core::error::{Error, Result};
+use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Records};
 use pagefeed_core::infill::{arrange_lists, infilled_field};
 use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::record_column::{RecordColumn as CoreColumn, RecordValues};
@@ -185,9 +185,10 @@ pub fn flat_index(
     detached(py, || {
         let store = Arc::new(Store::default());
         let (name, size, offset, joined) = records;
-        let number = Number::from_name(&name)?;
+        let number = NumberType::from_name(&name);
+        let unknown = || Error::invalid(format!("{name:?} is no type of tokens"));
         let records = Records {
-            number,
+            number: number.ok_or_else(unknown)?,
             size,
             offset,
             joined,

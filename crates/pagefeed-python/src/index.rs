@@ -1,11 +1,11 @@
 //! The page index in Python.
 
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_buffer::Buffer;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
@@ -22,16 +22,15 @@ use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::{TokenColumn, row_lengths};
 use pagefeed_core::storage::{Fetched, Storage};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use crate::arrow::ArrowArray;
 use crate::columns::AskedAligned;
 use crate::infill::PyInfilling;
-use crate::numbers::{lookup, numbers};
+use crate::numbers::{bytes_of, lookup};
 use crate::run::{cancellable, detached, detached_if_many};
-use crate::storage::{reading, stopped_by, storage_of};
+use crate::storage::{PerProcess, reading, stopped_by, storage_of};
 use crate::types::{list_item, list_size, width_of};
 
 thread_local! {
@@ -48,9 +47,7 @@ pub struct Index {
     /// How its documents are infilled, if they are; and the bits of the number that
     /// markers have, unless it holds tokens.
     pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
-    /// The storage of this process, by its number. Locked only under the GIL, which a
-    /// forking thread holds, so a child never finds it locked.
-    storage: Mutex<(u32, Arc<dyn Storage>)>,
+    storage: PerProcess<dyn Storage>,
 }
 
 impl Index {
@@ -59,7 +56,7 @@ impl Index {
             index: Arc::new(index),
             tokenization: None,
             infilling: None,
-            storage: Mutex::new((std::process::id(), storage)),
+            storage: PerProcess::new(storage),
         }
     }
 
@@ -69,7 +66,7 @@ impl Index {
             index: Arc::clone(&self.index),
             tokenization: Some(tokenization),
             infilling: None,
-            storage: Mutex::new((std::process::id(), self.storage())),
+            storage: PerProcess::new(self.storage()),
         }
     }
 
@@ -87,17 +84,11 @@ impl Index {
         }
     }
 
-    /// A storage for this process: a fork may have caught the parent's with its locks
-    /// taken by threads that the child does not have.
     pub(crate) fn storage(&self) -> Arc<dyn Storage> {
-        let mut storage = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
-        if storage.0 != std::process::id() {
-            let ours = storage.1.for_child();
-            // Never dropped: its locks are not to be touched.
-            std::mem::forget(std::mem::replace(&mut storage.1, ours));
-            storage.0 = std::process::id();
-        }
-        storage.1.clone()
+        let Ok(storage) = self
+            .storage
+            .get(|parent| Ok::<_, Infallible>(parent.for_child()));
+        storage
     }
 }
 
@@ -223,7 +214,7 @@ impl Index {
             index: Arc::clone(&self.index),
             tokenization: self.tokenization.clone(),
             infilling: Some((Arc::clone(&infilling.infilling), filling)),
-            storage: Mutex::new((std::process::id(), self.storage())),
+            storage: PerProcess::new(self.storage()),
         }
     }
 
@@ -315,16 +306,8 @@ impl Index {
         numbers: PyBuffer<i64>,
         found: PyBuffer<i64>,
     ) -> PyResult<()> {
-        let find: fn(&CoreIndex, &[i64], &mut [i64]) -> Result<()> = match table {
-            "stored_bytes" => CoreIndex::stored_bytes,
-            "first_rows" => CoreIndex::first_rows,
-            "first_values" => CoreIndex::first_values,
-            "pages_of_rows" => CoreIndex::pages_of_rows,
-            "pages_of_values" => CoreIndex::pages_of_values,
-            _ => return Err(PyValueError::new_err(format!("{table} is no table"))),
-        };
         lookup(py, &numbers, &found, |from, into| {
-            find(&self.index, from, into)
+            self.index.look_up(table, from, into)
         })
     }
 
@@ -342,32 +325,32 @@ impl Index {
         let cut = || self.index.cut(&starts, &stops, per_row);
         let pieces = detached_if_many(py, starts.len(), cut)?;
         let columns = [
-            Buffer::from_vec(pieces.range),
-            Buffer::from_vec(pieces.page),
-            Buffer::from_vec(pieces.first_token),
-            Buffer::from_vec(pieces.num_tokens),
-            Buffer::from_vec(pieces.offset),
+            bytes_of(py, pieces.range),
+            bytes_of(py, pieces.page),
+            bytes_of(py, pieces.first_token),
+            bytes_of(py, pieces.num_tokens),
+            bytes_of(py, pieces.offset),
         ];
-        PyTuple::new(py, columns.iter().map(|column| PyBytes::new(py, column)))
+        PyTuple::new(py, columns)
     }
 
     /// First page of each row group, as 64-bit integers in native order.
     fn row_group_runs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let runs = detached(py, || Ok(self.index.row_group_runs()))?;
-        Ok(numbers(py, runs.into_iter()))
+        Ok(bytes_of(py, runs))
     }
 
     /// First page of each run of pages worth its dictionary, likewise; None if every
     /// page is a run.
     fn dictionary_runs<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let runs = detached(py, || Ok(self.index.dictionary_runs()))?;
-        Ok(runs.map(|runs| numbers(py, runs.into_iter())))
+        Ok(runs.map(|runs| bytes_of(py, runs)))
     }
 
     /// Pages of a column of lists in which a list holds a null, likewise.
     fn null_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let pages = detached(py, || Ok(self.index.null_pages()))?;
-        Ok(numbers(py, pages.into_iter()))
+        Ok(bytes_of(py, pages))
     }
 
     /// (file, row_group, page, first_row, num_rows, offset, compressed_size).
@@ -394,7 +377,8 @@ impl Index {
         let lengths = reading(py, self.indexed(false), |indexed| {
             row_lengths(&indexed, &pages)
         })?;
-        Ok(numbers(py, lengths.into_iter().map(u64::from)))
+        let lengths: Vec<u64> = lengths.into_iter().map(u64::from).collect();
+        Ok(bytes_of(py, lengths))
     }
 
     /// Lists around a number, in the rows of a column: 0 where each row is one.

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::numbers::numbers;
+use crate::numbers::bytes_of;
 use crate::run::detached_if_many;
 
 /// How the documents of a dataset are infilled. Wrapped by `pagefeed.dataset.Infill`.
@@ -68,7 +68,7 @@ impl PyInfilling {
             };
             Ok(borders.windows(2).map(count).collect::<Vec<u64>>())
         })?;
-        Ok(numbers(py, found.into_iter()))
+        Ok(bytes_of(py, found))
     }
 
     /// The document's own tokens among those from `start` to `stop` of its row, which

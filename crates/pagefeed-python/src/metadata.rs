@@ -106,16 +106,14 @@ impl Metadata {
         self,
         sources: Vec<(Arc<dyn ColumnSource>, Indexed)>,
         shared: &Arc<SharedPages>,
-    ) -> Result<Vec<Arc<dyn ColumnSource>>> {
+    ) -> Result<Vec<(Arc<dyn ColumnSource>, Indexed)>> {
         let fields = self.fields()?;
+        let spans = &self.are_spans;
         let each = sources.into_iter().zip(self.origins);
-        each.map(
-            |((tokens, rows), origins)| -> Result<Arc<dyn ColumnSource>> {
-                let pages =
-                    WithMetadata::new(tokens, rows, origins, &fields, &self.are_spans, shared);
-                Ok(Arc::new(pages?))
-            },
-        )
+        each.map(|((tokens, rows), origins)| {
+            let pages = WithMetadata::new(tokens, rows.clone(), origins, &fields, spans, shared);
+            Ok((Arc::new(pages?) as Arc<dyn ColumnSource>, rows))
+        })
         .collect()
     }
 }
@@ -162,16 +160,12 @@ pub fn document_table(
         .map(|&n| u32::try_from(n).unwrap_or(0))
         .collect();
     let each = columns.iter().zip(&names);
-    let named = each.map(|(column, name)| (name.as_str(), column.array(), column.field()));
+    let named = each.map(|(column, name)| (name.as_str(), &column.array, &column.field));
     let named: Vec<_> = named.collect();
-    let is_there: ArrayRef = Arc::clone(is_there.array());
+    let is_there: ArrayRef = Arc::clone(&is_there.array);
     let (fields, arrays) = detached(py, || span_fields(&named, &are_spans))?;
-    for ((array, field), _) in arrays
-        .iter()
-        .zip(&fields)
-        .zip(&are_spans)
-        .filter(|(_, s)| **s)
-    {
+    let each = arrays.iter().zip(&fields).zip(&are_spans);
+    for ((array, field), _) in each.filter(|(_, are_spans)| **are_spans) {
         if let Some((row, wrong)) = detached(py, || find_wrong(array, &lengths))? {
             let error = Error::corrupt(format!("row {row} of a batch {wrong}"));
             let error = to_python(py, &error.in_column(field.name()));

@@ -1,5 +1,6 @@
 //! Numbers of NumPy in and out.
 
+use arrow_buffer::{ArrowNativeType, Buffer};
 use pagefeed_core::error::Result;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -29,10 +30,6 @@ pub fn lookup(
 }
 
 /// Numbers as bytes: there may be millions, too many for Python integers.
-pub fn numbers(py: Python<'_>, numbers: impl ExactSizeIterator<Item = u64>) -> Bound<'_, PyBytes> {
-    let mut bytes = Vec::with_capacity(8 * numbers.len());
-    for number in numbers {
-        bytes.extend_from_slice(&number.to_ne_bytes());
-    }
-    PyBytes::new(py, &bytes)
+pub fn bytes_of<T: ArrowNativeType>(py: Python<'_>, numbers: Vec<T>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, &Buffer::from_vec(numbers))
 }

@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::numbers::bytes_of;
 use crate::run::detached;
 
 /// The rule of these names.
@@ -43,23 +44,22 @@ pub fn pack<'py>(
 ) -> PyResult<Bound<'py, PyBytes>> {
     let rule = packing_rule(method, never_split, multiple_of)?;
     let lengths = lengths.to_vec(py)?;
-    let bytes = detached(py, || {
+    let numbers = detached(py, || {
         let too_long = |number: &i64| {
             u32::try_from(*number)
                 .map_err(|_| Error::invalid(format!("{number} tokens in one document")))
         };
         let lengths: Vec<u32> = lengths.iter().map(too_long).collect::<Result<_, _>>()?;
         let packing = packing::pack(&lengths, length, rule)?;
-        let mut bytes = Vec::new();
+        let mut numbers: Vec<i64> = Vec::new();
         for sequence in 0..packing.num_sequences() {
             for piece in packing.sequence(sequence).unwrap_or_default() {
-                bytes.extend_from_slice(&(sequence as i64).to_ne_bytes());
-                for number in [piece.row, piece.first_token, piece.num_tokens, piece.offset] {
-                    bytes.extend_from_slice(&i64::from(number).to_ne_bytes());
-                }
+                numbers.push(sequence as i64);
+                let of_piece = [piece.row, piece.first_token, piece.num_tokens, piece.offset];
+                numbers.extend(of_piece.map(i64::from));
             }
         }
-        Ok(bytes)
+        Ok(numbers)
     })?;
-    Ok(PyBytes::new(py, &bytes))
+    Ok(bytes_of(py, numbers))
 }

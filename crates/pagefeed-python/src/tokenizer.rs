@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::index::Index;
+use crate::numbers::bytes_of;
 use crate::rows::Rows;
 use crate::run::detached;
 use crate::storage::reading;
@@ -29,21 +30,15 @@ use library::{Engine, Tokenizer as Library, Trials};
 /// Texts to ids, without the GIL. Wrapped by `pagefeed.Tokenizer`.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Tokenizer {
-    kind: Kind,
-}
-
-enum Kind {
-    Library(Arc<Library>),
-    Function(Arc<Function>),
+    encoder: Arc<dyn Encode>,
+    /// The same with its vocabulary, unless it is a function.
+    library: Option<Arc<Library>>,
 }
 
 impl Tokenizer {
     /// What engines encode with.
     pub fn encoder(&self) -> Arc<dyn Encode> {
-        match &self.kind {
-            Kind::Library(library) => Arc::clone(library) as Arc<dyn Encode>,
-            Kind::Function(function) => Arc::clone(function) as Arc<dyn Encode>,
-        }
+        Arc::clone(&self.encoder)
     }
 
     /// What encodes rows: texts, or what a function makes of them.
@@ -55,10 +50,8 @@ impl Tokenizer {
     }
 
     fn library(&self) -> PyResult<&Library> {
-        match &self.kind {
-            Kind::Library(library) => Ok(library),
-            Kind::Function(_) => Err(PyTypeError::new_err("a function has no vocabulary")),
-        }
+        let library = self.library.as_deref();
+        library.ok_or_else(|| PyTypeError::new_err("a function has no vocabulary"))
     }
 }
 
@@ -84,18 +77,6 @@ impl Encode for Function {
     }
 }
 
-/// Numbers as bytes of Python.
-pub fn bytes_of<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
-    let bytes = PyBytes::new_with(py, size_of_val(numbers), |bytes| {
-        for (place, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
-            *place = number.to_ne_bytes();
-        }
-        Ok(())
-    });
-    // It fails for lack of memory only.
-    bytes.unwrap_or_else(|_| PyBytes::new(py, &[]))
-}
-
 /// The texts that lines of JSON have in a field, one after the other, and where each
 /// begins (int64); None if something is odd with one of them.
 #[pyfunction]
@@ -106,10 +87,7 @@ pub fn json_texts<'py>(
 ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
     let data: Held<u8> = Held::new(block.into_any())?;
     let found = detached(py, || Ok(library::json_texts(data.all(), &name)))?;
-    Ok(found.map(|texts| {
-        let offsets: Vec<u8> = texts.offsets.iter().flat_map(|n| n.to_ne_bytes()).collect();
-        (PyBytes::new(py, &texts.bytes), PyBytes::new(py, &offsets))
-    }))
+    Ok(found.map(|texts| (PyBytes::new(py, &texts.bytes), bytes_of(py, texts.offsets))))
 }
 
 #[pymethods]
@@ -132,10 +110,11 @@ impl Tokenizer {
         });
         let library = detached(py, || {
             let trials = trials.as_ref().map(|trials| trials as &Trials<'_>);
-            Library::new(json, as_text, trials)
+            Library::new(json, as_text, trials).map(Arc::new)
         })?;
         Ok(Self {
-            kind: Kind::Library(Arc::new(library)),
+            encoder: library.clone(),
+            library: Some(library),
         })
     }
 
@@ -143,7 +122,8 @@ impl Tokenizer {
     #[staticmethod]
     fn from_function(function: Py<PyAny>) -> Self {
         Self {
-            kind: Kind::Function(Arc::new(Function(function))),
+            encoder: Arc::new(Function(function)),
+            library: None,
         }
     }
 
@@ -155,7 +135,7 @@ impl Tokenizer {
             encoder.encode_into(text, &mut ids)?;
             Ok(ids)
         })?;
-        Ok(bytes_of(py, &ids))
+        Ok(bytes_of(py, ids))
     }
 
     /// The ids of several texts one after the other, and the number of each, likewise.
@@ -172,7 +152,7 @@ impl Tokenizer {
             .collect::<PyResult<_>>()?;
         let encoder = self.encoder();
         let all = detached(py, || encode_batch(encoder.as_ref(), &texts, num_threads))?;
-        Ok((bytes_of(py, &all.ids), bytes_of(py, &all.counts)))
+        Ok((bytes_of(py, all.ids), bytes_of(py, all.counts)))
     }
 
     /// Where in a text each token comes from: bytes, begin and end.
@@ -190,23 +170,23 @@ impl Tokenizer {
     /// One more than the largest id.
     #[getter]
     fn vocab_size(&self) -> PyResult<u32> {
-        Ok(self.library()?.vocab_size())
+        Ok(self.library()?.exact().vocab_size())
     }
 
     /// The id of a token, as it is written in the vocabulary.
     fn token_to_id(&self, token: &str) -> PyResult<Option<u32>> {
-        Ok(self.library()?.token_to_id(token))
+        Ok(self.library()?.exact().token_to_id(token))
     }
 
     /// The added tokens by their ids, and whether they are special.
     fn added_tokens(&self) -> PyResult<Vec<(u32, String, bool)>> {
-        Ok(self.library()?.added_tokens())
+        Ok(self.library()?.exact().added_tokens())
     }
 
     /// All that decides on ids, in one form.
     fn canonical(&self, py: Python<'_>) -> PyResult<String> {
         let library = self.library()?;
-        detached(py, || library.canonical())
+        detached(py, || library.exact().canonical())
     }
 
     /// An index of texts as one of tokens: engines encode as they load. `counts` (uint32)
@@ -259,17 +239,15 @@ impl Tokenizer {
         let counted = detached(py, || {
             count_tokens(&texts, encoder.as_ref()).map_err(|error| column.locate_page(error, page))
         })?;
-        Ok((bytes_of(py, &counted.tokens), counted.num_learned))
+        Ok((bytes_of(py, counted.tokens), counted.num_learned))
     }
 
     /// The engine that encodes, and why it does.
     fn engine(&self) -> (&'static str, String) {
-        match &self.kind {
-            Kind::Library(library) => match library.engine() {
-                (Engine::Fast, reason) => ("fastokens", reason),
-                (Engine::Exact, reason) => ("tokenizers", reason),
-            },
-            Kind::Function(_) => ("python", "it is a Python function".into()),
+        match self.library.as_ref().map(|library| library.engine()) {
+            Some((Engine::Fast, reason)) => ("fastokens", reason),
+            Some((Engine::Exact, reason)) => ("tokenizers", reason),
+            None => ("python", "it is a Python function".into()),
         }
     }
 }
@@ -334,9 +312,6 @@ impl RowCounts for HeldCounts {
     fn of(&self, rows: Range<u64>) -> Option<&[u32]> {
         let first = usize::try_from(rows.start).ok()?;
         let end = usize::try_from(rows.end).ok()?;
-        if self.0.item_count() == 0 {
-            return (first..end).is_empty().then_some(&[]);
-        }
         self.all().get(first..end)
     }
 }

@@ -44,6 +44,19 @@ impl Tokenizer {
         match *self {}
     }
 
+    pub fn exact(&self) -> &Exact {
+        match *self {}
+    }
+
+    pub fn engine(&self) -> (Engine, String) {
+        match *self {}
+    }
+}
+
+/// What knows a vocabulary.
+pub enum Exact {}
+
+impl Exact {
     pub fn vocab_size(&self) -> u32 {
         match *self {}
     }
@@ -57,10 +70,6 @@ impl Tokenizer {
     }
 
     pub fn canonical(&self) -> Result<String> {
-        match *self {}
-    }
-
-    pub fn engine(&self) -> (Engine, String) {
         match *self {}
     }
 }

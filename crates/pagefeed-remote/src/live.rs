@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::cache::PageCache;
-use crate::counters::{Counters, Counts, add};
+use crate::counters::{Counters, add};
 use crate::options::Options;
 use crate::pace::gate::Gate;
 use crate::pace::retry::{Limits, until_done};
@@ -32,7 +32,7 @@ const LISTING_KEPT: Duration = Duration::from_secs(60);
 
 /// Connections and states of files, shared by all copies of a storage.
 pub(crate) struct Live {
-    options: Options,
+    pub(crate) options: Options,
     pub(crate) counters: Arc<Counters>,
     transport: Arc<Transport>,
     pub(crate) web: Web,
@@ -71,14 +71,6 @@ impl Live {
             known: Mutex::default(),
             options,
         })
-    }
-
-    pub(crate) fn options(&self) -> &Options {
-        &self.options
-    }
-
-    pub(crate) fn counts(&self) -> Counts {
-        self.counters.counts()
     }
 
     pub(crate) async fn head(&self, url: &str) -> Result<Meta> {
@@ -222,19 +214,14 @@ pub(crate) fn listed(url: String, meta: Meta) -> Listed {
 
 /// A stamp in which the version stands in place of time and inode.
 pub(crate) fn stamp(meta: &Meta) -> Stamp {
-    let has_version = !meta.version.is_empty();
+    let (modified_ns, inode) = match meta.version.as_bytes() {
+        [] => (meta.modified.saturating_mul(1_000_000_000), 0),
+        version => (0, XxHash3_64::oneshot(version)),
+    };
     Stamp {
         size: meta.size,
-        modified_ns: if has_version {
-            0
-        } else {
-            meta.modified.saturating_mul(1_000_000_000)
-        },
-        inode: if has_version {
-            XxHash3_64::oneshot(meta.version.as_bytes())
-        } else {
-            0
-        },
+        modified_ns,
+        inode,
     }
 }
 
@@ -266,7 +253,7 @@ mod tests {
         };
         let ask = |as_listed: bool| {
             let runtime = crate::runtime::handle().unwrap();
-            let before = live.counts().requests;
+            let before = live.counters.counts().requests;
             let found = runtime.block_on(async {
                 if as_listed {
                     live.listed(FILE).await
@@ -274,7 +261,7 @@ mod tests {
                     live.head(FILE).await
                 }
             });
-            (found.ok(), live.counts().requests - before)
+            (found.ok(), live.counters.counts().requests - before)
         };
         list("tag");
         assert_eq!(ask(true), (Some(state("tag")), 0));

@@ -60,7 +60,7 @@ impl Remote {
 
     /// What was sent so far.
     pub fn counts(&self) -> Counts {
-        self.live.counts()
+        self.live.counters.counts()
     }
 
     /// Files of a bucket below a folder, sorted by name.
@@ -274,7 +274,7 @@ impl Storage for Remote {
     }
 
     fn num_in_flight(&self) -> usize {
-        self.live.options().max_in_flight
+        self.live.options.max_in_flight
     }
 
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
@@ -282,7 +282,7 @@ impl Storage for Remote {
     }
 
     fn for_child(&self) -> Arc<dyn Storage> {
-        match Self::new(self.live.options().clone()) {
+        match Self::new(self.live.options.clone()) {
             Ok(remote) => Arc::new(remote),
             // This storage could be made, so the other can, too; else each read says why not.
             Err(error) => Arc::new(Broken(error)),

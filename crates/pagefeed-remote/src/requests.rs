@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use pagefeed_core::storage::join_near;
 
 /// Ranges with at most this many bytes between them are joined: reading the gap is cheaper
 /// than the latency of another request.
@@ -73,16 +74,8 @@ impl Requests {
 pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).collect();
     sorted.sort_by_key(|range| range.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in sorted {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(gap) => {
-                last.end = last.end.max(range.end);
-            }
-            _ => joined.push(range.clone()),
-        }
-    }
-    joined
+    let joined = join_near(sorted.into_iter().cloned(), gap, u64::MAX);
+    joined.map(|(range, _)| range).collect()
 }
 
 /// A range in parts of about one size, none above the limit.

@@ -15,5 +15,6 @@ mod json_lines;
 mod patterns;
 mod tokenizer;
 
+pub use exact::Exact;
 pub use json_lines::{Joined, json_texts};
 pub use tokenizer::{Engine, Tokenizer, Trials};

@@ -170,24 +170,9 @@ impl Tokenizer {
         catch_panic(|| self.exact.decode(ids))
     }
 
-    /// One more than the largest id.
-    pub fn vocab_size(&self) -> u32 {
-        self.exact.vocab_size()
-    }
-
-    /// The id of a token, as it is written in the vocabulary.
-    pub fn token_to_id(&self, token: &str) -> Option<u32> {
-        self.exact.token_to_id(token)
-    }
-
-    /// The added tokens by their ids, and whether they are special.
-    pub fn added_tokens(&self) -> Vec<(u32, String, bool)> {
-        self.exact.added_tokens()
-    }
-
-    /// All that decides on ids, in one form whichever release of the library wrote it.
-    pub fn canonical(&self) -> Result<String> {
-        self.exact.canonical()
+    /// What knows the vocabulary.
+    pub fn exact(&self) -> &Exact {
+        &self.exact
     }
 }
 

@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::levels::{count_up_to, num_levels};
 use crate::limits::{MAX_DECODED_PAGE_BYTES, MAX_PADDING_BYTES};
 use crate::page::DataPage;
-use crate::schema::Leaf;
+use crate::schema::{Leaf, children};
 
 /// Bytes that the first `num_values` values of a page decode to, all of which are found
 /// to be there: those of the numbers or strings themselves, without offsets and nulls.
@@ -281,13 +281,9 @@ fn padded_slots(
 }
 
 fn num_leaves(data_type: &DataType) -> usize {
-    match data_type {
-        DataType::FixedSizeList(item, _)
-        | DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::Map(item, _) => num_leaves(item.data_type()),
-        DataType::Struct(fields) => fields.iter().map(|f| num_leaves(f.data_type())).sum(),
-        _ => 1,
+    match children(data_type) {
+        [] => 1,
+        inside => inside.iter().map(|f| num_leaves(f.data_type())).sum(),
     }
 }
 

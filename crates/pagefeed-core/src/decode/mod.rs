@@ -9,17 +9,19 @@ pub(crate) mod arrays;
 mod bounds;
 pub(crate) mod cursor;
 pub(crate) mod encodings;
+mod number_type;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod tokens;
 
 pub use arrays::conform::conform;
+pub(crate) use arrays::lists;
 pub use arrays::{Paths, decode_array, decode_array_by};
 pub(crate) use bounds::check as check_page_size;
 pub use bounds::limit_pages;
-pub use tokens::aligned::{NumberRows, NumberType, OpenedRun, decode_number_dictionary};
+pub use number_type::NumberType;
+pub use tokens::aligned::{NumberRows, OpenedRun, decode_number_dictionary};
 pub use tokens::held::Numbers;
-pub(crate) use tokens::held::bits::Bits;
 pub use tokens::integers::decode_dictionary;
 pub(crate) use tokens::numbers::with_values;
 pub use tokens::numbers::{Joins, TokenPage, Tokens};

@@ -22,7 +22,7 @@ const TOGETHER_PART: usize = 16;
 /// by the consumer; pages share the rest. Batches that the consumer keeps beyond that
 /// take room from the pages, but never more than half of the budget: what is hoarded
 /// further is the consumer's own memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Budget {
     limit: usize,
     batch_bytes: usize,
@@ -56,15 +56,7 @@ impl Budget {
             limit: config.budget,
             batch_bytes,
             set_aside: wanted.min(config.budget / 2).max(batch_bytes),
-            held: 0,
-            loading: 0,
-            spare: 0,
-            num_buffers: 0,
-            source: 0,
-            plans: 0,
-            most_plans: 0,
-            scratch: 0,
-            peak: 0,
+            ..Self::default()
         }
     }
 

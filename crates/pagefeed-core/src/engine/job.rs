@@ -6,10 +6,12 @@ use arrow_array::ArrayRef;
 
 use super::assembly::batch::Buffer;
 use super::bundle::Bundle;
+use super::page::Scratch;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
-use super::{Page, PartReads};
+use super::{EngineConfig, Page, PageSource, PartReads};
 use crate::decode::TokenPage;
+use crate::error::Result;
 use crate::storage::Fetched;
 
 /// What a worker does outside the lock.
@@ -42,6 +44,42 @@ pub(super) struct LoadJob {
     pub scratch_after: usize,
     /// And as far as it was not.
     pub scratch_freed: usize,
+}
+
+impl LoadJob {
+    /// The pages that are read.
+    pub fn pages(&self) -> Vec<u64> {
+        match &self.bundle {
+            None => vec![self.page],
+            Some(bundle) => bundle.pages(),
+        }
+    }
+
+    /// The page that an error of unknown place is about.
+    pub fn first_page(&self) -> u64 {
+        let first = self.bundle.as_ref().and_then(|bundle| bundle.first_page());
+        first.unwrap_or(self.page)
+    }
+
+    /// Makes the page of what was fetched, and reads what was not.
+    pub fn decode(
+        &mut self,
+        source: &dyn PageSource,
+        config: &EngineConfig,
+        scratch: &mut Scratch,
+    ) -> Result<Page> {
+        let fetched = self.fetched.take().unwrap_or_default();
+        let recycle = self.recycle.take();
+        match &self.bundle {
+            None => {
+                let fetched = fetched.first().unwrap_or(Fetched::NOTHING);
+                source.decode(&mut scratch.opener, self.page, fetched, recycle)
+            }
+            Some(bundle) => bundle
+                .decode(source, config, &fetched, scratch, recycle)
+                .map(Page::Tokens),
+        }
+    }
 }
 
 /// What a batch is written into.

@@ -42,40 +42,55 @@ use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Instant, Mutex, MutexGuard, PoisonError};
 use plan::{PageNumbers, PreparedPlan};
 use schedule::State;
-use worker::{Role, Shared};
+use worker::{Role, Shared, unlock};
 
-/// What an engine has done so far.
-#[derive(Clone, Debug, Default)]
-pub struct EngineStats {
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What an engine has done so far.
+        #[derive(Clone, Debug, Default)]
+        pub struct EngineStats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Time the consumer waited for batches.
+            pub wait: Duration,
+        }
+
+        impl EngineStats {
+            /// Names and numbers of all but the time.
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+stats! {
     /// Loads of pages begun.
-    pub pages_loaded: u64,
+    pages_loaded,
     /// Those of pages that had been given up for want of memory.
-    pub pages_reloaded: u64,
+    pages_reloaded,
     /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
-    pub parts_read: u64,
+    parts_read,
     /// Reads of where the payloads of spans lie.
-    pub index_reads: u64,
+    index_reads,
     /// Reads of these payloads.
-    pub payload_reads: u64,
+    payload_reads,
     /// Bytes of all of these as stored, as far as the source knows them.
-    pub bytes_read: u64,
+    bytes_read,
     /// Batches delivered.
-    pub batches: u64,
+    batches,
     /// Those of these that were finished when they were asked for.
-    pub batches_ready: u64,
+    batches_ready,
     /// Tokens of the batches delivered, padding included.
-    pub tokens: u64,
+    tokens,
     /// Padding in these.
-    pub padding_tokens: u64,
+    padding_tokens,
     /// Places in packed sequences of these at which a document goes on that would have
     /// fitted into one.
-    pub splits: u64,
-    /// Time the consumer waited for batches.
-    pub wait: Duration,
+    splits,
     /// Bytes of pages held and being loaded now.
-    pub held_bytes: u64,
+    held_bytes,
     /// Most bytes that counted against the budget at one time.
-    pub peak_bytes: u64,
+    peak_bytes,
 }
 
 /// Runs plans; dropping it stops and joins its threads.
@@ -178,9 +193,7 @@ impl Engine {
         self.check_process()?;
         let mut state = self.shared.lock();
         state.clear();
-        let garbage = state.take_garbage();
-        drop(state);
-        garbage.discard();
+        unlock(state);
         Ok(())
     }
 
@@ -230,9 +243,7 @@ impl Engine {
         }
         let mut state = self.shared.lock();
         state.release();
-        let garbage = state.take_garbage();
-        drop(state);
-        garbage.discard();
+        unlock(state);
     }
 
     /// What is wrong with the engine's account, if something is; nothing while its lock is

@@ -3,13 +3,10 @@
 use arrow_array::{Array, ArrayRef};
 
 use super::assembly::loose::LooseParts;
-use super::bundle::Bundle;
-use super::{EngineConfig, PageSource};
 use crate::decode::{Numbers, TokenPage};
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Postponed};
 use crate::page::PageOpener;
-use crate::storage::Fetched;
 
 /// A page as it is held in memory.
 #[derive(Debug)]
@@ -93,49 +90,5 @@ impl Scratch {
         }
         self.opener.keep_at_most(share - self.page.num_bytes());
         freed
-    }
-}
-
-/// What a plan names: a page, or several that are loaded as one.
-pub(super) struct Named<'a> {
-    /// Its number, or the key of the bundle.
-    pub page: u64,
-    pub bundle: Option<&'a Bundle>,
-}
-
-impl Named<'_> {
-    /// The pages that making it reads.
-    pub fn pages(&self) -> Vec<u64> {
-        match self.bundle {
-            None => vec![self.page],
-            Some(bundle) => bundle.pages(),
-        }
-    }
-
-    /// The page that an error of unknown place is about.
-    pub fn first_page(&self) -> u64 {
-        self.bundle
-            .and_then(Bundle::first_page)
-            .unwrap_or(self.page)
-    }
-
-    /// Makes it of what was fetched, and reads what was not.
-    pub fn decode(
-        &self,
-        source: &dyn PageSource,
-        config: &EngineConfig,
-        fetched: &[Fetched],
-        scratch: &mut Scratch,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
-        match self.bundle {
-            None => {
-                let fetched = fetched.first().unwrap_or(Fetched::NOTHING);
-                source.decode(&mut scratch.opener, self.page, fetched, recycle)
-            }
-            Some(bundle) => bundle
-                .decode(source, config, fetched, scratch, recycle)
-                .map(Page::Tokens),
-        }
     }
 }

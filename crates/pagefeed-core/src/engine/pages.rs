@@ -24,9 +24,10 @@ pub(super) const FETCHED_AT_ONCE: usize = 64;
 /// Uses that a free slot keeps room for.
 const FEW_USES: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
     /// To be loaded, or failed to.
+    #[default]
     Absent,
     /// Read and decoded; or fetched, waiting as such, and decoded.
     Loading,
@@ -35,7 +36,7 @@ enum State {
 
 /// What every use of a page looks at: a line of the processor's cache, as thousands of
 /// pages are used under the lock for a batch of short sequences.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(64))]
 struct Entry {
     content: State,
@@ -128,12 +129,7 @@ impl PageTable {
             }
             None => {
                 self.records.push(record);
-                self.entries.push(Entry {
-                    content: State::Absent,
-                    uses: VecDeque::new(),
-                    num_readers: 0,
-                    was_evicted: false,
-                });
+                self.entries.push(Entry::default());
                 (self.entries.len() - 1) as Slot
             }
         };
@@ -299,8 +295,13 @@ impl PageTable {
         self.free.push(slot);
         record.bundle = None;
         entry.uses.shrink_to(FEW_USES);
-        match std::mem::replace(&mut entry.content, State::Absent) {
-            State::Held(page) => Some((page, record.bytes)),
+        self.take(slot)
+    }
+
+    /// Takes out a page that is held, and its bytes.
+    fn take(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
+        match std::mem::take(&mut self.entries[slot as usize].content) {
+            State::Held(page) => Some((page, self.records[slot as usize].bytes)),
             _ => None,
         }
     }
@@ -361,12 +362,8 @@ impl PageTable {
     /// Gives up a held page that is needed again.
     pub fn evict(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
         self.again.insert((self.next_use(slot), slot));
-        let entry = &mut self.entries[slot as usize];
-        entry.was_evicted = true;
-        match std::mem::replace(&mut entry.content, State::Absent) {
-            State::Held(page) => Some((page, self.records[slot as usize].bytes)),
-            _ => None,
-        }
+        self.entries[slot as usize].was_evicted = true;
+        self.take(slot)
     }
 
     /// Batches that still need the page.

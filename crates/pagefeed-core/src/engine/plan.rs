@@ -292,20 +292,29 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
     let range = segment_range(plan, batch);
     let (num_rows, row_length) = (config.batch_rows as u64, config.row_length as u64);
     let row_places = config.row_places() as u64;
-    let (mut inside, mut ordered, mut covered, mut end) = (true, true, 0, 0);
+    let (mut outside, mut ordered, mut covered, mut end) = (None, true, 0, 0);
     for i in range.clone() {
         let (row, offset) = (plan.destination_row[i], plan.destination_offset[i]);
         let (offset, num_tokens) = (u64::from(offset), u64::from(plan.num_tokens[i]));
         let is_cell = offset >= row_length && num_tokens > 0;
         let most = if is_cell { offset + 1 } else { row_length };
-        inside &= u64::from(row) < num_rows && offset + num_tokens <= most.min(row_places);
+        if u64::from(row) >= num_rows || offset + num_tokens > most.min(row_places) {
+            outside = outside.or(Some(i));
+        }
         let start = u64::from(row) * row_places + offset;
         ordered &= start >= end;
         end = start + num_tokens;
         covered += if is_cell { 0 } else { num_tokens };
     }
-    if !inside {
-        return Err(outside(plan, batch, config));
+    if let Some(i) = outside {
+        return Err(Error::invalid(format!(
+            "segment {i} of the plan (batch {batch}) runs outside the batch of {num_rows} rows of \
+             {row_length} tokens and {} cells: {} tokens at row {}, offset {}",
+            config.num_columns,
+            plan.num_tokens[i],
+            plan.destination_row[i],
+            plan.destination_offset[i]
+        )));
     }
     if !ordered {
         let order = order_by_destination(plan, batch, row_places)?;
@@ -321,30 +330,6 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
         permute(&mut plan.page, &order, range.start);
     }
     Ok(covered)
-}
-
-/// The error for the first segment of `batch` that runs outside.
-fn outside(plan: &Plan, batch: usize, config: &EngineConfig) -> Error {
-    let (num_rows, row_length) = (config.batch_rows, config.row_length);
-    let is_outside = |&i: &usize| {
-        let (offset, num_tokens) = (plan.destination_offset[i], plan.num_tokens[i]);
-        let is_cell = offset as usize >= row_length && num_tokens == 1;
-        let most = if is_cell {
-            config.row_places()
-        } else {
-            row_length
-        };
-        plan.destination_row[i] as usize >= num_rows
-            || u64::from(offset) + u64::from(num_tokens) > most as u64
-    };
-    let i = segment_range(plan, batch)
-        .find(is_outside)
-        .unwrap_or_default();
-    Error::invalid(format!(
-        "segment {i} of the plan (batch {batch}) runs outside the batch of {num_rows} rows of \
-         {row_length} tokens and {} cells: {} tokens at row {}, offset {}",
-        config.num_columns, plan.num_tokens[i], plan.destination_row[i], plan.destination_offset[i]
-    ))
 }
 
 /// Segments of `batch` sorted by destination, or the error for two that overlap.

@@ -9,7 +9,7 @@ use super::assembly::gathering::Gathering;
 use super::assembly::loose::LooseParts;
 use super::budget::Budget;
 use super::job::{BatchMemory, GatherJob, Job, LoadJob};
-use super::page::{Named, Scratch};
+use super::page::Scratch;
 use super::schedule::State;
 use super::{EngineConfig, Page, PageSource};
 use crate::decode::limit_pages;
@@ -130,10 +130,15 @@ impl Shared {
         let mut state = self.lock();
         state.take_back(buffer);
         self.wake(&mut state);
-        let garbage = state.take_garbage();
-        drop(state);
-        garbage.discard();
+        unlock(state);
     }
+}
+
+/// Gives the lock back, and then the memory that nobody needs any more.
+pub(super) fn unlock(mut state: MutexGuard<'_, State>) {
+    let garbage = state.take_garbage();
+    drop(state);
+    garbage.discard();
 }
 
 /// The life of a thread.
@@ -165,9 +170,7 @@ fn work(shared: &Shared, role: Role) {
             continue;
         };
         shared.wake(&mut state);
-        let garbage = state.take_garbage();
-        drop(state);
-        garbage.discard();
+        unlock(state);
         state = match job {
             Job::Fetch(jobs) => {
                 let result = fetch(shared, &jobs);
@@ -213,8 +216,8 @@ fn work(shared: &Shared, role: Role) {
 
 /// Fetches the pages of some loads; those of each apart.
 fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
-    let pages: Vec<Vec<u64>> = jobs.iter().map(|job| named(job).pages()).collect();
-    let first = jobs.first().map_or(0, |job| named(job).first_page());
+    let pages: Vec<Vec<u64>> = jobs.iter().map(LoadJob::pages).collect();
+    let first = jobs.first().map_or(0, LoadJob::first_page);
     catch_panic(|| {
         let mut fetched = shared.source.fetch(&pages.concat())?.into_iter();
         let of_each = |pages: &Vec<u64>| fetched.by_ref().take(pages.len()).collect();
@@ -223,24 +226,14 @@ fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
     .map_err(|error| shared.source.locate(error, first))
 }
 
-fn named(job: &LoadJob) -> Named<'_> {
-    Named {
-        page: job.page,
-        bundle: job.bundle.as_deref(),
-    }
-}
-
 /// Loads a page. The opener is made anew after a panic: what it was left in is
 /// anybody's guess.
 fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Page> {
-    let recycle = job.recycle.take();
-    let fetched = job.fetched.take();
     let (source, config) = (&*shared.source, &shared.config);
     let mut is_whole = false;
     let result = catch_panic(|| {
         job.advise.iter().for_each(|&page| source.will_need(page));
-        let fetched = fetched.as_deref().unwrap_or_default();
-        let result = named(job).decode(source, config, fetched, scratch, recycle);
+        let result = job.decode(source, config, scratch);
         scratch.opener.release_large();
         is_whole = true;
         result
@@ -248,7 +241,7 @@ fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Pag
     if !is_whole {
         scratch.opener = PageOpener::default();
     }
-    result.map_err(|error| source.locate(error, named(job).first_page()))
+    result.map_err(|error| source.locate(error, job.first_page()))
 }
 
 fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Result<()> {

@@ -119,7 +119,10 @@ pub(crate) fn as_numbers<T: Number>(bytes: &mut [u8]) -> &mut [T] {
 }
 
 /// Numbers that fields are made of: any bits are one.
-pub trait Number: Copy + sealed::Sealed {}
+pub trait Number: Copy + sealed::Sealed {
+    /// From one that it holds: a place, a label, 0 or 1.
+    fn of(value: i64) -> Self;
+}
 
 mod sealed {
     pub trait Sealed {}
@@ -129,7 +132,12 @@ macro_rules! numbers {
     ($($number:ty),*) => {
         $(
             impl sealed::Sealed for $number {}
-            impl Number for $number {}
+            impl Number for $number {
+                #[inline(always)]
+                fn of(value: i64) -> Self {
+                    value as Self
+                }
+            }
         )*
     };
 }

@@ -56,27 +56,6 @@ impl FieldType {
     }
 }
 
-/// A number that a field may be made of.
-pub(super) trait FieldNumber: Number {
-    /// From one that it holds: a place, a label, 0 or 1.
-    fn of(value: i64) -> Self;
-}
-
-macro_rules! field_numbers {
-    ($($number:ty),*) => {
-        $(
-            impl FieldNumber for $number {
-                #[inline(always)]
-                fn of(value: i64) -> Self {
-                    value as Self
-                }
-            }
-        )*
-    };
-}
-
-field_numbers!(u8, i32, i64, f32);
-
 /// The memory of a field; empty if it is not made.
 #[derive(Debug)]
 pub enum Slots<'a> {
@@ -107,7 +86,7 @@ impl Slots<'_> {
     #[inline(always)]
     pub(super) fn fill(&mut self, places: Range<usize>, value: i64) {
         with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
-            numbers.fill(FieldNumber::of(value));
+            numbers.fill(Number::of(value));
         });
     }
 
@@ -116,7 +95,7 @@ impl Slots<'_> {
     pub(super) fn count(&mut self, places: Range<usize>) {
         with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
             for (to, place) in numbers.iter_mut().zip(0..) {
-                *to = FieldNumber::of(place);
+                *to = Number::of(place);
             }
         });
     }
@@ -126,7 +105,7 @@ impl Slots<'_> {
     pub(super) fn copy<T: Number + Into<i64>>(&mut self, places: Range<usize>, tokens: &[T]) {
         with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
             for (to, &token) in numbers.iter_mut().zip(tokens) {
-                *to = FieldNumber::of(token.into());
+                *to = Number::of(token.into());
             }
         });
     }
@@ -135,7 +114,7 @@ impl Slots<'_> {
     #[inline(always)]
     pub(crate) fn mark(&mut self, flags: impl Iterator<Item = bool>) {
         with_numbers!(self, numbers => for (to, flag) in numbers.iter_mut().zip(flags) {
-            *to = FieldNumber::of(flag.into());
+            *to = Number::of(flag.into());
         });
     }
 }

@@ -7,7 +7,6 @@ mod rows;
 use std::ops::Range;
 
 use crate::codec::Codec;
-use crate::error::Result;
 
 pub(crate) use parse::parse_null_count;
 pub use parse::{schema_tree, value_of};
@@ -73,18 +72,5 @@ impl Chunk {
             _ => self.data_page_offset,
         };
         start..start.saturating_add(self.total_compressed_size)
-    }
-}
-
-impl Footer {
-    /// Parses the thrift bytes of a footer that begins at `footer_start` of its
-    /// file, keeping the chunks of `column`.
-    pub fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Self> {
-        parse::parse(bytes, footer_start, column)
-    }
-
-    /// Rows of each row group, of a file that lacks the column.
-    pub(crate) fn row_counts(bytes: &[u8]) -> Result<Vec<u64>> {
-        rows::row_counts(bytes)
     }
 }

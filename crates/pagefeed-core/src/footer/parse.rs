@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::schema::converted;
 use crate::schema::hint::{self, ARROW_SCHEMA_KEY};
 use crate::schema::tree::SchemaTree;
-use crate::thrift::{Reader, Wire};
+use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
 /// A writer, in all its versions, that counts as a chunk's nulls those of its dictionary:
 /// none. (Arrow C++ before 6 did so, too, of strings only.)
@@ -25,7 +25,7 @@ struct Context<'a> {
     column: &'a str,
 }
 
-fn missing(what: &str) -> Error {
+pub(super) fn missing(what: &str) -> Error {
     Error::corrupt(format!("the footer lacks {what}"))
 }
 
@@ -36,20 +36,22 @@ fn encrypted(what: &str) -> Error {
     )
 }
 
-pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Footer> {
-    let mut reader = Reader::new(bytes);
-    let mut schema = None;
-    let (mut num_rows, mut row_groups, mut arrow_schema) = (None, None, None);
-    let (mut selected, mut created_by) = (0..0, &b""[..]);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
+impl Footer {
+    /// Parses the thrift bytes of a footer that begins at `footer_start` of its
+    /// file, keeping the chunks of `column`.
+    pub fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let mut schema = None;
+        let (mut num_rows, mut row_groups, mut arrow_schema) = (None, None, None);
+        let (mut selected, mut created_by) = (0..0, &b""[..]);
+        read_fields!(reader, {
             (2, Wire::List) => {
                 let start = reader.position();
                 let tree = SchemaTree::parse(reader)?;
                 selected = tree.select(column)?;
                 let elements = converted::known_only(&bytes[start..reader.position()])?;
                 schema = Some((elements, tree));
-            }
+            },
             (3, Wire::I64) => num_rows = Some(reader.count("the number of rows")?),
             (4, Wire::List) => {
                 let (_, tree) = schema.as_ref().ok_or_else(|| missing("a schema"))?;
@@ -60,48 +62,41 @@ pub(super) fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Foo
                     column,
                 };
                 row_groups = Some(parse_row_groups(reader, &context)?);
-            }
+            },
             (5, Wire::List) => arrow_schema = find_value(reader, ARROW_SCHEMA_KEY)?,
             (6, Wire::Binary) => created_by = reader.binary()?,
             (8, _) => return Err(encrypted("the file")),
-            _ => reader.skip(wire)?,
+        })?;
+        let (schema, _) = schema.ok_or_else(|| missing("a schema"))?;
+        let num_rows = num_rows.ok_or_else(|| missing("the number of rows"))?;
+        let mut row_groups = row_groups.ok_or_else(|| missing("the row groups"))?;
+        check_rows(num_rows, row_groups.iter().map(|group| group.num_rows))?;
+        if created_by.starts_with(COUNTS_NULLS_OF_DICTIONARIES) {
+            let chunks = row_groups.iter_mut().flat_map(|group| &mut group.chunks);
+            chunks.for_each(|chunk| chunk.miscounts_nulls = chunk.dictionary_page_offset.is_some());
         }
-        Ok(())
-    })?;
-    let (schema, _) = schema.ok_or_else(|| missing("a schema"))?;
-    let num_rows = num_rows.ok_or_else(|| missing("the number of rows"))?;
-    let mut row_groups = row_groups.ok_or_else(|| missing("the row groups"))?;
-    check_rows(num_rows, &row_groups)?;
-    if created_by.starts_with(COUNTS_NULLS_OF_DICTIONARIES) {
-        let chunks = row_groups.iter_mut().flat_map(|group| &mut group.chunks);
-        chunks.for_each(|chunk| chunk.miscounts_nulls = chunk.dictionary_page_offset.is_some());
+        let hint = arrow_schema.and_then(hint::decode);
+        Ok(Self {
+            schema: empty_footer(&schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
+            num_rows,
+            row_groups,
+        })
     }
-    let hint = arrow_schema.and_then(hint::decode);
-    Ok(Footer {
-        schema: empty_footer(&schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
-        num_rows,
-        row_groups,
-    })
 }
 
 /// The schema in a footer.
 pub fn schema_tree(footer: &[u8]) -> Result<SchemaTree> {
     let mut tree = None;
-    Reader::new(footer).fields(|id, wire, reader| {
-        match (id, wire) {
-            (2, Wire::List) => tree = Some(SchemaTree::parse(reader)?),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    let mut reader = Reader::new(footer);
+    read_fields!(reader, {
+        (2, Wire::List) => tree = Some(SchemaTree::parse(reader)?),
     })?;
     tree.ok_or_else(|| missing("a schema"))
 }
 
 /// Some writers leave the total at 0; the row groups' counts are verified page by page.
-fn check_rows(num_rows: u64, row_groups: &[RowGroup]) -> Result<()> {
-    let sum = row_groups
-        .iter()
-        .try_fold(0u64, |sum, group| sum.checked_add(group.num_rows));
+pub(super) fn check_rows(num_rows: u64, mut groups: impl Iterator<Item = u64>) -> Result<()> {
+    let sum = groups.try_fold(0u64, |sum, rows| sum.checked_add(rows));
     if sum.is_none() || (num_rows != 0 && sum != Some(num_rows)) {
         return Err(Error::corrupt(format!(
             "the footer promises {num_rows} rows, its row groups hold {}",
@@ -121,12 +116,7 @@ fn empty_footer(schema: &[u8], arrow_schema: Option<&str>) -> Vec<u8> {
         footer.extend([0x19, 0x1c]);
         for (header, text) in [(0x18, ARROW_SCHEMA_KEY), (0x18, value)] {
             footer.push(header);
-            let mut length = text.len();
-            while length >= 0x80 {
-                footer.push((length & 0x7f) as u8 | 0x80);
-                length >>= 7;
-            }
-            footer.push(length as u8);
+            put_varint(&mut footer, text.len() as u64);
             footer.extend_from_slice(text.as_bytes());
         }
         footer.push(0);
@@ -138,12 +128,9 @@ fn empty_footer(schema: &[u8], arrow_schema: Option<&str>) -> Vec<u8> {
 /// What a footer has under a key of its own metadata.
 pub fn value_of<'a>(footer: &'a [u8], key: &str) -> Result<Option<&'a str>> {
     let mut found = None;
-    Reader::new(footer).fields(|id, wire, reader| {
-        match (id, wire) {
-            (5, Wire::List) => found = find_value(reader, key)?,
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    let mut reader = Reader::new(footer);
+    read_fields!(reader, {
+        (5, Wire::List) => found = find_value(reader, key)?,
     })?;
     Ok(found)
 }
@@ -153,13 +140,9 @@ fn find_value<'a>(reader: &mut Reader<'a>, wanted: &str) -> Result<Option<&'a st
     let mut found = None;
     for _ in 0..reader.list_of(Wire::Struct)? {
         let (mut key, mut value) = (&b""[..], None);
-        reader.fields(|id, wire, reader| {
-            match (id, wire) {
-                (1, Wire::Binary) => key = reader.binary()?,
-                (2, Wire::Binary) => value = Some(reader.binary()?),
-                _ => reader.skip(wire)?,
-            }
-            Ok(())
+        read_fields!(reader, {
+            (1, Wire::Binary) => key = reader.binary()?,
+            (2, Wire::Binary) => value = Some(reader.binary()?),
         })?;
         if key == wanted.as_bytes() {
             found = value.and_then(|value| std::str::from_utf8(value).ok());
@@ -182,13 +165,9 @@ fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Ve
 
 fn parse_row_group(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<RowGroup> {
     let (mut num_rows, mut chunks) = (None, None);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::List) => chunks = Some(parse_chunks(reader, context)?),
-            (3, Wire::I64) => num_rows = Some(reader.count("the row group's number of rows")?),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::List) => chunks = Some(parse_chunks(reader, context)?),
+        (3, Wire::I64) => num_rows = Some(reader.count("the row group's number of rows")?),
     })?;
     Ok(RowGroup {
         num_rows: num_rows.ok_or_else(|| missing("a row group's number of rows"))?,
@@ -218,25 +197,21 @@ fn parse_chunks(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Vec<Ch
 fn parse_chunk(reader: &mut Reader<'_>, leaf: usize, context: &Context<'_>) -> Result<Chunk> {
     let mut chunk = None;
     let (mut offset_index, mut column_index) = ((None, None), (None, None));
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::Binary) => {
-                let path = String::from_utf8_lossy(reader.binary()?).into_owned();
-                if !path.is_empty() {
-                    return Err(Error::unsupported(format!(
-                        "the column chunk lies in another file, {path:?}"
-                    )));
-                }
+    read_fields!(reader, {
+        (1, Wire::Binary) => {
+            let path = String::from_utf8_lossy(reader.binary()?).into_owned();
+            if !path.is_empty() {
+                return Err(Error::unsupported(format!(
+                    "the column chunk lies in another file, {path:?}"
+                )));
             }
-            (3, Wire::Struct) => chunk = Some(parse_chunk_metadata(reader, leaf, context)?),
-            (4, Wire::I64) => offset_index.0 = Some(reader.count("the offset index offset")?),
-            (5, Wire::I32) => offset_index.1 = Some(reader.size("the offset index size")?),
-            (6, Wire::I64) => column_index.0 = Some(reader.count("the column index offset")?),
-            (7, Wire::I32) => column_index.1 = Some(reader.size("the column index size")?),
-            (8, _) => return Err(encrypted("the column")),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+        },
+        (3, Wire::Struct) => chunk = Some(parse_chunk_metadata(reader, leaf, context)?),
+        (4, Wire::I64) => offset_index.0 = Some(reader.count("the offset index offset")?),
+        (5, Wire::I32) => offset_index.1 = Some(reader.size("the offset index size")?),
+        (6, Wire::I64) => column_index.0 = Some(reader.count("the column index offset")?),
+        (7, Wire::I32) => column_index.1 = Some(reader.size("the column index size")?),
+        (8, _) => return Err(encrypted("the column")),
     })?;
     let mut chunk = chunk.ok_or_else(|| missing("a column chunk's metadata"))?;
     chunk.offset_index = index_range(offset_index, context.footer_start, "offset index")?;
@@ -270,21 +245,17 @@ fn parse_chunk_metadata(
     let (mut data_page, mut dictionary_page) = (None, None);
     let (mut num_nulls, mut dictionary_pages) = (None, None);
     let (mut has_dictionary, mut levels) = (false, [Vec::new(), Vec::new()]);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::I32) => physical = Some(reader.i32()?),
-            (2, Wire::List) => has_dictionary = parse_encodings(reader)?,
-            (4, Wire::I32) => codec = Some(Codec::from_thrift(reader.i32()?)?),
-            (5, Wire::I64) => num_values = Some(reader.count("the chunk's number of values")?),
-            (7, Wire::I64) => total = Some(reader.count("the chunk's compressed size")?),
-            (9, Wire::I64) => data_page = Some(reader.count("the data page offset")?),
-            (11, Wire::I64) => dictionary_page = Some(reader.count("the dictionary page offset")?),
-            (12, Wire::Struct) => num_nulls = parse_null_count(reader)?,
-            (13, Wire::List) => dictionary_pages = Some(parse_encoding_stats(reader)?),
-            (16, Wire::Struct) => levels = parse_level_counts(reader)?,
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::I32) => physical = Some(reader.i32()?),
+        (2, Wire::List) => has_dictionary = parse_encodings(reader)?,
+        (4, Wire::I32) => codec = Some(Codec::from_thrift(reader.i32()?)?),
+        (5, Wire::I64) => num_values = Some(reader.count("the chunk's number of values")?),
+        (7, Wire::I64) => total = Some(reader.count("the chunk's compressed size")?),
+        (9, Wire::I64) => data_page = Some(reader.count("the data page offset")?),
+        (11, Wire::I64) => dictionary_page = Some(reader.count("the dictionary page offset")?),
+        (12, Wire::Struct) => num_nulls = parse_null_count(reader)?,
+        (13, Wire::List) => dictionary_pages = Some(parse_encoding_stats(reader)?),
+        (16, Wire::Struct) => levels = parse_level_counts(reader)?,
     })?;
     if physical != context.tree.physical_type(leaf) {
         return Err(Error::corrupt(
@@ -324,12 +295,8 @@ fn parse_chunk_metadata(
 /// `null_count` of a `Statistics` structure, if it is there and makes sense.
 pub(crate) fn parse_null_count(reader: &mut Reader<'_>) -> Result<Option<u64>> {
     let mut null_count = None;
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (3, Wire::I64) => null_count = u64::try_from(reader.i64()?).ok(),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (3, Wire::I64) => null_count = u64::try_from(reader.i64()?).ok(),
     })?;
     Ok(null_count)
 }
@@ -360,13 +327,9 @@ fn parse_encodings(reader: &mut Reader<'_>) -> Result<bool> {
 /// Repetition and definition levels of a `SizeStatistics` structure.
 fn parse_level_counts(reader: &mut Reader<'_>) -> Result<[Vec<u64>; 2]> {
     let mut levels = [Vec::new(), Vec::new()];
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (2, Wire::List) => levels[0] = reader.counts("a level count")?,
-            (3, Wire::List) => levels[1] = reader.counts("a level count")?,
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (2, Wire::List) => levels[0] = reader.counts("a level count")?,
+        (3, Wire::List) => levels[1] = reader.counts("a level count")?,
     })?;
     Ok(levels)
 }
@@ -376,14 +339,10 @@ fn parse_encoding_stats(reader: &mut Reader<'_>) -> Result<u64> {
     let mut dictionary_pages = 0u64;
     for _ in 0..reader.list_of(Wire::Struct)? {
         let (mut page_type, mut encoding, mut count) = (-1, -1, 0);
-        reader.fields(|id, wire, reader| {
-            match (id, wire) {
-                (1, Wire::I32) => page_type = reader.i32()?,
-                (2, Wire::I32) => encoding = reader.i32()?,
-                (3, Wire::I32) => count = reader.size("a page count")? as u64,
-                _ => reader.skip(wire)?,
-            }
-            Ok(())
+        read_fields!(reader, {
+            (1, Wire::I32) => page_type = reader.i32()?,
+            (2, Wire::I32) => encoding = reader.i32()?,
+            (3, Wire::I32) => count = reader.size("a page count")? as u64,
         })?;
         if matches!(page_type, 0 | 3) && matches!(encoding, 2 | 8) {
             dictionary_pages = dictionary_pages.saturating_add(count);

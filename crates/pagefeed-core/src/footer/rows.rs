@@ -1,42 +1,30 @@
 //! The rows of a footer's row groups, of a file that lacks the column asked for.
 
-use crate::error::{Error, Result};
-use crate::thrift::{Reader, Wire};
+use super::Footer;
+use super::parse::{check_rows, missing};
+use crate::error::Result;
+use crate::thrift::{Reader, Wire, read_fields};
 
-/// Rows of each row group; they add up to those of the file, where it says these.
-pub(super) fn row_counts(footer: &[u8]) -> Result<Vec<u64>> {
-    let (mut num_rows, mut rows) = (0, Vec::new());
-    Reader::new(footer).fields(|id, wire, reader| {
-        match (id, wire) {
+impl Footer {
+    /// Rows of each row group; they add up to those of the file, where it says these.
+    pub(crate) fn row_counts(footer: &[u8]) -> Result<Vec<u64>> {
+        let (mut num_rows, mut rows) = (0, Vec::new());
+        let mut reader = Reader::new(footer);
+        read_fields!(reader, {
             (3, Wire::I64) => num_rows = reader.count("the number of rows")?,
-            (4, Wire::List) => {
-                for _ in 0..reader.list_of(Wire::Struct)? {
-                    rows.push(rows_of_group(reader)?);
-                }
-            }
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
-    })?;
-    let sum = rows
-        .iter()
-        .try_fold(0u64, |sum, rows| sum.checked_add(*rows));
-    match sum {
-        Some(sum) if num_rows == 0 || sum == num_rows => Ok(rows),
-        _ => Err(Error::corrupt(format!(
-            "the footer promises {num_rows} rows, its row groups hold others"
-        ))),
+            (4, Wire::List) => for _ in 0..reader.list_of(Wire::Struct)? {
+                rows.push(rows_of_group(reader)?);
+            },
+        })?;
+        check_rows(num_rows, rows.iter().copied())?;
+        Ok(rows)
     }
 }
 
 fn rows_of_group(reader: &mut Reader<'_>) -> Result<u64> {
     let mut num_rows = None;
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (3, Wire::I64) => num_rows = Some(reader.count("the row group's number of rows")?),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (3, Wire::I64) => num_rows = Some(reader.count("the row group's number of rows")?),
     })?;
-    num_rows.ok_or_else(|| Error::corrupt("the footer lacks a row group's number of rows"))
+    num_rows.ok_or_else(|| missing("a row group's number of rows"))
 }

@@ -7,6 +7,7 @@ use std::ops::BitOr;
 use crate::decode::{TokenPage, Tokens, with_values};
 use crate::fields::Number;
 use crate::prefetch::fetch;
+use crate::simd::vectorized;
 
 /// A type that tokens can be delivered in.
 pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
@@ -100,18 +101,6 @@ fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     all == E::default()
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn convert_avx2<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
-    source: &[S],
-    target: &mut [T],
-    ahead: Ahead,
-    cast: impl Fn(S) -> T,
-    excess: impl Fn(S) -> E,
-) -> bool {
-    convert_loop(source, target, ahead, cast, excess)
-}
-
 fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
     target: &mut [T],
@@ -124,12 +113,7 @@ fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
         ahead.fetch();
         ahead = Ahead::of(source, 0, source.len()); // Nothing is left to be fetched.
     }
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { convert_avx2(source, target, ahead, cast, excess) };
-    }
-    convert_loop(source, target, ahead, cast, excess)
+    vectorized(|| convert_loop(source, target, ahead, cast, excess))
 }
 
 /// Values that are delivered as `T`.

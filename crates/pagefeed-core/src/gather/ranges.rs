@@ -17,6 +17,8 @@ pub enum Misfit {
     },
     /// A token does not fit the type of the batch.
     Token(i64),
+    /// The columns that come with the tokens of the page are not those of the batch.
+    Columns,
 }
 
 /// Copies the tokens of `page` from token `first_token` of row `row` on, as many as

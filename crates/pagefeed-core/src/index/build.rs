@@ -43,51 +43,54 @@ struct IndexBuilder<'a> {
     schemas: Mutex<HashMap<Vec<u8>, Arc<ColumnSchema>>>,
 }
 
-pub(super) fn build(
-    store: &dyn Storage,
-    paths: &[String],
-    column: &str,
-    options: &BuildOptions,
-) -> Result<Index> {
-    if paths.is_empty() {
-        return Err(Error::invalid("no files to index"));
-    }
-    let builder = IndexBuilder {
-        store,
-        column,
-        options,
-        num_threads: (options.num_threads / paths.len()).max(1),
-        schemas: Mutex::default(),
-    };
-    let files = on_threads(options.num_threads, paths.len(), || {
-        |number: usize| {
-            options.check_cancelled()?;
-            let path = &paths[number];
-            let file = builder.file(path).map_err(|error| error.in_file(path))?;
-            options.num_done.fetch_add(1, Ordering::Relaxed);
-            Ok(file)
+impl Index {
+    /// Reads the footers of `paths` (in this order) and indexes `column`.
+    pub fn build(
+        store: &dyn Storage,
+        paths: &[String],
+        column: &str,
+        options: &BuildOptions,
+    ) -> Result<Self> {
+        if paths.is_empty() {
+            return Err(Error::invalid("no files to index"));
         }
-    })?;
-    let mut all = Joint::default();
-    let known = files.iter().find_map(|file| match &file.pages {
-        FilePages::Found(schema, _) => Some(Arc::clone(schema)),
-        FilePages::Missing(..) => None,
-    });
-    for file in files {
-        let (schema, tables) = match (file.pages, &known) {
-            (FilePages::Found(schema, tables), _) => (schema, tables),
-            (FilePages::Missing(rows, _), Some(schema)) => {
-                (Arc::clone(schema), missing(schema, &rows)?)
-            }
-            (FilePages::Missing(_, error), None) => return Err(error),
+        let builder = IndexBuilder {
+            store,
+            column,
+            options,
+            num_threads: (options.num_threads / paths.len()).max(1),
+            schemas: Mutex::default(),
         };
-        let schema = all.schema(&schema);
-        let FileId { path, stamp } = &file.id;
-        all.files.push(path, *stamp, file.digest, schema)?;
-        all.push_tables(&tables, 0..1)
-            .map_err(|error| error.in_column(column))?;
+        let files = on_threads(options.num_threads, paths.len(), || {
+            |number: usize| {
+                options.check_cancelled()?;
+                let path = &paths[number];
+                let file = builder.file(path).map_err(|error| error.in_file(path))?;
+                options.num_done.fetch_add(1, Ordering::Relaxed);
+                Ok(file)
+            }
+        })?;
+        let mut all = Joint::default();
+        let known = files.iter().find_map(|file| match &file.pages {
+            FilePages::Found(schema, _) => Some(Arc::clone(schema)),
+            FilePages::Missing(..) => None,
+        });
+        for file in files {
+            let (schema, tables) = match (file.pages, &known) {
+                (FilePages::Found(schema, tables), _) => (schema, tables),
+                (FilePages::Missing(rows, _), Some(schema)) => {
+                    (Arc::clone(schema), missing(schema, &rows)?)
+                }
+                (FilePages::Missing(_, error), None) => return Err(error),
+            };
+            let schema = all.schema(&schema);
+            let FileId { path, stamp } = &file.id;
+            all.files.push(path, *stamp, file.digest, schema)?;
+            all.push_tables(&tables, 0..1)
+                .map_err(|error| error.in_column(column))?;
+        }
+        all.finish(column)
     }
-    all.finish(column)
 }
 
 /// Null rows of a file, as many as its row groups have.

@@ -1,30 +1,42 @@
 //! The files of an index: arrays of one length, of which a mapped index has none in memory of
 //! its own.
 
-use std::sync::Arc;
-
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::{DataType, Field};
+use arrow_schema::Field;
 
-use super::segment::{list_field, list_of, list_row, list_values, unexpected};
+use super::columns::columns;
+use super::segment::{list_field, list_row, list_values, lists, unexpected};
 use crate::error::{Error, Result};
 use crate::store::{FileId, Stamp};
+
+columns! {
+    /// What is known of each file besides its path.
+    FileNumbers,
+    /// [`FileNumbers`] that are gathered one after the other.
+    FileNumbersBuilder:
+    /// Bytes.
+    size: u64 as UInt64Type,
+    /// Time of the last change.
+    modified_ns: i64 as Int64Type,
+    /// Inode, or a digest of its version.
+    inode: u64 as UInt64Type,
+    /// Upper half of the digest of the footer.
+    digest_high: u64 as UInt64Type,
+    /// Lower half of the digest of the footer.
+    digest_low: u64 as UInt64Type,
+    /// Number of the schema.
+    schema_id: u32 as UInt32Type,
+}
 
 /// The files of an index.
 #[derive(Debug)]
 pub(super) struct Files {
-    paths: StringArray,
-    sizes: ScalarBuffer<u64>,
-    times: ScalarBuffer<i64>,
-    inodes: ScalarBuffer<u64>,
-    /// Upper and lower halves of the digests of the footers.
-    digests: [ScalarBuffer<u64>; 2],
-    /// Numbers of the schemas.
-    pub(super) schema_ids: ScalarBuffer<u32>,
+    pub(super) paths: StringArray,
+    pub(super) numbers: FileNumbers,
 }
 
 impl Files {
@@ -38,9 +50,9 @@ impl Files {
 
     pub(super) fn stamp(&self, file: usize) -> Stamp {
         Stamp {
-            size: self.sizes[file],
-            modified_ns: self.times[file],
-            inode: self.inodes[file],
+            size: self.numbers.size[file],
+            modified_ns: self.numbers.modified_ns[file],
+            inode: self.numbers.inode[file],
         }
     }
 
@@ -53,39 +65,8 @@ impl Files {
 
     /// Digest of the footer.
     pub(super) fn digest(&self, file: usize) -> u128 {
-        let [high, low] = &self.digests;
-        u128::from(high[file]) << 64 | u128::from(low[file])
-    }
-
-    pub(super) fn fields() -> Vec<Field> {
-        vec![
-            list_of("path", DataType::Utf8),
-            list_field::<UInt64Type>("size"),
-            list_field::<Int64Type>("modified_ns"),
-            list_field::<UInt64Type>("inode"),
-            list_field::<UInt64Type>("digest_high"),
-            list_field::<UInt64Type>("digest_low"),
-            list_field::<UInt32Type>("schema_id"),
-        ]
-    }
-
-    /// An array for each of the fields.
-    pub(super) fn to_arrays(&self) -> Vec<ArrayRef> {
-        let [high, low] = &self.digests;
-        let numbers = |values: &ScalarBuffer<u64>| -> ArrayRef {
-            Arc::new(PrimitiveArray::<UInt64Type>::new(values.clone(), None))
-        };
-        let times = PrimitiveArray::<Int64Type>::new(self.times.clone(), None);
-        let schema_ids = PrimitiveArray::<UInt32Type>::new(self.schema_ids.clone(), None);
-        vec![
-            Arc::new(self.paths.clone()),
-            numbers(&self.sizes),
-            Arc::new(times),
-            numbers(&self.inodes),
-            numbers(high),
-            numbers(low),
-            Arc::new(schema_ids),
-        ]
+        let numbers = &self.numbers;
+        u128::from(numbers.digest_high[file]) << 64 | u128::from(numbers.digest_low[file])
     }
 
     pub(super) fn from_batch(batch: &RecordBatch) -> Result<Self> {
@@ -93,28 +74,15 @@ impl Files {
         let paths = paths
             .as_string_opt::<i32>()
             .ok_or_else(|| unexpected("path"))?;
-        let numbers = |name| list_row::<UInt64Type>(batch, name, 0);
-        let files = Self {
-            paths: paths.clone(),
-            sizes: numbers("size")?,
-            times: list_row::<Int64Type>(batch, "modified_ns", 0)?,
-            inodes: numbers("inode")?,
-            digests: [numbers("digest_high")?, numbers("digest_low")?],
-            schema_ids: list_row::<UInt32Type>(batch, "schema_id", 0)?,
-        };
-        let [high, low] = &files.digests;
-        let lengths = [
-            files.sizes.len(),
-            files.times.len(),
-            files.inodes.len(),
-            high.len(),
-            low.len(),
-            files.schema_ids.len(),
-        ];
-        if lengths.iter().any(|length| *length != files.len()) {
-            return Err(unexpected("path"));
+        for field in FileNumbers::fields() {
+            if list_values(batch, field.name(), 0)?.len() != paths.len() {
+                return Err(unexpected("path"));
+            }
         }
-        Ok(files)
+        Ok(Self {
+            paths: paths.clone(),
+            numbers: FileNumbers::of_row(batch, 0)?,
+        })
     }
 }
 
@@ -122,12 +90,7 @@ impl Files {
 #[derive(Default)]
 pub(super) struct FilesBuilder {
     paths: StringBuilder,
-    sizes: Vec<u64>,
-    times: Vec<i64>,
-    inodes: Vec<u64>,
-    digests: [Vec<u64>; 2],
-    /// Numbers of the schemas.
-    pub(super) schema_ids: Vec<u32>,
+    pub(super) numbers: FileNumbersBuilder,
 }
 
 impl FilesBuilder {
@@ -145,24 +108,20 @@ impl FilesBuilder {
             ));
         }
         self.paths.append_value(path);
-        self.sizes.push(stamp.size);
-        self.times.push(stamp.modified_ns);
-        self.inodes.push(stamp.inode);
-        let [high, low] = &mut self.digests;
-        high.push((digest >> 64) as u64);
-        low.push(digest as u64);
-        self.schema_ids.push(schema);
+        let numbers = &mut self.numbers;
+        numbers.size.push(stamp.size);
+        numbers.modified_ns.push(stamp.modified_ns);
+        numbers.inode.push(stamp.inode);
+        numbers.digest_high.push((digest >> 64) as u64);
+        numbers.digest_low.push(digest as u64);
+        numbers.schema_id.push(schema);
         Ok(())
     }
 
     pub(super) fn finish(mut self) -> Files {
         Files {
             paths: self.paths.finish(),
-            sizes: self.sizes.into(),
-            times: self.times.into(),
-            inodes: self.inodes.into(),
-            digests: self.digests.map(ScalarBuffer::from),
-            schema_ids: self.schema_ids.into(),
+            numbers: self.numbers.finish(),
         }
     }
 }

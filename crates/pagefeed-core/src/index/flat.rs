@@ -19,7 +19,7 @@ use super::segment::{list_field, list_row, lists};
 use super::table::{Table, TableBuilder};
 use super::{Index, PageRecord, field_of_all};
 use crate::codec::Codec;
-use crate::decode::Joins;
+use crate::decode::{Joins, NumberType};
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 use crate::storage::Storage;
@@ -27,60 +27,11 @@ use crate::storage::Storage;
 /// Pages that a shuffle of row groups moves as one.
 const PAGES_PER_GROUP: usize = 64;
 
-macro_rules! numbers {
-    ($($(#[$doc:meta])* $name:ident, $text:literal, $bytes:literal;)*) => {
-        /// Type of the tokens in a file, little-endian.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Number {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Number {
-            /// The type of a name, as NumPy has it.
-            pub fn from_name(name: &str) -> Result<Self> {
-                match name {
-                    $($text => Ok(Self::$name),)*
-                    _ => Err(Error::invalid(format!("{name:?} is no type of tokens"))),
-                }
-            }
-
-            /// Its name.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            /// Bytes of one.
-            pub fn num_bytes(self) -> usize {
-                match self { $(Self::$name => $bytes,)* }
-            }
-        }
-    };
-}
-
-numbers! {
-    /// 8-bit unsigned.
-    U8, "uint8", 1;
-    /// 8-bit signed.
-    I8, "int8", 1;
-    /// 16-bit unsigned.
-    U16, "uint16", 2;
-    /// 16-bit signed.
-    I16, "int16", 2;
-    /// 32-bit unsigned.
-    U32, "uint32", 4;
-    /// 32-bit signed.
-    I32, "int32", 4;
-    /// 64-bit unsigned.
-    U64, "uint64", 8;
-    /// 64-bit signed.
-    I64, "int64", 8;
-}
-
 /// What lies in a file, token by token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records {
     /// Type of the tokens.
-    pub number: Number,
+    pub number: NumberType,
     /// Bytes of a record.
     pub size: usize,
     /// Bytes of a record before its token.
@@ -93,6 +44,10 @@ pub struct Records {
 impl Records {
     /// Refuses records that do not hold their token.
     fn check(&self) -> Result<()> {
+        if !self.number.data_type().is_integer() {
+            let name = self.number.name();
+            return Err(Error::invalid(format!("{name:?} is no type of tokens")));
+        }
         let end = self.offset.checked_add(self.number.num_bytes());
         if end.is_none_or(|end| end > self.size) {
             return Err(Error::invalid(format!(
@@ -118,7 +73,7 @@ impl Records {
             return Err(bad());
         };
         let records = Self {
-            number: Number::from_name(name).map_err(|_| bad())?,
+            number: NumberType::from_name(name).ok_or_else(bad)?,
             size: size.parse().map_err(|_| bad())?,
             offset: offset.parse().map_err(|_| bad())?,
             joined: joined == "1",
@@ -219,6 +174,45 @@ impl Flat {
 }
 
 impl Index {
+    /// Indexes files without pages of their own, as runs of records.
+    pub fn flat(
+        storage: &dyn Storage,
+        files: &[FlatFile],
+        column: &str,
+        records: Records,
+        pages: FlatPages<'_>,
+    ) -> Result<Self> {
+        records.check()?;
+        let schema = Arc::new(ColumnSchema::resolve(
+            &footer(column, records.number)?,
+            column,
+        )?);
+        let mut all = FilesBuilder::default();
+        let (mut table, mut first) = (TableBuilder::new(), 0);
+        for file in files {
+            let stamp = storage.stamp(&file.path)?;
+            let range = first..first + file.num_pages;
+            first = range.end;
+            let of_file = table_of(&pages, range, stamp.size).map_err(|e| e.in_file(&file.path))?;
+            table.append(&of_file, 0..1)?;
+            all.push(&file.path, stamp, file.digest, 0)?;
+        }
+        let table = table.finish();
+        let flat = Flat {
+            records,
+            row_value: pages.row_value.into(),
+            row_byte: pages.row_byte.into(),
+        };
+        flat.check(&table)?;
+        let all = all.finish();
+        let field = field_of_all(column, &all, std::slice::from_ref(&schema))?;
+        let index = Self::new(column.to_string(), field, all, vec![schema], vec![table], 0);
+        Ok(Self {
+            flat: Some(flat),
+            ..index
+        })
+    }
+
     /// Where the rows of a page of a flat file begin in its tokens, and their end: known
     /// without a look at the file. `None` of other files.
     pub fn flat_row_offsets(&self, page: u64) -> Result<Option<Vec<u32>>> {
@@ -249,44 +243,6 @@ impl Index {
             after: record.first_row + record.num_rows < rows,
         }
     }
-}
-
-pub(super) fn index(
-    storage: &dyn Storage,
-    files: &[FlatFile],
-    column: &str,
-    records: Records,
-    pages: FlatPages<'_>,
-) -> Result<Index> {
-    records.check()?;
-    let schema = Arc::new(ColumnSchema::resolve(
-        &footer(column, records.number)?,
-        column,
-    )?);
-    let mut all = FilesBuilder::default();
-    let (mut table, mut first) = (TableBuilder::new(), 0);
-    for file in files {
-        let stamp = storage.stamp(&file.path)?;
-        let range = first..first + file.num_pages;
-        first = range.end;
-        let of_file = table_of(&pages, range, stamp.size).map_err(|e| e.in_file(&file.path))?;
-        table.append(&of_file, 0..1)?;
-        all.push(&file.path, stamp, file.digest, 0)?;
-    }
-    let table = table.finish();
-    let flat = Flat {
-        records,
-        row_value: pages.row_value.into(),
-        row_byte: pages.row_byte.into(),
-    };
-    flat.check(&table)?;
-    let all = all.finish();
-    let field = field_of_all(column, &all, std::slice::from_ref(&schema))?;
-    let index = Index::new(column.to_string(), field, all, vec![schema], vec![table], 0);
-    Ok(Index {
-        flat: Some(flat),
-        ..index
-    })
 }
 
 /// The pages of one file of `size` bytes.
@@ -337,13 +293,13 @@ fn page(pages: &FlatPages<'_>, number: usize, place: usize, file_size: u64) -> R
 
 /// Footer of an empty Parquet file with a list of such numbers: what an index keeps of a
 /// schema.
-fn footer(column: &str, number: Number) -> Result<Vec<u8>> {
+fn footer(column: &str, number: NumberType) -> Result<Vec<u8>> {
     // As the tokens are held in memory.
     let (physical, bit_width, is_signed) = match number {
-        Number::U8 | Number::U16 => (PhysicalType::INT32, 16, false),
-        Number::I8 | Number::I16 | Number::I32 => (PhysicalType::INT32, 32, true),
-        Number::U32 => (PhysicalType::INT32, 32, false),
-        Number::U64 | Number::I64 => (PhysicalType::INT64, 64, true),
+        NumberType::U8 | NumberType::U16 => (PhysicalType::INT32, 16, false),
+        NumberType::I8 | NumberType::I16 | NumberType::I32 => (PhysicalType::INT32, 32, true),
+        NumberType::U32 => (PhysicalType::INT32, 32, false),
+        _ => (PhysicalType::INT64, 64, true),
     };
     let item = Type::primitive_type_builder("element", physical)
         .with_repetition(Repetition::REQUIRED)

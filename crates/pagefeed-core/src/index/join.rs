@@ -24,30 +24,32 @@ pub(super) struct Joint {
     tables: Vec<TableBuilder>,
 }
 
-/// An index of files of some indexes of one column. It is the one that a build of these
-/// files would give.
-pub(super) fn join(parts: &[Arc<Index>], pieces: &[Piece]) -> Result<Index> {
-    let [first, ..] = parts else {
-        return Err(Error::invalid("no indexes to join"));
-    };
-    let mut all = Joint::default();
-    for &(part, start, stop) in pieces {
-        let part = parts.get(part).filter(|part| {
-            part.column == first.column && part.flat.is_none() && stop <= part.files.len()
-        });
-        let part = part.filter(|_| start <= stop);
-        let part = part.ok_or_else(|| Error::corrupt("indexes do not fit each other"))?;
-        let schemas: Vec<_> = part.schemas.iter().map(|each| all.schema(each)).collect();
-        for file in start..stop {
-            let schema = schemas[part.files.schema_ids[file] as usize];
-            let (stamp, digest) = (part.files.stamp(file), part.files.digest(file));
-            all.files
-                .push(part.files.path(file), stamp, digest, schema)?;
+impl Index {
+    /// Joins files of some indexes of one column, in the order of `pieces`, to the index that a build of these
+    /// files would give.
+    pub fn join(parts: &[Arc<Self>], pieces: &[Piece]) -> Result<Self> {
+        let [first, ..] = parts else {
+            return Err(Error::invalid("no indexes to join"));
+        };
+        let mut all = Joint::default();
+        for &(part, start, stop) in pieces {
+            let part = parts.get(part).filter(|part| {
+                part.column == first.column && part.flat.is_none() && stop <= part.files.len()
+            });
+            let part = part.filter(|_| start <= stop);
+            let part = part.ok_or_else(|| Error::corrupt("indexes do not fit each other"))?;
+            let schemas: Vec<_> = part.schemas.iter().map(|each| all.schema(each)).collect();
+            for file in start..stop {
+                let schema = schemas[part.files.numbers.schema_id[file] as usize];
+                let (stamp, digest) = (part.files.stamp(file), part.files.digest(file));
+                all.files
+                    .push(part.files.path(file), stamp, digest, schema)?;
+            }
+            all.push_tables(&part.tables, start..stop)
+                .map_err(|error| error.in_column(&first.column))?;
         }
-        all.push_tables(&part.tables, start..stop)
-            .map_err(|error| error.in_column(&first.column))?;
+        all.finish(&first.column)
     }
-    all.finish(&first.column)
 }
 
 impl Joint {
@@ -87,7 +89,7 @@ impl Joint {
         let mut order: HashMap<u32, u32> = HashMap::new();
         let mut schemas = Vec::new();
         let mut files = self.files;
-        for id in &mut files.schema_ids {
+        for id in &mut files.numbers.schema_id {
             *id = *order.entry(*id).or_insert_with(|| {
                 schemas.push(Arc::clone(&self.schemas[*id as usize]));
                 schemas.len() as u32 - 1

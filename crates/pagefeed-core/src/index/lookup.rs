@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use super::PageRecord;
 use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
+use super::{Index, PageRecord};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 
@@ -20,7 +20,7 @@ pub struct Found {
 }
 
 /// Fills `output` with `answer` of each of `input`.
-pub fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u64>) -> Result<()> {
+fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u64>) -> Result<()> {
     if input.len() != output.len() {
         return Err(Error::invalid(format!(
             "{} numbers asked for, room for {}",
@@ -35,6 +35,22 @@ pub fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u6
         *output = answer(number)?.cast_signed();
     }
     Ok(())
+}
+
+impl Index {
+    /// Fills `found` with what `table` says of each of `numbers`: the stored bytes of pages, rows or
+    /// values before pages, or the pages of rows or values.
+    pub fn look_up(&self, table: &str, numbers: &[i64], found: &mut [i64]) -> Result<()> {
+        let pages = self.pages();
+        match table {
+            "stored_bytes" => each(numbers, found, |page| pages.bytes_of_page(page)),
+            "first_rows" => each(numbers, found, |page| pages.first_row_of_page(page)),
+            "first_values" => each(numbers, found, |page| pages.first_value_of_page(page)),
+            "pages_of_rows" => each(numbers, found, |row| pages.page_of_row(row)),
+            "pages_of_values" => each(numbers, found, |value| pages.page_of_value(value)),
+            _ => Err(Error::invalid(format!("{table} is no table"))),
+        }
+    }
 }
 
 fn out_of_range(what: &str, number: u64, count: u64) -> Error {
@@ -121,26 +137,21 @@ impl Table {
 
     /// Rows before `page`, which may be one past the last.
     pub fn first_row_of_page(&self, page: u64) -> Result<u64> {
-        if page == self.num_pages() {
-            return Ok(self.num_rows());
-        }
-        let found = self.find(page)?;
-        let before = u64::from(self.page_row[found.fence]);
-        self.first_row[found.span]
-            .checked_add(before)
-            .ok_or_else(damaged)
+        self.before(&self.first_row, &self.page_row, page)
     }
 
     /// Values before `page`, which may be one past the last.
     pub fn first_value_of_page(&self, page: u64) -> Result<u64> {
+        self.before(&self.first_value, &self.page_value, page)
+    }
+
+    fn before(&self, first: &[u64], relative: &[u32], page: u64) -> Result<u64> {
         if page == self.num_pages() {
-            return Ok(self.num_values());
+            return Ok(last(first));
         }
         let found = self.find(page)?;
-        let before = u64::from(self.page_value[found.fence]);
-        self.first_value[found.span]
-            .checked_add(before)
-            .ok_or_else(damaged)
+        let before = u64::from(relative[found.fence]);
+        first[found.span].checked_add(before).ok_or_else(damaged)
     }
 
     /// Page in which `row` begins.

@@ -7,6 +7,7 @@
 
 mod build;
 mod chunk;
+mod columns;
 mod files;
 mod flat;
 mod join;
@@ -21,7 +22,6 @@ mod table;
 
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -29,15 +29,14 @@ use arrow_schema::Field;
 use twox_hash::XxHash3_128;
 
 use crate::codec::Codec;
-use crate::decode::PageRun;
 use crate::error::{Error, Kind, Result};
 use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
-use crate::storage::{FileRanges, Storage};
+use crate::storage::Storage;
 use crate::store::FileId;
 use files::Files;
-pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Number, Records};
+pub use flat::{Flat, FlatFile, FlatPages, FlatRows, Records};
 use line::Line;
 use table::Table;
 
@@ -138,21 +137,6 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the footers of `paths` (in this order) and indexes `column`.
-    pub fn build(
-        store: &dyn Storage,
-        paths: &[String],
-        column: &str,
-        options: &BuildOptions,
-    ) -> Result<Self> {
-        build::build(store, paths, column, options)
-    }
-
-    /// Joins files of some indexes, in the order of `pieces`.
-    pub fn join(parts: &[Arc<Self>], pieces: &[Piece]) -> Result<Self> {
-        join::join(parts, pieces)
-    }
-
     fn new(
         column: String,
         field: Arc<Field>,
@@ -174,30 +158,9 @@ impl Index {
         }
     }
 
-    /// Indexes files without pages of their own, as runs of records.
-    pub fn flat(
-        storage: &dyn Storage,
-        files: &[FlatFile],
-        column: &str,
-        records: Records,
-        pages: FlatPages<'_>,
-    ) -> Result<Self> {
-        flat::index(storage, files, column, records, pages)
-    }
-
     /// What the pages are made of, if they are no Parquet pages.
     pub fn as_flat(&self) -> Option<&Flat> {
         self.flat.as_ref()
-    }
-
-    /// Writes the index to one file, atomically.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        segment::save(self, path)
-    }
-
-    /// Maps an index written by [`Index::save`].
-    pub fn open(path: &Path) -> Result<Self> {
-        segment::open(path)
     }
 
     /// Refuses, by name, the first file that is not in the state it was indexed in.
@@ -302,32 +265,6 @@ impl Index {
         self.pages().null_pages()
     }
 
-    /// Stored bytes of each of `pages`, each with its share of the dictionary page.
-    pub fn stored_bytes(&self, pages: &[i64], bytes: &mut [i64]) -> Result<()> {
-        lookup::each(pages, bytes, |page| self.pages().bytes_of_page(page))
-    }
-
-    /// Rows before each of `pages` in the whole index (`num_pages` gives the total).
-    pub fn first_rows(&self, pages: &[i64], rows: &mut [i64]) -> Result<()> {
-        lookup::each(pages, rows, |page| self.pages().first_row_of_page(page))
-    }
-
-    /// Values before each of `pages` in the whole index.
-    pub fn first_values(&self, pages: &[i64], values: &mut [i64]) -> Result<()> {
-        lookup::each(pages, values, |page| self.pages().first_value_of_page(page))
-    }
-
-    /// Page in which each of `rows` begins.
-    pub fn pages_of_rows(&self, rows: &[i64], pages: &mut [i64]) -> Result<()> {
-        lookup::each(rows, pages, |row| self.pages().page_of_row(row))
-    }
-
-    /// Page that holds each of `values` (numbers of values in the whole index);
-    /// a page without values is never the answer.
-    pub fn pages_of_values(&self, values: &[i64], pages: &mut [i64]) -> Result<()> {
-        lookup::each(values, pages, |value| self.pages().page_of_value(value))
-    }
-
     /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
     /// ends of pages.
     pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<Pieces> {
@@ -352,29 +289,12 @@ impl Index {
 
     /// The column in the schema of `page`'s file.
     pub fn schema(&self, file: u32) -> &Arc<ColumnSchema> {
-        &self.schemas[self.files.schema_ids[file as usize] as usize]
-    }
-
-    /// Reads the stored bytes of `page`, one run per leaf of its schema.
-    /// `with_dictionary` false leaves the dictionary page of the first leaf out (the
-    /// caller has it already).
-    pub fn read_runs(
-        &self,
-        store: &dyn Storage,
-        page: u64,
-        with_dictionary: bool,
-    ) -> Result<Vec<PageRun>> {
-        read::read_runs(self, store, page, with_dictionary)
+        &self.schemas[self.files.numbers.schema_id[file as usize] as usize]
     }
 
     /// The page in which a row begins.
     pub fn page_of_row(&self, row: u64) -> Result<u64> {
         self.pages().page_of_row(row)
-    }
-
-    /// What [`Index::read_runs`] reads.
-    pub fn run_ranges(&self, page: u64, with_dictionary: bool) -> Result<FileRanges> {
-        read::run_ranges(self, page, with_dictionary)
     }
 
     /// The driving leaf's table.
@@ -393,7 +313,8 @@ fn field_of_all(column: &str, files: &Files, schemas: &[Arc<ColumnSchema>]) -> R
     for (number, schema) in schemas {
         all = common_field(&all, &schema.field).ok_or_else(|| {
             let file = files
-                .schema_ids
+                .numbers
+                .schema_id
                 .iter()
                 .position(|id| *id as usize == number);
             let file = files.path(file.unwrap_or(0));

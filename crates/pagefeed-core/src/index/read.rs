@@ -15,37 +15,42 @@ use crate::limits::MAX_READ_BYTES;
 use crate::storage::{FileRanges, Storage};
 use crate::store::FileId;
 
-pub(super) fn read_runs(
-    index: &Index,
-    store: &dyn Storage,
-    page: u64,
-    with_dictionary: bool,
-) -> Result<Vec<PageRun>> {
-    let runs = runs(index, page)?;
-    let file = runs.file;
-    let schema = index.schema(index.pages().file[runs.found.span]);
-    let each = runs.of_leaves.zip(&schema.leaves).enumerate();
-    each.map(|(number, (run, leaf))| {
-        run.and_then(|run| run.read(store, &file, with_dictionary || number > 0))
-            .map_err(|error| {
-                error
-                    .in_file(&file.path)
-                    .in_chunk(index.pages().row_group[runs.found.span], &leaf.path)
-            })
-    })
-    .collect()
-}
-
-/// What [`read_runs`] reads.
-pub(super) fn run_ranges(index: &Index, page: u64, with_dictionary: bool) -> Result<FileRanges> {
-    let runs = runs(index, page)?;
-    let mut ranges = Vec::new();
-    for (number, run) in runs.of_leaves.enumerate() {
-        let run = run?;
-        ranges.extend(run.dictionary.filter(|_| with_dictionary || number > 0));
-        ranges.extend(run.stretches);
+impl Index {
+    /// Reads the stored bytes of `page`, one run per leaf of its schema.
+    /// `with_dictionary` false leaves the dictionary page of the first leaf out (the
+    /// caller has it already).
+    pub fn read_runs(
+        &self,
+        store: &dyn Storage,
+        page: u64,
+        with_dictionary: bool,
+    ) -> Result<Vec<PageRun>> {
+        let runs = runs(self, page)?;
+        let file = runs.file;
+        let schema = self.schema(self.pages().file[runs.found.span]);
+        let each = runs.of_leaves.zip(&schema.leaves).enumerate();
+        each.map(|(number, (run, leaf))| {
+            run.and_then(|run| run.read(store, &file, with_dictionary || number > 0))
+                .map_err(|error| {
+                    error
+                        .in_file(&file.path)
+                        .in_chunk(self.pages().row_group[runs.found.span], &leaf.path)
+                })
+        })
+        .collect()
     }
-    Ok(FileRanges::new(runs.file, ranges))
+
+    /// What [`Index::read_runs`] reads.
+    pub fn run_ranges(&self, page: u64, with_dictionary: bool) -> Result<FileRanges> {
+        let runs = runs(self, page)?;
+        let mut ranges = Vec::new();
+        for (number, run) in runs.of_leaves.enumerate() {
+            let run = run?;
+            ranges.extend(run.dictionary.filter(|_| with_dictionary || number > 0));
+            ranges.extend(run.stretches);
+        }
+        Ok(FileRanges::new(runs.file, ranges))
+    }
 }
 
 /// What a page is made of.

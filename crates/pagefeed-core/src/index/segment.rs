@@ -18,7 +18,7 @@ use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema};
 use arrow_schema::{DataType, Field, Schema};
 
-use super::files::Files;
+use super::files::{FileNumbers, FileNumbersBuilder, Files};
 use super::flat::Flat;
 use super::seal::{self, truncated};
 use super::table::Table;
@@ -100,22 +100,39 @@ pub(super) fn unexpected(name: &str) -> Error {
     ))
 }
 
-pub(super) fn save(index: &Index, path: &Path) -> Result<()> {
-    let named = |error: Error| error.in_file(&path.to_string_lossy());
-    let batch = to_batch(index).map_err(named)?;
-    let unique = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_nanos());
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.{unique}", std::process::id()));
-    let written = write(&batch, &temporary)
-        .and_then(|()| Ok(fs::rename(&temporary, path)?))
-        .map_err(named);
-    if written.is_err() {
-        // What is left over is not worth a second error.
-        let _ = fs::remove_file(&temporary);
+impl Index {
+    /// Writes the index to one file, atomically.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let named = |error: Error| error.in_file(&path.to_string_lossy());
+        let batch = to_batch(self).map_err(named)?;
+        let unique = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_nanos());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}.{unique}", std::process::id()));
+        let written = write(&batch, &temporary)
+            .and_then(|()| Ok(fs::rename(&temporary, path)?))
+            .map_err(named);
+        if written.is_err() {
+            // What is left over is not worth a second error.
+            let _ = fs::remove_file(&temporary);
+        }
+        written
     }
-    written
+
+    /// Maps an index written by [`Index::save`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let named = |error: Error| error.in_file(&path.to_string_lossy());
+        let file = File::open(path).map_err(|error| named(error.into()))?;
+        let buffer = map(&file).map_err(named)?;
+        catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
+            let damaged = format!(
+                "not a page index of this version, or a damaged one ({}); build the index again",
+                error.message()
+            );
+            named(Error::new(Kind::Corrupt, damaged))
+        })
+    }
 }
 
 fn write(batch: &RecordBatch, path: &Path) -> Result<()> {
@@ -143,23 +160,25 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
     let rows = index.tables.len();
     // Columns of files and schemas fill the first row's list.
     let first = |values: ArrayRef| {
-        let length = values.len();
-        list_array(
-            values,
-            (0..rows).map(|row| if row == 0 { length } else { 0 }),
-        )
+        let lengths = std::iter::once(values.len()).chain(std::iter::repeat(0));
+        list_array(values, lengths.take(rows))
     };
+    let none = FileNumbersBuilder::default().finish();
+    let mut numbers = vec![&none; rows];
+    numbers[0] = &files.numbers;
     let footers = BinaryArray::from_iter_values(index.schemas.iter().map(|s| &s.footer));
-    let mut arrays: Vec<ArrayRef> = files
-        .to_arrays()
-        .into_iter()
-        .chain([Arc::new(footers) as ArrayRef])
-        .map(first)
-        .collect::<Result<_>>()?;
-    arrays.extend(Table::to_arrays(&index.tables)?);
-    let mut fields = Files::fields();
-    fields.push(list_of("schema", DataType::Binary));
+    let mut fields = vec![
+        list_of("path", DataType::Utf8),
+        list_of("schema", DataType::Binary),
+    ];
+    let mut arrays = vec![
+        first(Arc::new(files.paths.clone()))?,
+        first(Arc::new(footers))?,
+    ];
+    fields.extend(FileNumbers::fields());
+    arrays.extend(FileNumbers::to_arrays(&numbers)?);
     fields.extend(Table::fields());
+    arrays.extend(Table::to_arrays(&index.tables.iter().collect::<Vec<_>>())?);
     if let Some(flat) = &index.flat {
         fields.extend(Flat::fields());
         arrays.extend(flat.to_arrays()?);
@@ -176,19 +195,6 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
     }
     let schema = Schema::new_with_metadata(fields, metadata);
     Ok(RecordBatch::try_new(Arc::new(schema), arrays)?)
-}
-
-pub(super) fn open(path: &Path) -> Result<Index> {
-    let named = |error: Error| error.in_file(&path.to_string_lossy());
-    let file = File::open(path).map_err(|error| named(error.into()))?;
-    let buffer = map(&file).map_err(named)?;
-    catch_damage(|| from_batch(&decode(&buffer)?)).map_err(|error| {
-        let damaged = format!(
-            "not a page index of this version, or a damaged one ({}); build the index again",
-            error.message()
-        );
-        named(Error::new(Kind::Corrupt, damaged))
-    })
 }
 
 /// The bytes of a file.
@@ -270,7 +276,7 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
     let known = |id: &u32| (*id as usize) < schemas.len();
     if driving >= tables.len()
         || !tables.iter().all(fits)
-        || !files.schema_ids.iter().all(known)
+        || !files.numbers.schema_id.iter().all(known)
         || !schemas
             .iter()
             .all(|schema| schema.leaves.len() == tables.len())

@@ -1,7 +1,4 @@
 //! The numbers of one leaf: spans of pages, and the pages in them.
-//!
-//! Every column is one flat array, owned while the index is built and a piece of a
-//! mapped file once it is opened.
 
 use std::ops::Range;
 
@@ -11,6 +8,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::Field;
 
 use super::chunk::{ChunkPages, Page};
+use super::columns::columns;
 use super::segment::{list_field, list_row, lists};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
@@ -22,58 +20,11 @@ pub const NEEDS_DICTIONARY: u8 = 2;
 /// A row of the page, a list, holds a null.
 pub const HOLDS_NULLS: u8 = 4;
 
-macro_rules! columns {
-    ($($(#[$doc:meta])* $name:ident: $native:ty as $arrow:ty,)*) => {
-        /// The pages of one leaf in all files, read-only.
-        #[derive(Clone, Debug)]
-        pub struct Table {
-            $($(#[$doc])* pub $name: ScalarBuffer<$native>,)*
-        }
-
-        /// A [`Table`] that grows.
-        #[derive(Debug)]
-        pub struct TableBuilder {
-            $($name: Vec<$native>,)*
-        }
-
-        impl TableBuilder {
-            fn empty() -> Self {
-                Self { $($name: Vec::new(),)* }
-            }
-
-            /// The table built so far.
-            pub fn finish(self) -> Table {
-                Table { $($name: self.$name.into(),)* }
-            }
-        }
-
-        impl Table {
-            /// Columns of the persistent form: one list per leaf.
-            pub fn fields() -> Vec<Field> {
-                vec![$(list_field::<$arrow>(stringify!($name)),)*]
-            }
-
-            /// The columns of all leaves, in the order of `fields`.
-            pub fn to_arrays(tables: &[Self]) -> Result<Vec<ArrayRef>> {
-                Ok(vec![$({
-                    let columns: Vec<_> = tables.iter().map(|table| &table.$name).collect();
-                    lists::<$arrow>(&columns)?
-                },)*])
-            }
-
-            /// Leaf `row` of the persistent form, without a copy.
-            pub fn from_batch(batch: &RecordBatch, row: usize) -> Result<Self> {
-                let table = Self {
-                    $($name: list_row::<$arrow>(batch, stringify!($name), row)?,)*
-                };
-                table.check()?;
-                Ok(table)
-            }
-        }
-    };
-}
-
 columns! {
+    /// The pages of one leaf in all files, read-only.
+    Table,
+    /// A [`Table`] that grows.
+    TableBuilder:
     /// File of each span.
     file: u32 as UInt32Type,
     /// Row group of each span.
@@ -106,23 +57,10 @@ columns! {
     page_flags: u8 as UInt8Type,
 }
 
-/// Format number of a codec.
-fn codec_number(codec: Codec) -> u8 {
-    match codec {
-        Codec::Uncompressed => 0,
-        Codec::Snappy => 1,
-        Codec::Gzip => 2,
-        Codec::Brotli => 4,
-        Codec::Lz4Hadoop => 5,
-        Codec::Zstd => 6,
-        Codec::Lz4Raw => 7,
-    }
-}
-
 impl TableBuilder {
     /// A table without files.
     pub fn new() -> Self {
-        let mut table = Self::empty();
+        let mut table = Self::default();
         table.first_page.push(0);
         table.first_row.push(0);
         table.first_value.push(0);
@@ -191,7 +129,7 @@ impl TableBuilder {
         self.row_group.push(row_group);
         self.first_number
             .push(narrow(page.number, "a page's number")?);
-        self.codec.push(codec_number(codec));
+        self.codec.push(codec as u8);
         self.offset.push(page.offset);
         self.dictionary_offset.push(dictionary.start);
         let size = dictionary.end - dictionary.start;
@@ -259,6 +197,13 @@ impl TableBuilder {
 }
 
 impl Table {
+    /// The table of leaf `row` in the persistent form.
+    pub fn from_batch(batch: &RecordBatch, row: usize) -> Result<Self> {
+        let table = Self::of_row(batch, row)?;
+        table.check()?;
+        Ok(table)
+    }
+
     /// Bytes of all pages, and of the dictionary page of each chunk.
     pub fn stored_bytes(&self) -> u64 {
         let mut sum = 0u64;

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{
-    Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
 use arrow_array::{
-    Array, ArrayRef, ArrowPrimitiveType, LargeListArray, ListArray, PrimitiveArray, make_array,
+    Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, downcast_integer, make_array,
 };
-use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_data::transform::MutableArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
 use super::{Infilling, Run};
 use crate::error::{Error, Result};
-use crate::pad;
+use crate::{decode, pad};
 
 /// What a column of lists is when its rows are infilled: lists of any length.
 pub fn infilled_field(field: &FieldRef) -> Result<FieldRef> {
@@ -49,7 +46,7 @@ pub fn arrange_lists(
     let capacity = own.len() + lists.len() * infilling.tokens.len();
     let mut written = MutableArrayData::new(vec![&own, &markers], false, capacity);
     let mut offsets = Vec::with_capacity(lists.len() + 1);
-    offsets.push(0);
+    offsets.push(0u64);
     let mut pending = infilling
         .pending(first, lists.len(), epoch)
         .into_iter()
@@ -77,35 +74,11 @@ pub fn arrange_lists(
                 }
             }
         }
-        offsets.push(written.len());
+        offsets.push(written.len() as u64);
     }
     let values = make_array(written.freeze());
     let nulls = Some(validity.into()).filter(|_| lists.null_count() > 0);
-    let lengths = offsets.windows(2).map(|pair| pair[1] - pair[0]);
-    Ok(match lists.data_type() {
-        DataType::LargeList(item) => {
-            let offsets = OffsetBuffer::from_lengths(lengths);
-            Arc::new(LargeListArray::try_new(
-                Arc::clone(item),
-                offsets,
-                values,
-                nulls,
-            )?)
-        }
-        DataType::List(item) | DataType::FixedSizeList(item, _) => {
-            if i32::try_from(values.len()).is_err() {
-                return Err(Error::limit("infilled lists of more than 2^31 values"));
-            }
-            let offsets = OffsetBuffer::from_lengths(lengths);
-            Arc::new(ListArray::try_new(
-                Arc::clone(item),
-                offsets,
-                values,
-                nulls,
-            )?)
-        }
-        _ => return Err(Error::internal("infilled rows that are no lists")),
-    })
+    decode::lists(lists.data_type(), &offsets, values, nulls)
 }
 
 /// The markers as an array of the type of the tokens, or of an aligned column.
@@ -122,15 +95,13 @@ fn markers(infilling: &Infilling, item: &DataType, filling: Option<u64>) -> Resu
         return Ok(make_array(data));
     }
     let tokens = &infilling.tokens;
-    match item {
-        DataType::Int8 => narrowed::<Int8Type>(tokens),
-        DataType::Int16 => narrowed::<Int16Type>(tokens),
-        DataType::Int32 => narrowed::<Int32Type>(tokens),
-        DataType::Int64 => narrowed::<Int64Type>(tokens),
-        DataType::UInt8 => narrowed::<UInt8Type>(tokens),
-        DataType::UInt16 => narrowed::<UInt16Type>(tokens),
-        DataType::UInt32 => narrowed::<UInt32Type>(tokens),
-        DataType::UInt64 => narrowed::<UInt64Type>(tokens),
+    macro_rules! as_type {
+        ($type:ty) => {
+            narrowed::<$type>(tokens)
+        };
+    }
+    downcast_integer! {
+        item => (as_type),
         other => Err(Error::unsupported(format!(
             "documents of {other} are not infilled"
         ))),

@@ -82,7 +82,9 @@ fn rows_hold_their_document_once_and_every_marker_once() {
 
 fn page() -> TokenPage {
     let mut numbers = Numbers::new(4, Numbers::default());
-    numbers.extend(&(0..100).collect::<Vec<i32>>(), 0).unwrap();
+    numbers
+        .extend((0..100).collect::<Vec<i64>>().into_iter(), 0)
+        .unwrap();
     TokenPage {
         tokens: Tokens::U16((0..100).collect()),
         row_offsets: vec![0, 30, 30, 31, 80, 100],

@@ -5,7 +5,7 @@ mod definitions;
 use std::ops::Range;
 
 use crate::decode::encodings::hybrid::{Run, Runs};
-use crate::decode::encodings::unpack::{BATCH, unpack};
+use crate::decode::encodings::unpack::{Part, parts};
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
@@ -101,40 +101,30 @@ pub(crate) fn for_each_list(
     leaf: &Leaf,
     mut found: impl FnMut(usize, u8) -> Result<()>,
 ) -> Result<()> {
-    let (num_levels, max) = (
-        num_levels(page)?,
-        u32::from(leaf.max_repetition.unsigned_abs()),
-    );
-    let (mut buffer, mut start) = ([0; BATCH], 0);
-    for run in Runs::new(
-        page.repetition,
-        level_width(leaf.max_repetition),
-        num_levels,
-    ) {
-        let run = run?;
-        check_run(&run, max)?;
-        match run {
-            Run::Repeated { value, count } if value < max => {
-                for position in start..start + count {
-                    found(position, value as u8)?;
+    let max = u32::from(leaf.max_repetition.unsigned_abs());
+    let width = level_width(leaf.max_repetition);
+    let runs = Runs::new(page.repetition, width, num_levels(page)?);
+    let mut start = 0;
+    let check = |level| check_level(level > max, max);
+    parts(runs, 0, check, |part| {
+        match part {
+            Part::Repeated { value, count } => {
+                if value < max {
+                    (start..start + count).try_for_each(|at| found(at, value as u8))?;
                 }
+                start += count;
             }
-            Run::Repeated { .. } => {}
-            Run::Packed(packed) => {
-                for from in (0..packed.count).step_by(BATCH) {
-                    let levels = &mut buffer[..BATCH.min(packed.count - from)];
-                    unpack(&packed, from, levels);
-                    for (at, &level) in levels.iter().enumerate() {
-                        if level < max {
-                            found(start + from + at, level as u8)?;
-                        }
+            Part::Batch(levels) => {
+                for (at, &level) in levels.iter().enumerate() {
+                    if level < max {
+                        found(start + at, level as u8)?;
                     }
                 }
+                start += levels.len();
             }
         }
-        start += run.count();
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Number of levels of a page at which a list no deeper than `repetition` goes on: 0
@@ -211,30 +201,18 @@ pub(crate) fn unpack_levels(
         levels.resize(levels.len() + wanted.len(), 0);
         return Ok(());
     }
-    let (mut buffer, mut start) = ([0; BATCH], 0);
-    for run in Runs::new(bytes, level_width(max), wanted.end) {
-        let run = run?;
-        let (skipped, count) = (wanted.start.saturating_sub(start), run.count());
-        start += count;
-        if skipped >= count {
-            continue;
-        }
-        match run {
+    let runs = Runs::new(bytes, level_width(max), wanted.end);
+    let unchecked = |_| Ok(());
+    parts(runs, wanted.start, unchecked, |part| {
+        match part {
             // Schemas are not so deep that a level would not fit.
-            Run::Repeated { value, .. } => {
-                levels.resize(levels.len() + count - skipped, value as u8);
+            Part::Repeated { value, count } => {
+                levels.resize(levels.len() + count, value as u8);
             }
-            Run::Packed(packed) => {
-                for from in (skipped / BATCH * BATCH..count).step_by(BATCH) {
-                    let values = &mut buffer[..BATCH.min(count - from)];
-                    unpack(&packed, from, values);
-                    let values = &values[skipped.saturating_sub(from)..];
-                    levels.extend(values.iter().map(|&level| level as u8));
-                }
-            }
+            Part::Batch(values) => levels.extend(values.iter().map(|&level| level as u8)),
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Refuses a run that goes beyond the maximum level.
@@ -245,12 +223,16 @@ fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
             (max + 1..1 << packed.width).any(|level| packed.count_equal(level, 0, packed.count) > 0)
         }
     };
-    if exceeds {
-        return Err(Error::corrupt(format!(
+    check_level(exceeds, max)
+}
+
+fn check_level(exceeds: bool, max: u32) -> Result<()> {
+    match exceeds {
+        true => Err(Error::corrupt(format!(
             "a level is above its maximum of {max}"
-        )));
+        ))),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

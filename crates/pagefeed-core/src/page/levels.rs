@@ -6,6 +6,7 @@ use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 use crate::header::DataV1;
 use crate::schema::Leaf;
+use crate::thrift::put_varint;
 
 /// Bits of a level between 0 and `max`.
 pub(crate) fn level_width(max: i16) -> u32 {
@@ -81,12 +82,7 @@ pub(super) fn convert_bit_packed(
     converted.clear();
     let size = num_levels.div_ceil(8) * width as usize;
     reserve(converted, 10 + size)?;
-    let mut header = (num_levels.div_ceil(8) << 1) | 1;
-    while header >= 0x80 {
-        converted.push((header as u8) | 0x80);
-        header >>= 7;
-    }
-    converted.push(header as u8);
+    put_varint(converted, ((num_levels.div_ceil(8) << 1) | 1) as u64);
     let start = converted.len();
     converted.resize(start + size, 0);
     let width = width as usize;

@@ -5,15 +5,14 @@ mod levels;
 mod scratch;
 
 use crate::buffers::RecycledBuffer;
-use crate::codec::{Codec, Decompressor};
+use crate::codec::Codec;
 use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
 use crate::schema::Leaf;
-use kept::KeptPages;
 use levels::{levels_size, split_levels};
-use scratch::{KEEP_BYTES, Scratch, check_size, decompress};
+use scratch::{Areas, KEEP_BYTES, Scratch, check_size};
 
 pub(crate) use levels::level_width;
 pub(crate) use scratch::Dictionary;
@@ -21,14 +20,11 @@ pub(crate) use scratch::Dictionary;
 /// Decompresses pages into a buffer that is kept between pages; one per thread.
 #[derive(Default)]
 pub struct PageOpener {
-    /// Contexts of the codecs.
-    pub decompressor: Decompressor,
     /// Verify CRCs where they are present.
     pub verify_checksums: bool,
-    scratch: Scratch,
-    /// Another one, for dictionaries that are kept while data pages are opened.
+    areas: Areas,
+    /// For dictionaries that are kept while data pages are opened.
     dictionary: Scratch,
-    kept: KeptPages,
     /// Levels of old files, converted to the encoding of new ones.
     levels: [Vec<u8>; 2],
     /// A decoded page whose rows are written to another one.
@@ -79,7 +75,7 @@ impl PageOpener {
         leaf: &Leaf,
     ) -> Result<DataPage<'a>> {
         self.check(header, stored)?;
-        self.scratch.forget();
+        self.areas.scratch.forget();
         let page = StoredPage {
             header,
             bytes: stored,
@@ -110,17 +106,11 @@ impl PageOpener {
         let (mut size, whole) = (KEEP_BYTES, header.uncompressed_size);
         self.check(header, stored)?;
         check_size(codec, stored.len(), whole)?;
-        while size < whole && self.scratch.fill_head(codec, stored, size)? {
-            let needed = levels_size(self.scratch.contents(), v1, leaf);
+        while size < whole && self.areas.scratch.fill_head(codec, stored, size)? {
+            let needed = levels_size(self.areas.scratch.contents(), v1, leaf);
             if needed <= size {
-                let [repetition, definition] = &mut self.levels;
-                return split_page(
-                    header,
-                    v1,
-                    leaf,
-                    self.scratch.contents(),
-                    [repetition, definition],
-                );
+                let bytes = self.areas.scratch.contents();
+                return split_page(header, v1, leaf, bytes, &mut self.levels);
             }
             if needed > MAX_LEVEL_BYTES {
                 return Err(Error::limit(format!(
@@ -141,7 +131,7 @@ impl PageOpener {
     /// The buffer that ends with the `size` bytes of values of the page that was opened
     /// last, which must have said that they can be taken.
     pub(crate) fn take_values(&mut self, size: usize) -> (RecycledBuffer, usize) {
-        let memory = self.scratch.take();
+        let memory = self.areas.scratch.take();
         let start = memory.len() - size;
         (memory, start)
     }
@@ -155,8 +145,8 @@ impl PageOpener {
         };
         let size = header.uncompressed_size.saturating_sub(levels_size);
         let area = stored.get(levels_size..).unwrap_or_default();
-        if self.scratch.was_filled(size) {
-            self.kept.keep(codec, area, &mut self.scratch);
+        if self.areas.scratch.was_filled(size) {
+            self.areas.kept.keep(codec, area, &mut self.areas.scratch);
         }
     }
 
@@ -168,14 +158,9 @@ impl PageOpener {
         codec: Codec,
     ) -> Result<(usize, &'a [u8])> {
         let (num_values, header) = self.dictionary_header(page)?;
-        let (values, _) = decompress(
-            &mut self.decompressor,
-            &mut self.scratch,
-            &mut self.kept,
-            codec,
-            &page[header.header_size..header.stored_size()],
-            header.uncompressed_size,
-        )?;
+        let stored = &page[header.header_size..header.stored_size()];
+        let size = header.uncompressed_size;
+        let (values, _) = self.areas.decompress(codec, stored, size)?;
         Ok((num_values, values))
     }
 
@@ -184,7 +169,7 @@ impl PageOpener {
     pub(crate) fn take_dictionary(&mut self, page: &[u8], codec: Codec) -> Result<Dictionary> {
         let (num_values, header) = self.dictionary_header(page)?;
         Dictionary::read(
-            &mut self.decompressor,
+            &mut self.areas.decompressor,
             std::mem::take(&mut self.dictionary),
             codec,
             &page[header.header_size..header.stored_size()],
@@ -196,18 +181,18 @@ impl PageOpener {
     /// Gives back what large pages took, for any thread's next one: call it when a page
     /// is done.
     pub fn release_large(&mut self) {
-        self.scratch.release_large();
+        self.areas.scratch.release_large();
         self.dictionary.release_large();
     }
 
     /// Bytes of buffers, and of pages that are kept for the next time they are opened.
     pub fn kept_bytes(&self) -> usize {
-        self.buffer_bytes() + self.kept.num_bytes() + self.spare.num_bytes()
+        self.buffer_bytes() + self.areas.kept.num_bytes() + self.spare.num_bytes()
     }
 
     fn buffer_bytes(&self) -> usize {
         let levels = self.levels.iter().map(Vec::capacity).sum::<usize>();
-        self.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
+        self.areas.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
     }
 
     /// Gives up the buffers if they have more, and the pages that were used longest ago,
@@ -218,10 +203,10 @@ impl PageOpener {
         }
         let bytes = bytes - self.spare.num_bytes();
         if self.buffer_bytes() > bytes {
-            (self.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
+            (self.areas.scratch, self.dictionary) = (Scratch::default(), Scratch::default());
             self.levels = [Vec::new(), Vec::new()];
         }
-        self.kept.keep_at_most(bytes - self.buffer_bytes());
+        self.areas.kept.keep_at_most(bytes - self.buffer_bytes());
     }
 
     pub(crate) fn keep_dictionary(&mut self, dictionary: Dictionary) {
@@ -269,17 +254,9 @@ impl PageOpener {
     /// Version 1: levels and values in one compressed area, levels length-prefixed.
     fn open_v1<'a>(&'a mut self, v1: &DataV1, page: StoredPage<'a, '_>) -> Result<DataPage<'a>> {
         let StoredPage { header, leaf, .. } = page;
-        let [repetition_buffer, definition_buffer] = &mut self.levels;
-        let (bytes, is_takeable) = decompress(
-            &mut self.decompressor,
-            &mut self.scratch,
-            &mut self.kept,
-            page.codec,
-            page.bytes,
-            header.uncompressed_size,
-        )?;
-        let buffers = [repetition_buffer, definition_buffer];
-        let page = split_page(header, v1, leaf, bytes, buffers)?;
+        let size = header.uncompressed_size;
+        let (bytes, is_takeable) = self.areas.decompress(page.codec, page.bytes, size)?;
+        let page = split_page(header, v1, leaf, bytes, &mut self.levels)?;
         Ok(DataPage {
             is_takeable,
             ..page
@@ -305,14 +282,7 @@ impl PageOpener {
         let (values, is_takeable): (&[u8], bool) = match () {
             () if size == 0 => (&[], false), // Nothing may be stored for nothing.
             () if as_stored => (area, false),
-            () => decompress(
-                &mut self.decompressor,
-                &mut self.scratch,
-                &mut self.kept,
-                page.codec,
-                area,
-                size,
-            )?,
+            () => self.areas.decompress(page.codec, area, size)?,
         };
         let of = |max, levels: &'a [u8]| if max > 0 { levels } else { &[] };
         Ok(DataPage {
@@ -331,7 +301,7 @@ fn split_page<'a>(
     v1: &DataV1,
     leaf: &Leaf,
     bytes: &'a [u8],
-    [repetition_buffer, definition_buffer]: [&'a mut Vec<u8>; 2],
+    [repetition_buffer, definition_buffer]: &'a mut [Vec<u8>; 2],
 ) -> Result<DataPage<'a>> {
     let (repetition, bytes) = split_levels(
         bytes,

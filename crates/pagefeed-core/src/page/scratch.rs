@@ -10,24 +10,33 @@ use crate::error::{Error, Result};
 /// some, which together would be more than the pages they were for.
 pub(super) const KEEP_BYTES: usize = 2 << 20;
 
-/// Decompresses `stored` into `scratch`, or borrows it if it is kept or not compressed; says
-/// whether the scratch buffer may be taken for the page's.
-pub(super) fn decompress<'a>(
-    decompressor: &mut Decompressor,
-    scratch: &'a mut Scratch,
-    kept: &'a mut KeptPages,
-    codec: Codec,
-    stored: &'a [u8],
-    size: usize,
-) -> Result<(&'a [u8], bool)> {
-    if codec == Codec::Uncompressed && stored.len() == size {
-        return Ok((stored, false));
+/// What pages are decompressed by, and into.
+#[derive(Default)]
+pub(super) struct Areas {
+    pub decompressor: Decompressor,
+    pub scratch: Scratch,
+    pub kept: KeptPages,
+}
+
+impl Areas {
+    /// Decompresses `stored`, or borrows it if it is kept or not compressed; says whether the
+    /// scratch buffer may be taken for the page's.
+    pub fn decompress<'a>(
+        &'a mut self,
+        codec: Codec,
+        stored: &'a [u8],
+        size: usize,
+    ) -> Result<(&'a [u8], bool)> {
+        if codec == Codec::Uncompressed && stored.len() == size {
+            return Ok((stored, false));
+        }
+        if let Some(bytes) = self.kept.find(codec, stored, size) {
+            return Ok((bytes, false));
+        }
+        let scratch = &mut self.scratch;
+        scratch.fill(&mut self.decompressor, codec, stored, size)?;
+        Ok((&scratch.memory[..size], scratch.is_takeable()))
     }
-    if let Some(bytes) = kept.find(codec, stored, size) {
-        return Ok((bytes, false));
-    }
-    scratch.fill(decompressor, codec, stored, size)?;
-    Ok((&scratch.memory[..size], scratch.is_takeable()))
 }
 
 /// Refuses a size that no page may have, or not one of so few stored bytes.

@@ -160,7 +160,7 @@ fn sizes_that_cannot_be_are_refused_before_memory_is_taken() {
             .unwrap_err();
         assert_eq!(error.kind(), Kind::Limit, "{codec:?}");
     }
-    assert_eq!(opener.scratch.memory.len(), 0);
+    assert_eq!(opener.areas.scratch.memory.len(), 0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn the_scratch_buffer_of_a_giant_is_given_back() {
             .data_page(&header, &stored, Codec::Snappy, &flat)
             .unwrap();
         opener.release_large();
-        opener.scratch.memory.len()
+        opener.areas.scratch.memory.len()
     };
     assert_eq!(open(KEEP_BYTES), KEEP_BYTES);
     assert_eq!(open(100), KEEP_BYTES);
@@ -241,15 +241,15 @@ fn what_is_kept_is_bounded_and_known_by_all_of_its_bytes() {
             .unwrap();
         assert_eq!(opened.values, page);
         opener.keep_page(&header, &stored, Codec::Snappy);
-        assert!(opener.kept.num_bytes() <= kept::MAX_KEPT_BYTES);
+        assert!(opener.areas.kept.num_bytes() <= kept::MAX_KEPT_BYTES);
     }
     // Nothing is kept of a page that was not decompressed, or was taken away.
     let body = vec![1; 1 << 20];
     let header = header_v1(0, body.len(), Encoding::PLAIN);
-    opener.kept = KeptPages::default();
+    opener.areas.kept = kept::KeptPages::default();
     opener
         .data_page(&header, &body, Codec::Uncompressed, &flat)
         .unwrap();
     opener.keep_page(&header, &body, Codec::Uncompressed);
-    assert_eq!(opener.kept.num_bytes(), 0);
+    assert_eq!(opener.areas.kept.num_bytes(), 0);
 }

@@ -46,8 +46,6 @@ struct Entries<V> {
     claimed: HashMap<Key, Option<Bytes>>,
     /// Of what is kept.
     bytes: usize,
-    /// Of what came.
-    claimed_bytes: usize,
     clock: u64,
 }
 
@@ -86,17 +84,16 @@ impl<V: Cached> Entries<V> {
             last_use: self.clock,
         };
         self.bytes += bytes;
-        self.forget(&key);
+        self.claimed.remove(&key);
         if let Some(twin) = self.by_key.insert(key, entry) {
             // Two threads made the same at the same time.
             self.bytes -= twin.kept.num_bytes();
         }
     }
 
-    /// Ends a claim, and drops what came of it.
-    fn forget(&mut self, key: &Key) {
-        let came = self.claimed.remove(key).flatten();
-        self.claimed_bytes -= came.map_or(0, |bytes| bytes.len());
+    /// Bytes of what came of claims.
+    fn claimed_bytes(&self) -> usize {
+        self.claimed.values().flatten().map(Bytes::len).sum()
     }
 
     /// Drops what came but for `key`: of pages that nobody asks for any more (a seek) it
@@ -104,8 +101,6 @@ impl<V: Cached> Entries<V> {
     fn forget_others(&mut self, key: &Key) {
         self.claimed
             .retain(|other, came| came.is_none() || other == key);
-        let came = self.claimed.values().flatten();
-        self.claimed_bytes = came.map(Bytes::len).sum();
     }
 
     /// Drops the least recently used eighth, so that the search for it pays.
@@ -131,7 +126,6 @@ impl<V: Cached> Cache<V> {
                 by_key: HashMap::new(),
                 claimed: HashMap::new(),
                 bytes: 0,
-                claimed_bytes: 0,
                 clock: 0,
             }),
             settled: Condvar::new(),
@@ -141,7 +135,7 @@ impl<V: Cached> Cache<V> {
     /// Bytes it holds.
     pub fn num_bytes(&self) -> usize {
         let entries = self.lock();
-        entries.bytes + entries.claimed_bytes
+        entries.bytes + entries.claimed_bytes()
     }
 
     /// Who is to fetch what is for `key`. Of what the caller is to,
@@ -164,16 +158,12 @@ impl<V: Cached> Cache<V> {
         let mut entries = self.lock();
         // It may have been made meanwhile.
         if let Some(came) = entries.claimed.get_mut(&key) {
-            match bytes {
-                None => entries.forget(&key),
-                Some(bytes) => {
-                    let size = bytes.len();
-                    *came = Some(bytes);
-                    entries.claimed_bytes += size;
-                    if entries.claimed_bytes > self.capacity {
-                        entries.forget_others(&key);
-                    }
-                }
+            let is_lost = bytes.is_none();
+            *came = bytes;
+            if is_lost {
+                entries.claimed.remove(&key);
+            } else if entries.claimed_bytes() > self.capacity {
+                entries.forget_others(&key);
             }
         }
         self.settled.notify_all();
@@ -209,7 +199,7 @@ impl<V: Cached> Cache<V> {
                 entries.shrink(self.capacity);
             }
             // Another attempt fetches it anew.
-            Err(_) => entries.forget(&key),
+            Err(_) => drop(entries.claimed.remove(&key)),
         }
         drop(entries);
         self.settled.notify_all();

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int32Array, Int64Array, ListArray, UInt16Array, UInt32Array};
-use arrow_buffer::{OffsetBuffer, ScalarBuffer};
-use arrow_schema::{Field, FieldRef};
+use arrow_array::{ArrayRef, Int32Array, Int64Array, UInt16Array, UInt32Array};
+use arrow_schema::{DataType, Field};
 
-use crate::decode::{Bits, NumberType, Numbers, TokenPage, Tokens, with_values};
+use crate::decode::{NumberType, Numbers, TokenPage, Tokens, lists, with_values};
 use crate::error::{Error, Kind, Result};
-use crate::index::{Flat, FlatRows, Index, Number, PageRecord, Records};
+use crate::index::{Flat, FlatRows, Index, PageRecord, Records};
 use crate::storage::Storage;
 
 /// A number of a record that comes with its token.
@@ -75,26 +74,20 @@ pub fn to_array(page: TokenPage) -> Result<ArrayRef> {
         Tokens::U32(values) => Arc::new(UInt32Array::from(values)),
         Tokens::I64(values) => Arc::new(Int64Array::from(values)),
     };
-    let item = Field::new("element", values.data_type().clone(), false);
-    lists(&page.row_offsets, Arc::new(item), values)
+    lists_of_elements(&page.row_offsets, values)
 }
 
 /// Values as lists, of which each goes from one of the offsets to the next.
-pub(super) fn lists(row_offsets: &[u32], item: FieldRef, values: ArrayRef) -> Result<ArrayRef> {
-    let offsets = row_offsets.iter().map(|&offset| offset.try_into().ok());
-    let offsets: Option<Vec<i32>> = offsets.collect();
-    let offsets = offsets.ok_or_else(|| Error::limit("a page of more than 2^31 tokens"))?;
-    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Ok(Arc::new(ListArray::try_new(item, offsets, values, None)?))
+pub(super) fn lists_of_elements(row_offsets: &[u32], values: ArrayRef) -> Result<ArrayRef> {
+    let item = Field::new("element", values.data_type().clone(), false);
+    lists(&DataType::List(Arc::new(item)), row_offsets, values, None)
 }
 
 /// Whether records are tokens and nothing else, in a type in which they are held: their
 /// bytes can be read into the memory of a page.
 pub(super) fn are_as_held(records: Records) -> bool {
-    let is_held = match records.number {
-        Number::U16 | Number::I32 | Number::U32 | Number::I64 => true,
-        Number::U8 | Number::I8 | Number::I16 | Number::U64 => false,
-    };
+    use NumberType::{I32, I64, U16, U32};
+    let is_held = matches!(records.number, U16 | I32 | U32 | I64);
     is_held && records.size == records.number.num_bytes()
 }
 
@@ -178,16 +171,13 @@ pub(super) fn begin(
 }
 
 /// Gives tokens the type that holds those of a file; of another they become none.
-fn make_of(number: Number, tokens: &mut Tokens) {
-    let empty = match number {
-        Number::U8 | Number::U16 => Tokens::U16(Vec::new()),
-        Number::I8 | Number::I16 | Number::I32 => Tokens::I32(Vec::new()),
-        Number::U32 => Tokens::U32(Vec::new()),
-        Number::I64 | Number::U64 => Tokens::I64(Vec::new()),
-    };
-    if std::mem::discriminant(tokens) != std::mem::discriminant(&empty) {
-        *tokens = empty;
-    }
+fn make_of(number: NumberType, tokens: &mut Tokens) {
+    tokens.retype(match number {
+        NumberType::U8 | NumberType::U16 => Tokens::U16(Vec::new()),
+        NumberType::I8 | NumberType::I16 | NumberType::I32 => Tokens::I32(Vec::new()),
+        NumberType::U32 => Tokens::U32(Vec::new()),
+        _ => Tokens::I64(Vec::new()),
+    });
 }
 
 /// Appends the numbers of records that lie close together.
@@ -199,39 +189,32 @@ pub(super) fn append(
 ) -> Result<()> {
     append_tokens(records, bytes, &mut page.tokens)?;
     for (field, numbers) in fields.iter().zip(&mut page.aligned) {
-        let (size, offset) = (records.size, field.offset);
         match field.number.num_bytes() {
-            8 => append_bits(size, offset, bytes, numbers, i64::from_le_bytes),
-            4 => append_bits(size, offset, bytes, numbers, i32::from_le_bytes),
-            2 => append_bits(size, offset, bytes, numbers, u16::from_le_bytes),
-            _ => append_bits(size, offset, bytes, numbers, |[byte]| u16::from(byte)),
+            8 => append_numbers(records, field, bytes, numbers, i64::from_le_bytes),
+            4 => append_numbers(records, field, bytes, numbers, |own| {
+                i32::from_le_bytes(own).into()
+            }),
+            2 => append_numbers(records, field, bytes, numbers, |own| {
+                u16::from_le_bytes(own).into()
+            }),
+            _ => append_numbers(records, field, bytes, numbers, |[byte]| byte.into()),
         }?;
     }
     Ok(())
 }
 
-/// Records of which numbers are taken at a time.
-const SOME_RECORDS: usize = 512;
-
-fn append_bits<T: Bits, const N: usize>(
-    size: usize,
-    offset: usize,
+fn append_numbers<const N: usize>(
+    records: Records,
+    field: &FlatField,
     bytes: &[u8],
     numbers: &mut Numbers,
-    parse: impl Fn([u8; N]) -> T,
+    parse: impl Fn([u8; N]) -> i64 + Clone,
 ) -> Result<()> {
-    let mut more = bytes.len() / size;
-    let mut some = Vec::with_capacity(SOME_RECORDS.min(more));
-    for records in bytes.chunks(SOME_RECORDS * size) {
-        more -= records.len() / size;
-        some.clear();
-        some.extend(records.chunks_exact(size).filter_map(|record| {
-            let own = record.get(offset..)?.first_chunk();
-            own.map(|&own| parse(own))
-        }));
-        numbers.extend(&some, more)?;
-    }
-    Ok(())
+    let own = bytes.chunks_exact(records.size).map(|record| {
+        let own = record.get(field.offset..).and_then(<[u8]>::first_chunk);
+        own.map_or(0, |&own| parse(own)) // A field was seen to lie in its record.
+    });
+    numbers.extend(own, 0)
 }
 
 fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<()> {
@@ -243,14 +226,14 @@ fn append_tokens(records: Records, bytes: &[u8], tokens: &mut Tokens) -> Result<
         };
     }
     match (records.number, tokens) {
-        (Number::U8, Tokens::U16(values)) => append!(values, u8),
-        (Number::U16, Tokens::U16(values)) => append!(values, u16),
-        (Number::I8, Tokens::I32(values)) => append!(values, i8),
-        (Number::I16, Tokens::I32(values)) => append!(values, i16),
-        (Number::I32, Tokens::I32(values)) => append!(values, i32),
-        (Number::U32, Tokens::U32(values)) => append!(values, u32),
-        (Number::I64, Tokens::I64(values)) => append!(values, i64),
-        (Number::U64, Tokens::I64(values)) => {
+        (NumberType::U8, Tokens::U16(values)) => append!(values, u8),
+        (NumberType::U16, Tokens::U16(values)) => append!(values, u16),
+        (NumberType::I8, Tokens::I32(values)) => append!(values, i8),
+        (NumberType::I16, Tokens::I32(values)) => append!(values, i16),
+        (NumberType::I32, Tokens::I32(values)) => append!(values, i32),
+        (NumberType::U32, Tokens::U32(values)) => append!(values, u32),
+        (NumberType::I64, Tokens::I64(values)) => append!(values, i64),
+        (NumberType::U64, Tokens::I64(values)) => {
             let before = values.len();
             append_as(records, bytes, values, i64::from_le_bytes);
             if let Some(&value) = values[before..].iter().find(|&&value| value < 0) {
@@ -302,7 +285,7 @@ mod tests {
     #[test]
     fn tokens_are_taken_from_records_of_rows_apart() {
         let records = Records {
-            number: Number::I8,
+            number: NumberType::I8,
             size: 3,
             offset: 1,
             joined: false,
@@ -323,7 +306,7 @@ mod tests {
     #[test]
     fn numbers_beyond_ids_and_rows_beyond_the_page_are_refused() {
         let records = Records {
-            number: Number::U64,
+            number: NumberType::U64,
             size: 8,
             offset: 0,
             joined: false,

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::index::{Flat, FlatRows, Index, PageRecord};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::token_ids::TokenIds;
-use crate::storage::{Storage, join_near};
+use crate::storage::{GAP, Storage, join_near};
 
 /// What is read of a page.
 struct Place<'a> {
@@ -223,7 +223,7 @@ fn joins(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> 
 fn join(places: &[Place<'_>]) -> Vec<Run> {
     let (mut runs, mut first) = (Vec::with_capacity(places.len()), 0);
     for own in places.chunk_by(|one, next| one.record.file == next.record.file) {
-        let joined = join_near(own.iter().map(|place| place.bytes.clone()));
+        let joined = join_near(own.iter().map(|place| place.bytes.clone()), GAP, u64::MAX);
         runs.extend(joined.map(|(bytes, numbers)| Run {
             file: own[0].record.file,
             bytes,

@@ -88,9 +88,9 @@ impl ColumnSource for InfilledPages {
         self.pages.column()
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        let mut entry = self.pages.entry(page);
-        let rows = self.rows.index.rows_of_page(page).unwrap_or_default();
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        let mut entry = self.pages.entry(page)?;
+        let rows = self.rows.index.rows_of_page(page)?;
         let share = self.infilling.rate as f64 / (1u64 << 32) as f64;
         let chosen = ((rows.end - rows.start) as f64 * share).ceil() as usize;
         let added = chosen * self.infilling.tokens.len();
@@ -98,7 +98,7 @@ impl ColumnSource for InfilledPages {
         // The page as it is stored is there too, while it is loaded.
         entry.loading_size = entry.loading_size.saturating_add(entry.decoded_size);
         entry.decoded_size = entry.decoded_size.saturating_add(added * TOKEN_BYTES);
-        entry
+        Ok(entry)
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::decode::TokenPage;
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
+use crate::index::PageRecord;
 use crate::infill::split_epoch;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
@@ -86,13 +87,11 @@ impl NumberedPages {
 
 impl PageSource for NumberedPages {
     fn entry(&self, page: u64) -> PageEntry {
-        self.find(page).map_or_else(
-            |_| PageEntry::default(),
-            |(number, page, _)| PageEntry {
-                kind: number,
-                ..self.source(number).entry(page)
-            },
-        )
+        let found = self.find(page).and_then(|(kind, page, _)| {
+            let entry = self.source(kind).entry(page)?;
+            Ok(PageEntry { kind, ..entry })
+        });
+        found.unwrap_or_default()
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {
@@ -204,6 +203,14 @@ impl PartSource for NumberedPages {
 }
 
 /// Bytes as memory counts them.
+/// Sizes of a page as it is stored and decoded.
+pub(super) fn entry_of(record: &PageRecord, stored: u64, decoded: u64) -> PageEntry {
+    PageEntry {
+        file: record.file as usize,
+        ..PageEntry::new(saturated(stored), saturated(decoded))
+    }
+}
+
 pub(super) fn saturated(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, new_empty_array, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, GenericListArray, OffsetSizeTrait, new_empty_array, new_null_array,
+};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
 
@@ -116,18 +118,8 @@ pub fn check_num_values(record: &PageRecord, found: u64) -> Result<()> {
 /// Values of the innermost array that are not null, in rows that are not null.
 fn num_leaf_values(array: &dyn Array) -> u64 {
     match array.data_type() {
-        DataType::List(_) => {
-            let lists = array.as_list::<i32>();
-            let offsets = lists.value_offsets();
-            let range = offsets[0] as usize..offsets[lists.len()] as usize;
-            num_leaf_values(lists.values().slice(range.start, range.len()).as_ref())
-        }
-        DataType::LargeList(_) => {
-            let lists = array.as_list::<i64>();
-            let offsets = lists.value_offsets();
-            let range = offsets[0] as usize..offsets[lists.len()] as usize;
-            num_leaf_values(lists.values().slice(range.start, range.len()).as_ref())
-        }
+        DataType::List(_) => num_values_in(array.as_list::<i32>()),
+        DataType::LargeList(_) => num_values_in(array.as_list::<i64>()),
         DataType::FixedSizeList(_, _) => {
             // Values behind a null row exist here, and are not the column's.
             let lists = array.as_fixed_size_list();
@@ -145,6 +137,11 @@ fn num_leaf_values(array: &dyn Array) -> u64 {
         }
         _ => (array.len() - array.logical_null_count()) as u64,
     }
+}
+
+fn num_values_in<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> u64 {
+    let [first, end] = [0, lists.len()].map(|row| lists.value_offsets()[row].as_usize());
+    num_leaf_values(lists.values().slice(first, end - first).as_ref())
 }
 
 /// Values of a struct's only field in rows where the struct is not null.

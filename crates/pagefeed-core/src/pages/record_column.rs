@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, make_array};
-use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{TokenPage, conform};
+use crate::decode::{Numbers, TokenPage, conform};
 use crate::engine::{ExtraReads, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
-use crate::pages::numbering::saturated;
+use crate::pages::numbering::entry_of;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
@@ -89,22 +88,12 @@ impl RecordColumn {
 /// The numbers that come with the tokens of a page, as lists.
 fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
     let lacks = || Error::internal("records without a number");
-    let (count, width) = (page.tokens.len(), field.number.num_bytes());
-    // As aligned as any number needs.
-    let mut memory = vec![0u64; (count * width).div_ceil(8)];
-    // SAFETY: any bytes are numbers.
-    let (_, bytes, _) = unsafe { memory.align_to_mut::<u8>() };
-    let numbers = page.aligned.last().ok_or_else(lacks)?;
-    numbers
-        .write(0, &mut bytes[..count * width])
-        .ok_or_else(lacks)?;
-    let data_type = field.number.data_type();
-    let values = ArrayData::builder(data_type.clone())
-        .len(count)
-        .add_buffer(Buffer::from(memory))
+    let numbers = page.aligned.last().and_then(Numbers::to_buffer);
+    let values = ArrayData::builder(field.number.data_type())
+        .len(page.tokens.len())
+        .add_buffer(numbers.ok_or_else(lacks)?)
         .build()?;
-    let item = Arc::new(Field::new("element", data_type, false));
-    flat::lists(&page.row_offsets, item, make_array(values))
+    flat::lists_of_elements(&page.row_offsets, make_array(values))
 }
 
 /// Pages of such a column, in a type that takes it.
@@ -118,18 +107,10 @@ impl ColumnSource for RecordPages {
         Some(&self.column.column)
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        let record = self.column.column.index.page(page);
-        record.map_or_else(
-            |_| PageEntry::default(),
-            |record| {
-                let decoded = self.column.row_bytes().saturating_mul(record.num_rows);
-                PageEntry {
-                    file: record.file as usize,
-                    ..PageEntry::new(saturated(record.compressed_size), saturated(decoded))
-                }
-            },
-        )
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        let record = self.column.column.index.page(page)?;
+        let decoded = self.column.row_bytes().saturating_mul(record.num_rows);
+        Ok(entry_of(&record, record.compressed_size, decoded))
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {

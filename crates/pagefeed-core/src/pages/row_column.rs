@@ -14,7 +14,7 @@ use crate::infill::{Infilling, infilled_field};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::infilled::InfilledPages;
-use crate::pages::numbering::saturated;
+use crate::pages::numbering::{entry_of, saturated};
 use crate::pages::reader::read_array;
 use crate::pages::record_column::{RecordColumn, RecordPages};
 use crate::pages::source::{ColumnSource, Loading};
@@ -204,18 +204,13 @@ impl ColumnSource for RowColumn {
         Some(&self.column)
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        let record = self.column.index.page(page);
-        record.map_or_else(
-            |_| PageEntry::default(),
-            |record| {
-                let (stored, decoded) = (record.stored_size(), numbers_size(&record));
-                PageEntry {
-                    file: record.file as usize,
-                    ..PageEntry::new(saturated(stored), saturated(decoded))
-                }
-            },
-        )
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        let record = self.column.index.page(page)?;
+        Ok(entry_of(
+            &record,
+            record.stored_size(),
+            numbers_size(&record),
+        ))
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {
@@ -238,8 +233,8 @@ impl ColumnSource for Values {
         None
     }
 
-    fn entry(&self, _: u64) -> PageEntry {
-        PageEntry::new(0, self.0.get_array_memory_size())
+    fn entry(&self, _: u64) -> Result<PageEntry> {
+        Ok(PageEntry::new(0, self.0.get_array_memory_size()))
     }
 
     fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {

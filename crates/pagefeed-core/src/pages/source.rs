@@ -25,7 +25,7 @@ pub trait ColumnSource: Send + Sync {
     fn column(&self) -> Option<&Indexed>;
 
     /// See [`PageSource::entry`](crate::engine::PageSource::entry).
-    fn entry(&self, page: u64) -> PageEntry;
+    fn entry(&self, page: u64) -> Result<PageEntry>;
 
     /// Makes a page of what was fetched of it; reads what was not.
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page>;

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, ListArray, StructArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
@@ -16,6 +15,7 @@ use crate::index::Index;
 use crate::pages::flat::FlatField;
 use crate::storage::{Storage, read_near};
 use crate::store::FileId;
+use crate::sync::{Mutex, PoisonError};
 
 /// The number of a token that has no payload.
 const NO_PAYLOAD: u32 = u32::MAX;
@@ -59,9 +59,7 @@ pub struct StreamSpans {
     storage: Arc<dyn Storage>,
     field: FlatField,
     row_bytes: u64,
-    places_read: AtomicU64,
-    payloads_read: AtomicU64,
-    bytes_read: AtomicU64,
+    reads: Mutex<ExtraReads>,
 }
 
 /// What a column of spans holds.
@@ -87,8 +85,7 @@ impl StreamSpans {
         shards: Vec<ShardPayloads>,
         sizes: &[u64],
     ) -> Result<Self> {
-        let number = NumberType::from_name("uint32");
-        let number = number.ok_or_else(|| Error::internal("numbers of payloads"))?;
+        let number = NumberType::U32;
         if shards.len() != index.num_files() || sizes.len() != shards.len() {
             return Err(Error::invalid("payloads of each shard of a dataset"));
         }
@@ -101,9 +98,7 @@ impl StreamSpans {
             field: FlatField { number, offset },
             shards,
             storage,
-            places_read: AtomicU64::new(0),
-            payloads_read: AtomicU64::new(0),
-            bytes_read: AtomicU64::new(0),
+            reads: Mutex::default(),
         })
     }
 
@@ -119,11 +114,7 @@ impl StreamSpans {
 
     /// What was read of payloads so far.
     pub fn extra_reads(&self) -> ExtraReads {
-        ExtraReads {
-            bytes: self.bytes_read.load(Ordering::Relaxed),
-            index_reads: self.places_read.load(Ordering::Relaxed),
-            payload_reads: self.payloads_read.load(Ordering::Relaxed),
-        }
+        *self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The spans of the rows of all `pages`, in order, whole pages or parts of some: each
@@ -206,8 +197,7 @@ impl StreamSpans {
             .iter()
             .map(|each| begin_of(each)..begin_of(each) + 2 * PLACE_BYTES)
             .collect();
-        let reads = read_near(&*self.storage, &shard.places, &wanted, &mut table, &mut at)?;
-        self.places_read.fetch_add(reads, Ordering::Relaxed);
+        let index_reads = read_near(&*self.storage, &shard.places, &wanted, &mut table, &mut at)?;
         let place = |at: usize| {
             let own = table.get(at..).and_then(<[u8]>::first_chunk);
             own.map_or(u64::MAX, |&own| u64::from_le_bytes(own))
@@ -226,11 +216,14 @@ impl StreamSpans {
             )));
         }
         let before = bytes.len();
-        let reads = read_near(&*self.storage, &shard.payloads, &wanted, bytes, found)?;
-        self.payloads_read.fetch_add(reads, Ordering::Relaxed);
-        let num_bytes = table.len() + bytes.len() - before;
-        self.bytes_read
-            .fetch_add(num_bytes as u64, Ordering::Relaxed);
+        let payload_reads = read_near(&*self.storage, &shard.payloads, &wanted, bytes, found)?;
+        let own = ExtraReads {
+            bytes: (table.len() + bytes.len() - before) as u64,
+            index_reads,
+            payload_reads,
+        };
+        let mut all = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        *all = [*all, own].into_iter().sum();
         Ok(())
     }
 }

@@ -4,16 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, Int32Array, UInt32Array};
-use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_array::{Array, ArrayRef, GenericListArray, Int32Array, OffsetSizeTrait, UInt32Array};
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{Joins, Numbers, TokenPage, Tokens};
+use crate::decode::{Joins, Numbers, TokenPage, Tokens, lists, with_values};
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
 use crate::index::{Index, PageRecord};
-use crate::pages::flat::lists;
-use crate::pages::numbering::saturated;
+use crate::pages::numbering::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
 
 /// The number of tokens of every row of a column, as it was counted.
@@ -91,12 +89,11 @@ impl Tokenization {
         const BYTES_PER_ROW: u64 = 4;
         let (num_rows, num_tokens) = (rows.end - rows.start, self.num_tokens(rows));
         let decoded = num_tokens * self.bytes_per_token() + (num_rows + 1) * BYTES_PER_ROW;
-        let stored = saturated(record.stored_size());
+        let entry = entry_of(record, record.stored_size(), decoded);
         PageEntry {
-            loading_size: stored.saturating_add(saturated(num_tokens * BYTES_OF_TEXT)),
-            file: record.file as usize,
+            loading_size: saturated(num_tokens * BYTES_OF_TEXT).saturating_add(entry.stored_size),
             num_values: saturated(num_tokens),
-            ..PageEntry::new(stored, saturated(decoded))
+            ..entry
         }
     }
 
@@ -124,20 +121,31 @@ impl Tokenization {
         page.row_offsets.reserve_exact(num_rows + 1);
         page.row_offsets.push(0);
         page.joins = Joins::default();
-        let mut ids = Writer::new(&mut page.tokens, self.is_narrow(), num_tokens);
+        let tokens = &mut page.tokens;
+        tokens.retype(match self.is_narrow() {
+            true => Tokens::U16(Vec::new()),
+            false => Tokens::U32(Vec::new()),
+        });
+        tokens.clear();
+        with_values!(tokens, ids => ids.reserve_exact(num_tokens));
         let mut labels = Numbers::new(LABEL_BYTES, page.aligned.pop().unwrap_or_default());
         self.encoder
             .encode(columns, &mut |row, of_row, labels_of_row| {
                 self.check(row, of_row, counts[row])?;
-                ids.extend(of_row);
+                match tokens {
+                    // Below the size of the vocabulary, which was checked, all fit.
+                    Tokens::U16(ids) => ids.extend(of_row.iter().map(|&id| id as u16)),
+                    Tokens::U32(ids) => ids.extend_from_slice(of_row),
+                    Tokens::I32(_) | Tokens::I64(_) => return Err(Error::internal("signed ids")),
+                }
                 if with_labels {
                     if labels_of_row.len() != of_row.len() {
                         return Err(Error::invalid("as many labels as tokens are needed"));
                     }
-                    let more = num_tokens.saturating_sub(ids.len());
-                    labels.extend(labels_of_row, more)?;
+                    let more = num_tokens.saturating_sub(tokens.len());
+                    labels.extend(labels_of_row.iter().map(|&label| label.into()), more)?;
                 }
-                let end = u32::try_from(ids.len()).map_err(|_| too_many())?;
+                let end = u32::try_from(tokens.len()).map_err(|_| too_many())?;
                 page.row_offsets.push(end);
                 Ok(())
             })?;
@@ -232,11 +240,9 @@ impl Tokenization {
     pub fn as_lists(&self, page: TokenPage) -> Result<ArrayRef> {
         let values: ArrayRef = match (self.is_labels, page.tokens) {
             (true, _) => {
-                let labels = page.aligned.first().cloned().unwrap_or_default();
-                let mut bytes = MutableBuffer::from_len_zeroed(labels.len() * LABEL_BYTES);
-                let missing = || Error::invalid("a page without labels");
-                labels.write(0, &mut bytes).ok_or_else(missing)?;
-                Arc::new(Int32Array::new(Buffer::from(bytes).into(), None))
+                let labels = page.aligned.first().and_then(Numbers::to_buffer);
+                let labels = labels.ok_or_else(|| Error::invalid("a page without labels"))?;
+                Arc::new(Int32Array::new(labels.into(), None))
             }
             (_, Tokens::U16(ids)) => {
                 Arc::new(ids.into_iter().map(u32::from).collect::<UInt32Array>())
@@ -246,7 +252,8 @@ impl Tokenization {
                 return Err(Error::invalid("not a page of texts"));
             }
         };
-        lists(&page.row_offsets, self.item(), values)
+        let data_type = DataType::List(self.item());
+        lists(&data_type, &page.row_offsets, values, None)
     }
 }
 
@@ -287,31 +294,23 @@ fn for_each_text(texts: &ArrayRef, visit: &mut VisitText<'_>) -> Result<()> {
                 visit(row, if outer.is_valid(row) { text } else { "" })
             })
         }
-        DataType::List(_) => {
-            let lists = texts.as_list::<i32>();
-            let ends = lists.offsets().iter().map(|&end| end as usize);
-            lines(lists.values(), &ends.collect::<Vec<_>>(), visit)
-        }
-        DataType::LargeList(_) => {
-            let lists = texts.as_list::<i64>();
-            let ends = lists.offsets().iter().map(|&end| end as usize);
-            lines(lists.values(), &ends.collect::<Vec<_>>(), visit)
-        }
+        DataType::List(_) => lines(texts.as_list::<i32>(), visit),
+        DataType::LargeList(_) => lines(texts.as_list::<i64>(), visit),
         other => Err(Error::unsupported(format!(
             "texts are strings or UTF-8 bytes, the column is {other}"
         ))),
     }
 }
 
-/// Visits the texts of lists, whose values lie between `ends`, as one text each.
-fn lines(values: &ArrayRef, ends: &[usize], visit: &mut VisitText<'_>) -> Result<()> {
-    let (first, last) = (
-        ends.first().map_or(0, |&end| end),
-        ends.last().map_or(0, |&end| end),
-    );
+/// Visits the texts of lists as one text each.
+fn lines<O: OffsetSizeTrait>(lists: &GenericListArray<O>, visit: &mut VisitText<'_>) -> Result<()> {
+    let ends = lists.value_offsets();
+    let first = ends[0].as_usize();
+    let texts = lists.values();
+    let texts = texts.slice(first, ends[lists.len()].as_usize() - first);
     let (mut row, mut joined) = (0, String::new());
-    for_each_text(&values.slice(first, last - first), &mut |number, text| {
-        while ends[row + 1] <= first + number {
+    for_each_text(&texts, &mut |number, text| {
+        while ends[row + 1].as_usize() <= first + number {
             visit(row, &joined)?;
             joined.clear();
             row += 1;
@@ -322,7 +321,7 @@ fn lines(values: &ArrayRef, ends: &[usize], visit: &mut VisitText<'_>) -> Result
         joined.push_str(text);
         Ok(())
     })?;
-    for row in row..ends.len().saturating_sub(1) {
+    for row in row..lists.len() {
         visit(row, &joined)?;
         joined.clear();
     }
@@ -357,47 +356,4 @@ fn bytes<'a>(
 
 fn too_many() -> Error {
     Error::limit("a page has 2**32 tokens or more")
-}
-
-/// Ids at the width they are kept in.
-enum Writer<'a> {
-    Narrow(&'a mut Vec<u16>),
-    Wide(&'a mut Vec<u32>),
-}
-
-impl<'a> Writer<'a> {
-    fn new(tokens: &'a mut Tokens, is_narrow: bool, num_tokens: usize) -> Self {
-        match (&*tokens, is_narrow) {
-            (Tokens::U16(_), true) | (Tokens::U32(_), false) => {}
-            (_, true) => *tokens = Tokens::U16(Vec::new()),
-            (_, false) => *tokens = Tokens::U32(Vec::new()),
-        }
-        // Of the two the one made above.
-        match tokens {
-            Tokens::U16(ids) => Self::Narrow(cleared(ids, num_tokens)),
-            Tokens::U32(ids) => Self::Wide(cleared(ids, num_tokens)),
-            Tokens::I32(_) | Tokens::I64(_) => unreachable!("made narrow or wide above"),
-        }
-    }
-
-    fn extend(&mut self, ids: &[u32]) {
-        match self {
-            // Below the size of the vocabulary, which was checked, all fit.
-            Self::Narrow(all) => all.extend(ids.iter().map(|&id| id as u16)),
-            Self::Wide(all) => all.extend_from_slice(ids),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Narrow(all) => all.len(),
-            Self::Wide(all) => all.len(),
-        }
-    }
-}
-
-fn cleared<T>(ids: &mut Vec<T>, capacity: usize) -> &mut Vec<T> {
-    ids.clear();
-    ids.reserve_exact(capacity);
-    ids
 }

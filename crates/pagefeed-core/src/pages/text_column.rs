@@ -113,15 +113,11 @@ impl ColumnSource for TextColumn {
         Some(&self.column)
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        let record = self.column.index.page(page);
-        record.map_or_else(
-            |_| PageEntry::default(),
-            |record| {
-                let rows = self.column.index.rows_of_page(page).unwrap_or_default();
-                self.tokenization.entry(rows, &record)
-            },
-        )
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        let index = &self.column.index;
+        Ok(self
+            .tokenization
+            .entry(index.rows_of_page(page)?, &index.page(page)?))
     }
 
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {

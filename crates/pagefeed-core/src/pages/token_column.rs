@@ -13,7 +13,7 @@ use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::flat_parts;
 use crate::pages::indexed::Indexed;
-use crate::pages::numbering::saturated;
+use crate::pages::numbering::{entry_of, saturated};
 use crate::pages::reader;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::token_ids::TokenIds;
@@ -186,18 +186,16 @@ impl ColumnSource for TokenColumn {
         Some(&self.column)
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
+    fn entry(&self, page: u64) -> Result<PageEntry> {
         // Four bytes a token is an upper bound for all but 64-bit columns, whose
         // true size the engine learns when the page is there.
         const BYTES_PER_TOKEN: u64 = 4;
         const BYTES_PER_ROW: u64 = 4;
-        let Ok(record) = self.column.index.page(page) else {
-            return PageEntry::default();
-        };
+        let record = self.column.index.page(page)?;
         let mut bytes = record.num_values * BYTES_PER_TOKEN + record.num_rows * BYTES_PER_ROW;
         let mut stored = record.compressed_size;
         for column in &self.aligned {
-            let rows = self.column.index.rows_of_page(page).unwrap_or_default();
+            let rows = self.column.index.rows_of_page(page)?;
             let sizes = column.sizes(rows, record.num_values);
             stored = stored.saturating_add(sizes.0);
             bytes = bytes.saturating_add(sizes.1);
@@ -206,11 +204,10 @@ impl ColumnSource for TokenColumn {
             let width = field.number.num_bytes().max(2) as u64;
             bytes = bytes.saturating_add(record.num_values.saturating_mul(width));
         }
-        PageEntry {
+        Ok(PageEntry {
             num_values: saturated(record.num_values),
-            file: record.file as usize,
-            ..PageEntry::new(saturated(stored), saturated(bytes))
-        }
+            ..entry_of(&record, stored, bytes)
+        })
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {

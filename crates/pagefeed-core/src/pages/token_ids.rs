@@ -1,16 +1,11 @@
 //! Which numbers are token ids: one that no embedding has a row for is refused.
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
-};
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, downcast_integer_array};
 
 use crate::decode::{TokenPage, Tokens, with_values};
 use crate::error::{Error, Kind, Result};
 use crate::pad;
+use crate::simd::vectorized;
 
 /// The ids from 0 on, below the size of the vocabulary if that is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +14,7 @@ pub struct TokenIds {
 }
 
 /// A number that is no id, and its place.
-type Found = (usize, i64);
+type Found = (usize, i128);
 
 impl TokenIds {
     /// The ids below `vocab_size`, or all that are not negative.
@@ -50,27 +45,18 @@ impl TokenIds {
     /// The same of lists of integers; nulls are no tokens.
     pub fn check_lists(&self, lists: &ArrayRef, first_row: u64) -> Result<()> {
         let values = pad::values(lists)?;
-        match values.data_type() {
-            DataType::Int8 => self.check_rows::<Int8Type>(lists, values, first_row),
-            DataType::Int16 => self.check_rows::<Int16Type>(lists, values, first_row),
-            DataType::Int32 => self.check_rows::<Int32Type>(lists, values, first_row),
-            DataType::Int64 => self.check_rows::<Int64Type>(lists, values, first_row),
-            DataType::UInt8 => self.check_rows::<UInt8Type>(lists, values, first_row),
-            DataType::UInt16 => self.check_rows::<UInt16Type>(lists, values, first_row),
-            DataType::UInt32 => self.check_rows::<UInt32Type>(lists, values, first_row),
-            _ => self.check_rows::<UInt64Type>(lists, values, first_row),
+        downcast_integer_array! {
+            values => self.check_rows(lists, values, first_row),
+            _ => Ok(()),
         }
     }
 
-    fn check_rows<T: ArrowPrimitiveType<Native: Id>>(
+    fn check_rows<T: ArrowPrimitiveType<Native: Integer>>(
         &self,
         lists: &ArrayRef,
-        values: &ArrayRef,
+        values: &PrimitiveArray<T>,
         first_row: u64,
     ) -> Result<()> {
-        let Some(values) = values.as_primitive_opt::<T>() else {
-            return Ok(());
-        };
         if self.find(values.values()).is_none() {
             return Ok(());
         }
@@ -88,16 +74,31 @@ impl TokenIds {
         Ok(())
     }
 
-    fn find<T: Id>(&self, values: &[T]) -> Option<Found> {
-        let last = T::last(self.vocab_size);
-        if are_ids(values, last) {
+    fn find<T: Integer>(&self, values: &[T]) -> Option<Found> {
+        let zero = T::default();
+        let last = self
+            .vocab_size
+            .map_or(u64::MAX, |size| size.saturating_sub(1));
+        let last = last.min(i64::MAX.cast_unsigned()); // No id has more than 63 bits.
+        let are_ids = match T::try_from(last) {
+            Ok(last) => {
+                let (least, largest) = vectorized(|| {
+                    let bounds = |(least, largest): (T, T), &v: &T| (least.min(v), largest.max(v));
+                    values.iter().fold((zero, zero), bounds)
+                });
+                zero <= least && largest <= last
+            }
+            Err(_) => zero <= vectorized(|| values.iter().copied().fold(zero, T::min)),
+        };
+        if are_ids {
             return None;
         }
-        let place = values.iter().position(|value| !value.is_id(last))?;
-        Some((place, values[place].wide()))
+        let is_id = |value: T| (0..=i128::from(last)).contains(&value.into());
+        let place = values.iter().position(|&value| !is_id(value))?;
+        Some((place, values[place].into()))
     }
 
-    fn refuse(&self, value: i64, row: u64, place: usize) -> Error {
+    fn refuse(&self, value: i128, row: u64, place: usize) -> Error {
         let (accepted, advice) = match self.vocab_size {
             None => ("0 or more".to_string(), "mend the row"),
             Some(size) => (
@@ -114,84 +115,15 @@ impl TokenIds {
 }
 
 /// An integer that may be an id.
-trait Id: Copy {
-    /// The largest id of this type.
-    fn last(vocab_size: Option<u64>) -> Self;
-    fn wide(self) -> i64;
-    fn is_id(self, last: Self) -> bool;
-    /// Whether all are; plain loops that the compiler turns into wide instructions.
-    fn are_ids(values: &[Self], last: Self) -> bool;
-}
+trait Integer: Copy + Default + Ord + TryFrom<u64> + Into<i128> {}
 
-macro_rules! ids {
-    ($($signed:ty, $unsigned:ty;)*) => {$(
-        impl Id for $signed {
-            fn last(vocab_size: Option<u64>) -> Self {
-                last(vocab_size).try_into().unwrap_or(Self::MAX)
-            }
-            fn wide(self) -> i64 {
-                self.into()
-            }
-            fn is_id(self, last: Self) -> bool {
-                (0..=last).contains(&self)
-            }
-            #[inline(always)]
-            fn are_ids(values: &[Self], last: Self) -> bool {
-                // The sign of a value, or of what is left up to the last.
-                let excess = |value: Self| value | last.wrapping_sub(value);
-                values.iter().fold(0, |all, &value| all | excess(value)) >= 0
-            }
-        }
-        impl Id for $unsigned {
-            fn last(vocab_size: Option<u64>) -> Self {
-                last(vocab_size).try_into().unwrap_or(Self::MAX)
-            }
-            fn wide(self) -> i64 {
-                self as i64
-            }
-            fn is_id(self, last: Self) -> bool {
-                self <= last
-            }
-            #[inline(always)]
-            fn are_ids(values: &[Self], last: Self) -> bool {
-                last == Self::MAX || values.iter().copied().fold(0, Self::max) <= last
-            }
-        }
-    )*};
-}
-
-ids! {
-    i8, u8;
-    i16, u16;
-    i32, u32;
-    i64, u64;
-}
-
-/// The largest id; none has more than 63 bits.
-fn last(vocab_size: Option<u64>) -> u64 {
-    let most = i64::MAX.cast_unsigned();
-    vocab_size.map_or(most, |size| size.saturating_sub(1).min(most))
-}
-
-fn are_ids<T: Id>(values: &[T], last: T) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        return unsafe { are_ids_avx2(values, last) };
-    }
-    T::are_ids(values, last)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn are_ids_avx2<T: Id>(values: &[T], last: T) -> bool {
-    T::are_ids(values, last)
-}
+impl<T: Copy + Default + Ord + TryFrom<u64> + Into<i128>> Integer for T {}
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use arrow_array::types::{Int16Type, Int32Type, Int64Type, UInt64Type};
     use arrow_array::{FixedSizeListArray, LargeListArray, ListArray};
 
     use super::*;
@@ -290,5 +222,11 @@ mod tests {
             let error = TokenIds::new(Some(70)).check_lists(&rest, 8).unwrap_err();
             assert!(error.message().contains("row 9 of the row group holds 70"));
         }
+        let wide = [Some([Some(u64::MAX)])];
+        let lists = ListArray::from_iter_primitive::<UInt64Type, _, _>(wide);
+        let lists: ArrayRef = Arc::new(lists);
+        let error = TokenIds::default().check_lists(&lists, 0).unwrap_err();
+        let message = error.message();
+        assert!(message.contains("18446744073709551615"), "{message}");
     }
 }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use crate::error::Result;
-use crate::thrift::{Reader, Wire};
+use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
 /// `converted_type` of a schema element.
 const CONVERTED_TYPE: i16 = 6;
@@ -50,12 +50,12 @@ pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
 /// Which member of the union the logical type of an element is.
 fn logical_type(element: &[u8]) -> Result<Option<i16>> {
     let mut found = None;
-    Reader::new(element).fields(|id, wire, reader| match (id, wire) {
+    let mut reader = Reader::new(element);
+    read_fields!(reader, {
         (LOGICAL_TYPE, Wire::Struct) => reader.fields(|member, wire, reader| {
             found = Some(member);
             reader.skip(wire)
-        }),
-        _ => reader.skip(wire),
+        })?,
     })?;
     Ok(found)
 }
@@ -77,12 +77,7 @@ fn push_field(bytes: &mut Vec<u8>, last: i16, id: i16, wire: Wire) {
     }
     bytes.push(wire.code());
     // Zigzag, of 16 bits and so of three bytes at most.
-    let mut number = ((id << 1) ^ (id >> 15)).cast_unsigned();
-    while number >= 0x80 {
-        bytes.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
+    put_varint(bytes, ((id << 1) ^ (id >> 15)).cast_unsigned().into());
 }
 
 #[cfg(test)]

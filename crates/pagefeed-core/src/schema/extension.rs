@@ -8,7 +8,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 use parquet::basic::LogicalType;
 
-use super::Leaf;
+use super::{Leaf, children};
 use crate::error::Result;
 
 const NAME: &str = "ARROW:extension:name";
@@ -72,14 +72,10 @@ pub fn retyped(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
 }
 
 fn retyped_data(data: ArrayData, data_type: &DataType) -> Result<ArrayData> {
-    let children: Vec<&FieldRef> = match data_type {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => vec![item],
-        DataType::Struct(fields) => fields.iter().collect(),
-        _ => return Ok(data),
-    };
+    let children = children(data_type);
+    if children.is_empty() {
+        return Ok(data);
+    }
     let inner = data.child_data().to_vec();
     let retyped = inner
         .into_iter()

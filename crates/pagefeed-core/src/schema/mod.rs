@@ -10,7 +10,7 @@ pub mod tree;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, FieldRef};
 use parquet::arrow::{
     FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema_by_columns,
 };
@@ -180,26 +180,28 @@ fn arrow(metadata: &ParquetMetaData, leaves: &Range<usize>) -> Result<(Arc<Field
     }
 }
 
-fn has_nul(field: &Field) -> bool {
-    let inside = match field.data_type() {
+/// The fields inside a type: the item of a list, the entries of a map, the fields of a struct.
+pub(crate) fn children(data_type: &DataType) -> &[FieldRef] {
+    match data_type {
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => has_nul(item),
-        DataType::Struct(fields) => fields.iter().any(|field| has_nul(field)),
-        _ => false,
-    };
-    inside || field.name().contains('\0')
+        | DataType::Map(item, _) => std::slice::from_ref(item),
+        DataType::Struct(fields) => fields,
+        _ => &[],
+    }
+}
+
+fn has_nul(field: &Field) -> bool {
+    let mut inside = children(field.data_type()).iter();
+    field.name().contains('\0') || inside.any(|field| has_nul(field))
 }
 
 fn has_text(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => has_text(item.data_type()),
-        DataType::Struct(fields) => fields.iter().any(|field| has_text(field.data_type())),
-        _ => false,
-    }
+    let mut inside = children(data_type).iter();
+    let is_text = matches!(
+        data_type,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
+    );
+    is_text || inside.any(|field| has_text(field.data_type()))
 }

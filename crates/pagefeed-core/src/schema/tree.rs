@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Kind, Result};
 use crate::limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_ELEMENTS};
-use crate::thrift::{Reader, Wire};
+use crate::thrift::{Reader, Wire, read_fields};
 
 /// Columns named in an error message.
 const MAX_NAMES_SHOWN: usize = 20;
@@ -40,14 +40,10 @@ struct Element<'a> {
 impl<'a> Element<'a> {
     fn parse(reader: &mut Reader<'a>) -> Result<Self> {
         let (mut name, mut num_children, mut physical) = (None, 0, None);
-        reader.fields(|id, wire, reader| {
-            match (id, wire) {
-                (1, Wire::I32) => physical = Some(reader.i32()?),
-                (4, Wire::Binary) => name = Some(reader.string()?),
-                (5, Wire::I32) => num_children = reader.size("a schema element's child count")?,
-                _ => reader.skip(wire)?,
-            }
-            Ok(())
+        read_fields!(reader, {
+            (1, Wire::I32) => physical = Some(reader.i32()?),
+            (4, Wire::Binary) => name = Some(reader.string()?),
+            (5, Wire::I32) => num_children = reader.size("a schema element's child count")?,
         })?;
         Ok(Self {
             name: name.ok_or_else(|| Error::corrupt("a schema element has no name"))?,

@@ -2,11 +2,11 @@
 
 use crc32fast::hash;
 
-use super::runs::{Runs, put_varint};
+use super::runs::Runs;
 use crate::codec::Codec;
 use crate::codec::compress::Compressor;
 use crate::error::{Error, Result};
-use crate::thrift::Wire;
+use crate::thrift::{Wire, put_varint};
 
 /// Rows on their way into a page.
 #[derive(Debug, Default)]

@@ -1,5 +1,7 @@
 //! Levels of one bit, as runs.
 
+use crate::thrift::put_varint;
+
 /// Levels in the format's hybrid encoding, of which runs alone are used.
 #[derive(Debug, Default)]
 pub struct Runs {
@@ -33,15 +35,6 @@ impl Runs {
             self.length = 0;
         }
     }
-}
-
-/// Appends a number, seven bits a byte.
-pub fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
-    while number > 0x7F {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
 }
 
 #[cfg(test)]

@@ -177,15 +177,19 @@ pub fn check_lookups(index: &Index) {
     }
     let numbers: Vec<i64> = (0..of_rows.len() as i64).collect();
     let mut found = vec![0; numbers.len()];
-    index.pages_of_rows(&numbers, &mut found).unwrap();
+    index
+        .look_up("pages_of_rows", &numbers, &mut found)
+        .unwrap();
     assert_eq!(found, of_rows);
     let numbers: Vec<i64> = (0..of_values.len() as i64).collect();
     let mut found = vec![0; numbers.len()];
-    index.pages_of_values(&numbers, &mut found).unwrap();
+    index
+        .look_up("pages_of_values", &numbers, &mut found)
+        .unwrap();
     assert_eq!(found, of_values);
     let numbers: Vec<i64> = (0..=pages.len() as i64).collect();
     let mut first = vec![0; numbers.len()];
-    index.first_rows(&numbers, &mut first).unwrap();
+    index.look_up("first_rows", &numbers, &mut first).unwrap();
     let lengths: Vec<_> = first
         .windows(2)
         .map(|pair| (pair[1] - pair[0]) as u64)
@@ -194,7 +198,7 @@ pub fn check_lookups(index: &Index) {
         lengths,
         pages.iter().map(|page| page.num_rows).collect::<Vec<_>>()
     );
-    index.first_values(&numbers, &mut first).unwrap();
+    index.look_up("first_values", &numbers, &mut first).unwrap();
     let lengths: Vec<_> = first
         .windows(2)
         .map(|pair| (pair[1] - pair[0]) as u64)

@@ -104,11 +104,11 @@ fn lookups_out_of_range_are_refused() {
     let index = build_with(&[path], "tokens", true).unwrap();
     let mut out = [0];
     for result in [
-        index.pages_of_rows(&[1], &mut out),
-        index.pages_of_rows(&[-1], &mut out),
-        index.pages_of_values(&[2], &mut out),
-        index.first_rows(&[2], &mut out),
-        index.first_rows(&[0, 1], &mut out),
+        index.look_up("pages_of_rows", &[1], &mut out),
+        index.look_up("pages_of_rows", &[-1], &mut out),
+        index.look_up("pages_of_values", &[2], &mut out),
+        index.look_up("first_rows", &[2], &mut out),
+        index.look_up("first_rows", &[0, 1], &mut out),
         index.page(1).map(drop),
         index.read_runs(&Store::new(1), 1, true).map(drop),
     ] {

@@ -5,8 +5,8 @@ mod values;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_data::ffi::FFI_ArrowArray;
+use arrow_schema::Field;
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::{ArrowError, Field};
 use pagefeed_core::pad::{Padding, joined, list_lengths, padded_numbers};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
 use pyo3::buffer::PyBuffer;
@@ -19,14 +19,17 @@ use crate::columns::AskedAligned;
 use crate::engine::token_type;
 use crate::error::to_python;
 use crate::fields::{AskedFields, places};
+use crate::numbers::bytes_of;
 use crate::run::detached;
 
 /// An Arrow array. Any library that speaks the Arrow PyCapsule interface takes it
 /// without a copy: `pyarrow.array(x)`, `polars.Series(x)`.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct ArrowArray {
-    array: ArrayRef,
-    field: Field,
+    /// The array.
+    pub array: ArrayRef,
+    /// What describes it.
+    pub field: Field,
 }
 
 impl ArrowArray {
@@ -35,30 +38,22 @@ impl ArrowArray {
         Self { array, field }
     }
 
-    /// The array.
-    pub fn array(&self) -> &ArrayRef {
-        &self.array
-    }
-
     /// Whether its values mean something else than what they are stored as.
     fn is_extension(&self) -> bool {
         self.field.metadata().contains_key("ARROW:extension:name")
     }
 
-    /// What describes it.
-    pub fn field(&self) -> &Field {
-        &self.field
-    }
-
-    fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(&self.field).map_err(export_failed)?;
-        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    /// How an object that holds this array is pickled.
+    fn reduced<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Reduced<'py>> {
+        let py = object.py();
+        let bytes = detached(py, || to_bytes(&self.array, &self.field))?;
+        let restore = object.get_type().getattr("_from_bytes")?;
+        Ok((restore, (PyBytes::new(py, &bytes),)))
     }
 }
 
-pub fn export_failed(error: ArrowError) -> PyErr {
-    PyValueError::new_err(format!("the array cannot be exported: {error}"))
-}
+/// What restores an object, and the bytes that it is restored from.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>,));
 
 /// The module `pyarrow`, which makes Python objects of values.
 pub fn with_pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
@@ -73,7 +68,10 @@ pub fn with_pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
 impl ArrowArray {
     /// The schema alone.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        self.schema_capsule(py)
+        let failed =
+            |error| PyValueError::new_err(format!("the array cannot be exported: {error}"));
+        let schema = FFI_ArrowSchema::try_from(&self.field).map_err(failed)?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 
     /// Schema and array, as two capsules. The schema is the array's own: a
@@ -87,7 +85,7 @@ impl ArrowArray {
         drop(requested_schema);
         let array = FFI_ArrowArray::new(&self.array.to_data());
         let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
-        PyTuple::new(py, [self.schema_capsule(py)?, array])
+        PyTuple::new(py, [self.__arrow_c_schema__(py)?, array])
     }
 
     /// Lists with numbers for each token, like `per_token` says, as rows of `length`
@@ -118,8 +116,7 @@ impl ArrowArray {
     /// Lengths of the lists of integers that this is an array of: int64; 0 if null.
     fn list_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let lengths = detached(py, || list_lengths(&self.array))?;
-        let bytes: Vec<u8> = lengths.iter().flat_map(|n| n.to_ne_bytes()).collect();
-        Ok(PyBytes::new(py, &bytes))
+        Ok(bytes_of(py, lengths))
     }
 
     /// All lists of integers, each cut to `most`, as one.
@@ -198,13 +195,8 @@ impl ArrowArray {
     }
 
     /// Pickles the array, copied.
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        let (py, this) = (slf.py(), slf.get());
-        let bytes = detached(py, || to_bytes(&this.array, &this.field))?;
-        let restore = slf.get_type().getattr("_from_bytes")?;
-        Ok((restore, (PyBytes::new(py, &bytes),)))
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
+        slf.get().reduced(slf)
     }
 
     #[staticmethod]

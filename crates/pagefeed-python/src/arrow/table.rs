@@ -5,15 +5,13 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator, StructArray};
-use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::Field;
-use arrow_schema::ffi::FFI_ArrowSchema;
-use pagefeed_core::pickle::{from_bytes, to_bytes};
+use pagefeed_core::pickle::from_bytes;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyTuple};
 
-use crate::arrow::{ArrowArray, export_failed, with_pyarrow};
+use crate::arrow::{ArrowArray, Reduced, with_pyarrow};
 use crate::run::detached;
 
 /// A table of Arrow columns. Any library that speaks the Arrow PyCapsule interface takes
@@ -21,23 +19,16 @@ use crate::run::detached;
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct ArrowTable {
     rows: RecordBatch,
+    /// All columns as one array.
+    structs: ArrowArray,
 }
 
 impl From<RecordBatch> for ArrowTable {
     fn from(rows: RecordBatch) -> Self {
-        Self { rows }
-    }
-}
-
-impl ArrowTable {
-    fn schema_capsule<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(&*self.rows.schema()).map_err(export_failed)?;
-        PyCapsule::new_with_value(py, schema, c"arrow_schema")
-    }
-
-    /// All columns as one array.
-    fn structs(&self) -> ArrayRef {
-        Arc::new(StructArray::from(self.rows.clone()))
+        let structs: ArrayRef = Arc::new(StructArray::from(rows.clone()));
+        let field = Field::new("rows", structs.data_type().clone(), false);
+        let structs = ArrowArray::new(structs, field);
+        Self { rows, structs }
     }
 }
 
@@ -45,7 +36,7 @@ impl ArrowTable {
 impl ArrowTable {
     /// The schema alone.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        self.schema_capsule(py)
+        self.structs.__arrow_c_schema__(py)
     }
 
     /// Schema and columns, as two capsules; a requested schema is a wish that the
@@ -56,10 +47,7 @@ impl ArrowTable {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        drop(requested_schema);
-        let array = FFI_ArrowArray::new(&self.structs().to_data());
-        let array = PyCapsule::new_with_value(py, array, c"arrow_array")?;
-        PyTuple::new(py, [self.schema_capsule(py)?, array])
+        self.structs.__arrow_c_array__(py, requested_schema)
     }
 
     /// The same as a stream of one batch of rows.
@@ -107,15 +95,8 @@ impl ArrowTable {
     }
 
     /// Pickles the table, copied.
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
-        let (py, this) = (slf.py(), slf.get());
-        let array = this.structs();
-        let field = Field::new("rows", array.data_type().clone(), false);
-        let bytes = detached(py, || to_bytes(&array, &field))?;
-        let restore = slf.get_type().getattr("_from_bytes")?;
-        Ok((restore, (PyBytes::new(py, &bytes),)))
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
+        slf.get().structs.reduced(slf)
     }
 
     #[staticmethod]

@@ -8,10 +8,11 @@ use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
 use pagefeed_core::decode::NumberType;
-use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
+
+use crate::buffer::fill_view;
 
 /// Numbers, one a row: the name of their type, and their bytes. Null is NaN. `None` if the
 /// array holds others, or integers or flags of which some are null: no number says that,
@@ -104,18 +105,10 @@ impl Held {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        if view.is_null() {
-            return Err(PyBufferError::new_err("a view is needed"));
-        }
         let this = slf.get();
         let start = std::ptr::with_exposed_provenance_mut(this.start);
-        let length = this.length.cast_signed();
         // SAFETY: the array holds these bytes as long as the object lives, which the view
         // keeps alive; they are offered to be read only.
-        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
-        match filled {
-            -1 => Err(PyErr::fetch(slf.py())),
-            _ => Ok(()),
-        }
+        unsafe { fill_view(slf.as_any(), view, (start, this.length), true, flags) }
     }
 }

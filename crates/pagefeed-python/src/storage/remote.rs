@@ -16,26 +16,10 @@ use pyo3::types::PyBytes;
 
 use crate::error::to_python;
 use crate::run::cancellable;
+use crate::storage::PerProcess;
 
 /// A file: its URL, bytes, and version.
 type File = (String, u64, String);
-
-/// A dictionary with the fields of [`Options`].
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Settings {
-    deadline: Duration,
-    timeout: Duration,
-    max_wait: Duration,
-    max_in_flight: usize,
-    cache: Option<(String, u64)>,
-    allow_http: bool,
-    authorization: Option<String>,
-    hub_endpoint: String,
-    hub_token: Option<String>,
-    providers: [Vec<(String, String)>; 3],
-    keys: Py<PyAny>,
-}
 
 /// Key, secret, token, and seconds since 1970 when these expire.
 type FoundKeys = (String, String, Option<String>, Option<f64>);
@@ -92,21 +76,12 @@ impl Files {
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Remote {
     options: Options,
-    /// That of this process, by its number. Locked only under the GIL, which a forking
-    /// thread holds, so a child never finds it locked.
-    remote: Mutex<(u32, Arc<CoreRemote>)>,
+    remote: PerProcess<CoreRemote>,
 }
 
 impl Remote {
     fn here(&self, py: Python<'_>) -> PyResult<Arc<CoreRemote>> {
-        let mut remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
-        if remote.0 != std::process::id() {
-            let ours = new(py, &self.options)?;
-            // Never dropped: its locks are not to be touched.
-            std::mem::forget(std::mem::replace(&mut remote.1, ours));
-            remote.0 = std::process::id();
-        }
-        Ok(remote.1.clone())
+        self.remote.get(|_| new(py, &self.options))
     }
 
     /// What indexes read by.
@@ -139,28 +114,28 @@ fn file(listed: Listed) -> File {
 
 #[pymethods]
 impl Remote {
-    /// A storage with these settings, without secrets of the names `lost`, which did not
-    /// travel to this process. Nothing is sent yet.
+    /// A storage with the settings of [`Options`] by name, without secrets of the names
+    /// `lost`, which did not travel to this process. Nothing is sent yet.
     #[new]
-    fn make(py: Python<'_>, settings: Settings, lost: Vec<String>) -> PyResult<Self> {
+    fn make(py: Python<'_>, settings: &Bound<'_, PyAny>, lost: Vec<String>) -> PyResult<Self> {
         let options = Options {
-            deadline: settings.deadline,
-            timeout: settings.timeout,
-            max_wait: settings.max_wait,
-            max_in_flight: settings.max_in_flight,
-            cache: settings.cache,
-            allow_http: settings.allow_http,
-            authorization: settings.authorization,
-            hub_endpoint: settings.hub_endpoint,
-            hub_token: settings.hub_token,
-            providers: settings.providers,
-            keys: Some(find_keys(settings.keys)),
+            deadline: settings.get_item("deadline")?.extract()?,
+            timeout: settings.get_item("timeout")?.extract()?,
+            max_wait: settings.get_item("max_wait")?.extract()?,
+            max_in_flight: settings.get_item("max_in_flight")?.extract()?,
+            cache: settings.get_item("cache")?.extract()?,
+            allow_http: settings.get_item("allow_http")?.extract()?,
+            authorization: settings.get_item("authorization")?.extract()?,
+            hub_endpoint: settings.get_item("hub_endpoint")?.extract()?,
+            hub_token: settings.get_item("hub_token")?.extract()?,
+            providers: settings.get_item("providers")?.extract()?,
+            keys: Some(find_keys(settings.get_item("keys")?.unbind())),
             lost,
         };
         let remote = new(py, &options)?;
         Ok(Self {
             options,
-            remote: Mutex::new((std::process::id(), remote)),
+            remote: PerProcess::new(remote),
         })
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
-use http::header::{AUTHORIZATION, DATE, RETRY_AFTER};
+use http::header::{AUTHORIZATION, AsHeaderName, DATE, RETRY_AFTER};
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
 use object_store::ClientOptions;
@@ -85,7 +85,7 @@ impl Answer {
 
     fn of(status: u16, headers: &HeaderMap, sent: Self) -> Self {
         let word = |name: &str| {
-            let value = headers.get(name)?.to_str().ok()?;
+            let value = text(headers, name)?;
             let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
             let is_short = value.len() < 64 && value.bytes().all(is_word);
             is_short.then(|| value.to_string())
@@ -273,10 +273,7 @@ pub(crate) enum Sent {
 /// Seconds that `Retry-After` names, or the hub's `RateLimit: "name";r=0;t=55` of a
 /// window that is used up. Dates, which hardly anybody sends, are passed over.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    if let Some(limit) = headers
-        .get("ratelimit")
-        .and_then(|value| value.to_str().ok())
-    {
+    if let Some(limit) = text(headers, "ratelimit") {
         let number = |name| {
             limit
                 .split(';')
@@ -286,44 +283,39 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
             return seconds.parse().ok().map(Duration::from_secs);
         }
     }
-    let seconds = headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
+    let seconds = text(headers, RETRY_AFTER)?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+/// The text of a header, if it is one.
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
 }
 
 /// How far this machine's clock is ahead of a server's.
 fn seconds_ahead(headers: &HeaderMap) -> Option<i64> {
-    let date = DateTime::parse_from_rfc2822(headers.get(DATE)?.to_str().ok()?).ok()?;
+    let date = DateTime::parse_from_rfc2822(text(headers, DATE)?).ok()?;
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .ok()?;
     Some(i64::try_from(now.as_secs()).ok()? - date.timestamp())
 }
 
+impl fmt::Debug for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Transport")
+    }
+}
+
 /// Makes object_store's clients send through a transport.
+#[derive(Debug)]
 pub(crate) struct Connector(pub(crate) Arc<Transport>);
 
+#[derive(Debug)]
 struct Sender {
     transport: Arc<Transport>,
     /// Set for the addresses inside of a machine that credentials come from.
     allow_http: bool,
-}
-
-impl fmt::Debug for Connector {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Connector")
-    }
-}
-
-impl fmt::Debug for Sender {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Sender")
-    }
 }
 
 impl HttpConnector for Connector {
@@ -340,22 +332,23 @@ impl HttpConnector for Connector {
 impl HttpService for Sender {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
-        let unknown = |error| HttpError::new(HttpErrorKind::Unknown, error);
         let url = parts.uri.to_string().parse();
-        let url = url.map_err(|error: url::ParseError| unknown(std::io::Error::other(error)))?;
+        let url = url.map_err(|error: url::ParseError| unknown(error))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
         let body = body.collect().await?.to_bytes();
         let sent = self.transport.send_if(request, body, self.allow_http);
-        let sent = sent.await;
-        let response = sent.map_err(|problem| match problem {
+        let response = sent.await.map_err(|problem| match problem {
             Sent::Refused => unknown(std::io::Error::other(UNENCRYPTED)),
             Sent::Stuck => unknown(std::io::Error::other(STUCK)),
-            Sent::Failed(error) => HttpError::new(HttpErrorKind::Unknown, error),
+            Sent::Failed(error) => unknown(error),
         })?;
         let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
-        let body =
-            body.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error.without_url()));
+        let body = body.map_err(|error| unknown(error.without_url()));
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
     }
+}
+
+fn unknown(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
 }

@@ -14,6 +14,7 @@ use arrow_array::{
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, Fields};
 
+use super::lists;
 use crate::error::{Error, Result};
 
 /// The values of `array` as `target`, a common type of its own and others.
@@ -26,8 +27,7 @@ pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
         (T::Binary, T::LargeBinary) => wide::<_, LargeBinaryType>(array.as_binary::<i32>()),
         (T::Struct(_), T::Struct(fields)) => structs(array.as_struct(), fields)?,
         (T::Map(..), T::Map(entries, sorted)) => map(array.as_map(), entries, *sorted)?,
-        (_, T::List(item)) => list::<i32>(array, item)?,
-        (_, T::LargeList(item)) => list::<i64>(array, item)?,
+        (_, T::List(item) | T::LargeList(item)) => list(array, item, target)?,
         (_, T::FixedSizeList(item, size)) => fixed_size_list(array, item, *size)?,
         (from, _) if from.is_integer() => integers(array, target)?,
         (from, _) if from.is_floating() => floats(array, target)?,
@@ -88,36 +88,27 @@ fn map(array: &MapArray, entries: &FieldRef, sorted: bool) -> Result<ArrayRef> {
 }
 
 /// Any list as one with offsets.
-fn list<O: OffsetSizeTrait>(array: &ArrayRef, item: &FieldRef) -> Result<ArrayRef> {
-    let (offsets, values): (Vec<usize>, &ArrayRef) = match array.data_type() {
+fn list(array: &ArrayRef, item: &FieldRef, target: &DataType) -> Result<ArrayRef> {
+    let (offsets, values): (Vec<u64>, &ArrayRef) = match array.data_type() {
         DataType::List(_) => offsets_and_values(array.as_list::<i32>()),
         DataType::LargeList(_) => offsets_and_values(array.as_list::<i64>()),
         DataType::FixedSizeList(_, size) => {
             let (lists, size) = (array.as_fixed_size_list(), size.as_usize());
             (
-                (0..=lists.len()).map(|row| row * size).collect(),
+                (0..=lists.len()).map(|row| (row * size) as u64).collect(),
                 lists.values(),
             )
         }
-        _ => return Err(impossible(array, &DataType::List(Arc::clone(item)))),
+        _ => return Err(impossible(array, target)),
     };
-    let too_many = || Error::limit("the lists of a page hold more than 2^31 values");
-    let offsets = offsets
-        .into_iter()
-        .map(|offset| O::from_usize(offset).ok_or_else(too_many))
-        .collect::<Result<Vec<O>>>()?;
-    Ok(Arc::new(GenericListArray::<O>::try_new(
-        Arc::clone(item),
-        OffsetBuffer::new(offsets.into()),
-        conform(values, item.data_type())?,
-        array.nulls().cloned(),
-    )?))
+    let values = conform(values, item.data_type())?;
+    lists(target, &offsets, values, array.nulls().cloned())
 }
 
-fn offsets_and_values<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (Vec<usize>, &ArrayRef) {
+fn offsets_and_values<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (Vec<u64>, &ArrayRef) {
     let offsets = lists.value_offsets().iter();
     (
-        offsets.map(|offset| offset.as_usize()).collect(),
+        offsets.map(|offset| offset.as_usize() as u64).collect(),
         lists.values(),
     )
 }

@@ -285,9 +285,8 @@ impl Iterator for OneChunk {
     type Item = ParquetResult<Box<dyn PageReader>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0
-            .take()
-            .map(|reader| Ok(Box::new(reader) as Box<dyn PageReader>))
+        let reader: Box<dyn PageReader> = Box::new(self.0.take()?);
+        Some(Ok(reader))
     }
 }
 

@@ -15,7 +15,7 @@ use arrow_array::types::{Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type};
 use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait, PrimitiveArray,
 };
-use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, FieldRef};
 
 use super::{PageRun, Tokens};
@@ -164,10 +164,8 @@ fn integers(
         return Ok(None);
     };
     Ok(match data_type {
-        DataType::List(_) => list::<i32>(item, &offsets, values)?,
-        DataType::LargeList(_) => list::<i64>(item, &offsets, values)?,
         DataType::FixedSizeList(_, size) => fixed_size_list(item, *size, &offsets, values)?,
-        _ => None,
+        _ => Some(lists(data_type, &offsets, values, None)?),
     })
 }
 
@@ -228,25 +226,39 @@ fn cut<T: ArrowPrimitiveType, V>(
     Ok(whole::<T>(Buffer::from_vec(values)))
 }
 
-fn list<O: OffsetSizeTrait>(
-    item: &FieldRef,
-    offsets: &[u32],
+/// Values as lists of this type, of which each goes from one of `offsets`, which rise, to the
+/// next: lists with offsets, also in place of those of a fixed size.
+pub(crate) fn lists<T: ArrowNativeType>(
+    data_type: &DataType,
+    offsets: &[T],
     values: ArrayRef,
-) -> Result<Option<ArrayRef>> {
-    // Offsets only grow.
-    if offsets
-        .last()
-        .and_then(|&last| O::from_usize(last as usize))
-        .is_none()
-    {
-        return Err(Error::limit(
-            "a page holds more values than its Arrow type can address",
-        ));
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    match data_type {
+        DataType::LargeList(item) => lists_of::<i64, T>(item, offsets, values, nulls),
+        DataType::List(item) | DataType::FixedSizeList(item, _) => {
+            lists_of::<i32, T>(item, offsets, values, nulls)
+        }
+        other => Err(Error::internal(format!("{other} is no type of lists"))),
     }
-    let offsets = collect(offsets.iter().map(|&offset| O::usize_as(offset as usize)))?;
-    let offsets = OffsetBuffer::new(offsets.into());
-    let list = GenericListArray::<O>::try_new(item.clone(), offsets, values, None)?;
-    Ok(Some(Arc::new(list)))
+}
+
+fn lists_of<O: OffsetSizeTrait, T: ArrowNativeType>(
+    item: &FieldRef,
+    offsets: &[T],
+    values: ArrayRef,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let last = offsets.last().map_or(0, |last| last.as_usize());
+    O::from_usize(last).ok_or_else(too_many)?;
+    let offsets = offsets.iter().map(|offset| O::usize_as(offset.as_usize()));
+    let offsets = OffsetBuffer::new(collect(offsets)?.into());
+    let list = GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, nulls)?;
+    Ok(Arc::new(list))
+}
+
+fn too_many() -> Error {
+    Error::limit("a page holds more values than its Arrow type can address")
 }
 
 fn fixed_size_list(

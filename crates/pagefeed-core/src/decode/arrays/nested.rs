@@ -8,7 +8,7 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use super::records::Records;
-use super::{own_rows, strings};
+use super::{own_rows, strings, too_many};
 use crate::decode::PageRun;
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
@@ -120,25 +120,13 @@ fn assemble(field: &Field, depth: Depth, columns: &[Column], next: &mut usize) -
                 nulls,
             )?))
         }
-        DataType::List(item) => {
+        DataType::List(item) | DataType::LargeList(item) => {
             let values = assemble(item, inside.in_list(), columns, next)?;
-            lists::<i32>(
-                item,
-                inside,
-                records,
-                values,
-                validity(field, inside, records)?,
-            )
-        }
-        DataType::LargeList(item) => {
-            let values = assemble(item, inside.in_list(), columns, next)?;
-            lists::<i64>(
-                item,
-                inside,
-                records,
-                values,
-                validity(field, inside, records)?,
-            )
+            let nulls = validity(field, inside, records)?;
+            match field.data_type() {
+                DataType::LargeList(_) => lists::<i64>(item, inside, records, values, nulls),
+                _ => lists::<i32>(item, inside, records, values, nulls),
+            }
         }
         _ => {
             *next += 1;
@@ -165,7 +153,6 @@ fn lists<O: OffsetSizeTrait>(
     values: ArrayRef,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
-    let too_many = || Error::limit("a page holds more values than its Arrow type can address");
     O::from_usize(values.len()).ok_or_else(too_many)?;
     let (list, element) = (depth, depth.in_list());
     let (mut offsets, mut num_items) = (Vec::new(), 0);

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use super::strings::Entries;
 use crate::buffers::RecycledBuffer;
 use crate::decode::bounds::{check, split_string};
-use crate::decode::encodings::indices::{Part, for_each_part};
+use crate::decode::encodings::indices::for_each_part;
+use crate::decode::encodings::unpack::Part;
 use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
 
@@ -72,9 +73,10 @@ impl<T: ByteArrayType> Strings<T> {
         self.reserve(usize::try_from(size).unwrap_or(usize::MAX))?;
         reserve(&mut self.offsets, values.len())?;
         for_each_part(bytes, values, entries.lengths().len(), |part| match part {
-            Part::Repeated { index, count } => {
-                (0..count).try_for_each(|_| self.push(entries.get(index)))
-            }
+            Part::Repeated {
+                value: index,
+                count,
+            } => (0..count).try_for_each(|_| self.push(entries.get(index))),
             Part::Batch(indices) => indices
                 .iter()
                 .try_for_each(|&index| self.push(entries.get(index))),

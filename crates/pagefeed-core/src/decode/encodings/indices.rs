@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::hybrid::{Run, Runs};
-use super::unpack::{BATCH, check_index, unpack};
+use super::hybrid::Runs;
+use super::unpack::{Entry, Part, check_index, parts};
 use crate::error::{Error, Result};
 
 /// Splits a dictionary-encoded page into its runs of indices.
@@ -22,47 +22,16 @@ pub(crate) fn runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
     Ok(Runs::new(rest, u32::from(width), num_values))
 }
 
-/// Some indices in a row, each of them inside the dictionary.
-pub(crate) enum Part<'a> {
-    /// One index, many times.
-    Repeated { index: u32, count: usize },
-    /// At most [`BATCH`] indices.
-    Batch(&'a [u32]),
-}
-
-/// Calls `each` with the indices of `values` of a page, part by part.
+/// Calls `each` with the indices of `values` of a page, part by part: each of them is inside
+/// the dictionary.
 pub(crate) fn for_each_part(
     bytes: &[u8],
     values: Range<usize>,
     num_entries: usize,
-    mut each: impl FnMut(Part<'_>) -> Result<()>,
+    each: impl FnMut(Part<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut buffer = [0; BATCH];
-    let mut start = 0;
-    for run in runs(bytes, values.end)? {
-        let run = run?;
-        // The part of the run that is asked for: it ends where that does, at the latest.
-        let (skipped, end) = (values.start.saturating_sub(start), run.count());
-        start += end;
-        if skipped >= end {
-            continue;
-        }
-        match run {
-            Run::Repeated { value: index, .. } => {
-                check_index(index, num_entries)?;
-                let count = end - skipped;
-                each(Part::Repeated { index, count })?;
-            }
-            Run::Packed(packed) => {
-                for from in (skipped / BATCH * BATCH..end).step_by(BATCH) {
-                    let indices = &mut buffer[..BATCH.min(end - from)];
-                    check_index(unpack(&packed, from, indices), num_entries)?;
-                    each(Part::Batch(&indices[skipped.saturating_sub(from)..]))?;
-                }
-            }
-        }
-    }
-    Ok(())
+    let check = |index| check_index(index, num_entries);
+    parts(runs(bytes, values.end)?, values.start, check, each)
 }
 
 /// Bytes of the entries, of these lengths, that `values` of a page name.
@@ -71,7 +40,10 @@ pub(crate) fn total_length(bytes: &[u8], values: Range<usize>, lengths: &[u32]) 
     for_each_part(bytes, values, lengths.len(), |part| {
         size += match part {
             // Less than 2^31 values of less than 2^31 bytes.
-            Part::Repeated { index, count } => u64::from(lengths[index as usize]) * count as u64,
+            Part::Repeated {
+                value: index,
+                count,
+            } => u64::from(lengths[index as usize]) * count as u64,
             Part::Batch(indices) => {
                 let lengths = indices.iter().map(|&index| lengths[index as usize]);
                 lengths.map(u64::from).sum()
@@ -91,7 +63,10 @@ pub(crate) fn sequence(
     let (mut first, mut count, mut in_sequence) = (0, 0, true);
     for_each_part(bytes, 0..num_values, num_entries, |part| {
         let (one, indices) = match part {
-            Part::Repeated { index, count: 1 } => ([index], None),
+            Part::Repeated {
+                value: index,
+                count: 1,
+            } => ([index], None),
             Part::Repeated { .. } => {
                 in_sequence = false;
                 return Ok(());
@@ -111,10 +86,32 @@ pub(crate) fn sequence(
     Ok((in_sequence && count == num_values).then_some(first))
 }
 
+/// Appends the entries of `table` that `values` of a page name.
+pub(crate) fn look_up<S: Entry<T>, T: Clone>(
+    bytes: &[u8],
+    values: Range<usize>,
+    table: &[S],
+    output: &mut Vec<T>,
+) -> Result<()> {
+    for_each_part(bytes, values, table.len(), |part| {
+        match part {
+            Part::Repeated {
+                value: index,
+                count,
+            } => {
+                output.resize(output.len() + count, table[index as usize].token());
+            }
+            // SAFETY: each of the indices was seen to be inside the table.
+            Part::Batch(indices) => unsafe { S::append(indices, table, output) },
+        }
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::tests::{Random, encode_hybrid};
+    use crate::decode::tests::{Random, encode_hybrid, pack};
 
     fn encoded(indices: &[u32], width: u32, random: &mut Random) -> Vec<u8> {
         let mut bytes = vec![width as u8];
@@ -136,7 +133,10 @@ mod tests {
             let mut found = Vec::new();
             for_each_part(&bytes, values.clone(), lengths.len(), |part| {
                 match part {
-                    Part::Repeated { index, count } => found.extend(vec![index; count]),
+                    Part::Repeated {
+                        value: index,
+                        count,
+                    } => found.extend(vec![index; count]),
                     Part::Batch(indices) => found.extend(indices),
                 }
                 Ok(())
@@ -168,6 +168,27 @@ mod tests {
             }
             let bytes = encoded(indices, 3, &mut random);
             assert!(sequence(&bytes, indices.len(), 1).is_err() || indices == [0]);
+        }
+    }
+
+    #[test]
+    fn indices_beyond_the_dictionary_are_refused() {
+        let mut values = vec![99u32; 700];
+        let table: Vec<u16> = (0..100).map(|entry| 3 * entry).collect();
+        for (position, index) in [(0, 99), (0, 100), (511, 100), (699, 127)] {
+            values[position] = index;
+            // The width, and a run of 88 times eight values.
+            let mut bytes = vec![7, 0xb1, 0x01];
+            bytes.extend(pack(&values, 7));
+            let (mut wide, mut narrow) = (Vec::<i32>::new(), vec![7u16]);
+            let result = look_up(&bytes, 0..700, &table, &mut wide);
+            assert_eq!(result.is_ok(), index < 100);
+            let result = look_up(&bytes, 0..700, &table, &mut narrow);
+            assert_eq!(result.is_ok(), index < 100);
+            let expected = values.iter().map(|&index| 3 * index as i32);
+            assert!(wide.iter().copied().eq(expected.take(wide.len())));
+            assert!(narrow[1..].iter().map(|&v| i32::from(v)).eq(wide));
+            values[position] = 99;
         }
     }
 }

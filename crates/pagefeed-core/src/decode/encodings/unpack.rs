@@ -5,7 +5,7 @@
 //! because a table of 16-bit entries is served from the nearest caches faster than
 //! gathers fetch it, and are put together to eight before they are stored.
 
-use super::hybrid::{Packed, load_u64};
+use super::hybrid::{Packed, Run, Runs, load_u64};
 use crate::error::{Error, Result};
 
 /// Indices unpacked at once: they stay in the nearest cache.
@@ -63,33 +63,54 @@ macro_rules! entries {
 
 entries!(u16 => i32, u16 => u32, u16 => i64, i32 => i32, u32 => u32, i64 => i64);
 
-/// Appends the tokens of the packed indices; what `buffer` holds before and after is
-/// of no interest.
-pub(crate) fn look_up<S: Entry<T>, T>(
-    packed: &Packed<'_>,
-    table: &[S],
-    output: &mut Vec<T>,
-    buffer: &mut [u32; BATCH],
-) -> Result<()> {
-    let mut from = 0;
-    while from < packed.count {
-        let count = BATCH.min(packed.count - from);
-        let indices = &mut buffer[..count];
-        let largest = unpack(packed, from, indices);
-        check_index(largest, table.len())?;
-        // SAFETY: no index is above `largest`, which is inside the table.
-        unsafe { S::append(indices, table, output) };
-        from += count;
-    }
-    Ok(())
-}
-
 /// Refuses an index that the dictionary does not have.
 pub(crate) fn check_index(index: u32, entries: usize) -> Result<()> {
     if index as usize >= entries {
         return Err(Error::corrupt(format!(
             "dictionary index {index} in a dictionary of {entries} entries"
         )));
+    }
+    Ok(())
+}
+
+/// Some values in a row.
+pub(crate) enum Part<'a> {
+    /// One value, many times.
+    Repeated { value: u32, count: usize },
+    /// At most [`BATCH`] values.
+    Batch(&'a [u32]),
+}
+
+/// Calls `each` with the values of runs from number `start` on, part by part, and before it
+/// `check` with the largest of each part.
+pub(crate) fn parts(
+    runs: Runs<'_>,
+    mut start: usize,
+    check: impl Fn(u32) -> Result<()>,
+    mut each: impl FnMut(Part<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = [0; BATCH];
+    for run in runs {
+        let run = run?;
+        let (skipped, end) = (start, run.count());
+        start = start.saturating_sub(end);
+        if skipped >= end {
+            continue;
+        }
+        match run {
+            Run::Repeated { value, .. } => {
+                check(value)?;
+                let count = end - skipped;
+                each(Part::Repeated { value, count })?;
+            }
+            Run::Packed(packed) => {
+                for from in (skipped / BATCH * BATCH..end).step_by(BATCH) {
+                    let values = &mut buffer[..BATCH.min(end - from)];
+                    check(unpack(&packed, from, values))?;
+                    each(Part::Batch(&values[skipped.saturating_sub(from)..]))?;
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -270,31 +291,6 @@ mod tests {
                     }
                 }
             }
-        }
-    }
-
-    #[test]
-    fn indices_beyond_the_dictionary_are_refused() {
-        let mut values = vec![99u32; 700];
-        let table: Vec<u16> = (0..100).map(|entry| 3 * entry).collect();
-        for (position, index) in [(0, 99), (0, 100), (511, 100), (699, 127)] {
-            values[position] = index;
-            let bytes = pack(&values, 7);
-            let packed = Packed {
-                bytes: &bytes,
-                width: 7,
-                count: 700,
-            };
-            let (mut wide, mut narrow) = (Vec::<i32>::new(), vec![7u16]);
-            let buffer = &mut [0; BATCH];
-            let result = look_up(&packed, &table, &mut wide, buffer);
-            assert_eq!(result.is_ok(), index < 100);
-            let result = look_up(&packed, &table, &mut narrow, buffer);
-            assert_eq!(result.is_ok(), index < 100);
-            let expected = values.iter().map(|&index| 3 * index as i32);
-            assert!(wide.iter().copied().eq(expected.take(wide.len())));
-            assert!(narrow[1..].iter().map(|&v| i32::from(v)).eq(wide));
-            values[position] = 99;
         }
     }
 }

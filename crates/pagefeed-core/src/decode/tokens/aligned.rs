@@ -2,93 +2,25 @@
 
 use std::ops::Range;
 
-use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::data_type::{
-    DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+    DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
 };
 
 use super::elements::Elements;
 use super::held::Numbers;
-use super::integers::{mismatch, reserve};
+use super::integers::{mismatch, plain, reserve};
 use super::narrow::check_declared;
 use super::numbers::Tokens;
 use super::rows::RowReader;
 use super::values::decode_values;
 use crate::codec::Codec;
 use crate::decode::cursor::{PageCursor, missing_dictionary};
-use crate::decode::encodings::unpack::BATCH;
-use crate::decode::{PageRun, bounds};
+use crate::decode::{NumberType, PageRun, bounds};
 use crate::error::{Error, Result};
 use crate::header::PageHeader;
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
-
-/// A type of numbers, which are held and copied as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberType {
-    name: &'static str,
-    num_bytes: usize,
-}
-
-impl NumberType {
-    /// The type of a column's values, be they in lists or structs of nothing else; `None` if they are no numbers.
-    pub fn of(data_type: &DataType) -> Option<Self> {
-        match data_type {
-            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-                Self::of(item.data_type())
-            }
-            // A path leads through structs of what it names alone.
-            DataType::Struct(fields) if fields.len() == 1 => Self::of(fields[0].data_type()),
-            _ => {
-                let (name, own) = NUMBERS.iter().find(|(_, own)| own == data_type)?;
-                let num_bytes = own.primitive_width()?;
-                Some(Self { name, num_bytes })
-            }
-        }
-    }
-
-    /// The type of a name that NumPy has for it.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::of(&data_type(name)?)
-    }
-
-    /// The same of Arrow.
-    pub fn data_type(self) -> DataType {
-        data_type(self.name).unwrap_or(DataType::Null)
-    }
-
-    /// Its name in NumPy.
-    pub fn name(self) -> &'static str {
-        self.name
-    }
-
-    /// Bytes of a number.
-    pub fn num_bytes(self) -> usize {
-        self.num_bytes
-    }
-}
-
-/// The types of numbers, by the names that NumPy has for them.
-const NUMBERS: [(&str, DataType); 11] = [
-    ("int8", DataType::Int8),
-    ("int16", DataType::Int16),
-    ("int32", DataType::Int32),
-    ("int64", DataType::Int64),
-    ("uint8", DataType::UInt8),
-    ("uint16", DataType::UInt16),
-    ("uint32", DataType::UInt32),
-    ("uint64", DataType::UInt64),
-    ("float16", DataType::Float16),
-    ("float32", DataType::Float32),
-    ("float64", DataType::Float64),
-];
-
-/// The type of Arrow that NumPy has a name for.
-fn data_type(name: &str) -> Option<DataType> {
-    let found = NUMBERS.iter().find(|(own, _)| *own == name);
-    found.map(|(_, data_type)| data_type.clone())
-}
 
 /// A run of pages, decompressed: where its rows begin, and the values as they are
 /// encoded, of which any rows are decoded at their own cost.
@@ -184,7 +116,7 @@ impl NumberRows {
     /// No rows yet; `recycle` is memory to use.
     pub fn new(number: NumberType, recycle: Numbers) -> Self {
         Self {
-            values: Numbers::new(number.num_bytes, recycle),
+            values: Numbers::new(number.num_bytes(), recycle),
             offsets: vec![0],
             starts: vec![0],
             row_starts: vec![0],
@@ -271,7 +203,40 @@ impl NumberRows {
                 let table = dictionary.ok_or_else(missing_dictionary)?;
                 self.values.look_up(page.values, values, table)
             }
-            _ => append_decoded(page, leaf, &values, &mut self.values),
+            _ => self.append_encoded(page, leaf, &values),
+        }
+    }
+
+    /// Appends values in an encoding that only the `parquet` crate decodes.
+    fn append_encoded(
+        &mut self,
+        page: &DataPage<'_>,
+        leaf: &Leaf,
+        values: &Range<usize>,
+    ) -> Result<()> {
+        let out = &mut self.values;
+        match leaf.physical {
+            PhysicalType::INT64 => {
+                append_decoded::<Int64Type>(page, leaf, values, out, |number| *number)
+            }
+            PhysicalType::INT32 => {
+                append_decoded::<Int32Type>(page, leaf, values, out, |&number| number.into())
+            }
+            PhysicalType::DOUBLE => {
+                append_decoded::<DoubleType>(page, leaf, values, out, |number| {
+                    number.to_bits().cast_signed()
+                })
+            }
+            PhysicalType::FLOAT => append_decoded::<FloatType>(page, leaf, values, out, |number| {
+                number.to_bits().cast_signed().into()
+            }),
+            PhysicalType::FIXED_LEN_BYTE_ARRAY => {
+                append_decoded::<FixedLenByteArrayType>(page, leaf, values, out, |number| {
+                    let own = number.data().first_chunk();
+                    own.map_or(0, |&own| u16::from_le_bytes(own).into())
+                })
+            }
+            _ => Err(mismatch()),
         }
     }
 }
@@ -290,7 +255,7 @@ pub fn decode_number_dictionary(
 ) -> Result<Tokens> {
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     bounds::check_dictionary(bytes, num_values, leaf)?;
-    let mut table = Numbers::new(number.num_bytes, Numbers::default());
+    let mut table = Numbers::new(number.num_bytes(), Numbers::default());
     append_plain(bytes, leaf, 0..num_values, &mut table)?;
     Ok(table.into_table())
 }
@@ -299,105 +264,35 @@ pub fn decode_number_dictionary(
 fn append_plain(bytes: &[u8], leaf: &Leaf, values: Range<usize>, out: &mut Numbers) -> Result<()> {
     match leaf.physical {
         PhysicalType::INT64 | PhysicalType::DOUBLE => {
-            append_parsed(plain(bytes, values)?, i64::from_le_bytes, |some, more| {
-                out.extend(some, more)
-            })
+            out.extend(plain(bytes, values, i64::from_le_bytes)?, 0)
         }
         PhysicalType::INT32 | PhysicalType::FLOAT => {
-            append_parsed(plain(bytes, values)?, i32::from_le_bytes, |some, more| {
-                extend_halves(some, more, leaf, out)
-            })
+            let numbers = plain(bytes, values, |own| i64::from(i32::from_le_bytes(own)))?;
+            check_declared(leaf, numbers.clone())?;
+            out.extend(numbers, 0)
         }
-        PhysicalType::FIXED_LEN_BYTE_ARRAY => {
-            append_parsed(plain(bytes, values)?, u16::from_le_bytes, |some, more| {
-                out.extend(some, more)
-            })
-        }
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => out.extend(
+            plain(bytes, values, |own| i64::from(u16::from_le_bytes(own)))?,
+            0,
+        ),
         _ => Err(mismatch()),
     }
 }
 
-/// Calls `each` with some of the numbers at a time, and how many will follow.
-fn append_parsed<T: Copy + Default, const SIZE: usize>(
-    numbers: &[[u8; SIZE]],
-    parse: impl Fn([u8; SIZE]) -> T,
-    mut each: impl FnMut(&[T], usize) -> Result<()>,
-) -> Result<()> {
-    let mut buffer = [T::default(); BATCH];
-    let mut more = numbers.len();
-    for some in numbers.chunks(BATCH) {
-        more -= some.len();
-        for (to, &number) in buffer.iter_mut().zip(some) {
-            *to = parse(number);
-        }
-        each(&buffer[..some.len()], more)?;
-    }
-    Ok(())
-}
-
-/// Some of the numbers of `bytes`.
-fn plain<const SIZE: usize>(bytes: &[u8], values: Range<usize>) -> Result<&[[u8; SIZE]]> {
-    let (numbers, _) = bytes.as_chunks::<SIZE>();
-    let end = values.end;
-    numbers
-        .get(values)
-        .ok_or_else(|| bounds::damaged_plain(end, bytes.len()))
-}
-
-/// Appends numbers that are stored in 32 bits, also where their type has fewer.
-fn extend_halves(numbers: &[i32], more: usize, leaf: &Leaf, out: &mut Numbers) -> Result<()> {
-    if out.width() > 2 {
-        return out.extend(numbers, more);
-    }
-    check_declared(leaf, numbers)?;
-    let narrow: Vec<u16> = numbers.iter().map(|&number| number as u16).collect();
-    out.extend(&narrow, more)
-}
-
-/// Values in any other encoding, by the `parquet` crate's decoders.
-fn append_decoded(
+/// Appends values in any other encoding, by the `parquet` crate's decoders and the `bits` of each.
+fn append_decoded<D: DataType>(
     page: &DataPage<'_>,
     leaf: &Leaf,
     values: &Range<usize>,
     out: &mut Numbers,
+    bits: impl Fn(&D::T) -> i64 + Clone,
 ) -> Result<()> {
     let (end, mut before) = (values.end, 0);
-    // The part of some of the values that is wanted, and how many of these will follow.
-    let mut wanted = |count: usize| {
-        let skipped = values.start.saturating_sub(before).min(count);
-        before += count;
-        (skipped..count, end.saturating_sub(before))
-    };
-    match leaf.physical {
-        PhysicalType::INT64 => decode_values::<Int64Type>(page, end, leaf, |some| {
-            let (own, more) = wanted(some.len());
-            out.extend(&some[own], more)
-        }),
-        PhysicalType::INT32 => decode_values::<Int32Type>(page, end, leaf, |some| {
-            let (own, more) = wanted(some.len());
-            extend_halves(&some[own], more, leaf, out)
-        }),
-        PhysicalType::DOUBLE => decode_values::<DoubleType>(page, end, leaf, |some| {
-            let (own, more) = wanted(some.len());
-            let bits = |number: &f64| number.to_bits().cast_signed();
-            out.extend(&some[own].iter().map(bits).collect::<Vec<i64>>(), more)
-        }),
-        PhysicalType::FLOAT => decode_values::<FloatType>(page, end, leaf, |some| {
-            let (own, more) = wanted(some.len());
-            let bits = |number: &f32| number.to_bits().cast_signed();
-            out.extend(&some[own].iter().map(bits).collect::<Vec<i32>>(), more)
-        }),
-        PhysicalType::FIXED_LEN_BYTE_ARRAY => {
-            decode_values::<FixedLenByteArrayType>(page, end, leaf, |some| {
-                let (own, more) = wanted(some.len());
-                let bits = |number: &FixedLenByteArray| {
-                    let bytes = number.data().first_chunk();
-                    bytes.copied().map(u16::from_le_bytes)
-                };
-                let bits: Option<Vec<u16>> = some[own].iter().map(bits).collect();
-                out.extend(&bits.ok_or_else(mismatch)?, more)
-            })
-        }
-        _ => Err(mismatch()),
-    }
+    decode_values::<D>(page, end, leaf, |some| {
+        let skipped = values.start.saturating_sub(before).min(some.len());
+        before += some.len();
+        let numbers = some[skipped..].iter().map(bits.clone());
+        check_declared(leaf, numbers.clone())?;
+        out.extend(numbers, end.saturating_sub(before))
+    })
 }

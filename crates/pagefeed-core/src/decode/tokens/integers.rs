@@ -1,7 +1,9 @@
 //! Values of integer columns, appended page by page in the narrowest type.
 
+use std::ops::Range;
+
 use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType};
-use parquet::data_type::{Int32Type, Int64Type};
+use parquet::data_type::{DataType, Int32Type, Int64Type};
 
 use super::narrow::check_declared;
 use super::numbers::{Tokens, with_values};
@@ -10,9 +12,7 @@ use crate::buffers::{no_memory, will_write};
 use crate::codec::Codec;
 use crate::decode::bounds::{check as check_size, damaged_plain};
 use crate::decode::cursor::missing_dictionary;
-use crate::decode::encodings::hybrid::{Run, Runs};
-use crate::decode::encodings::indices;
-use crate::decode::encodings::unpack::{BATCH, Entry, check_index, look_up};
+use crate::decode::encodings::indices::look_up;
 use crate::error::{Error, Kind, Result};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
@@ -82,16 +82,17 @@ fn not_integers(leaf: &Leaf, found: &dyn std::fmt::Debug) -> Error {
     ))
 }
 
-/// The first `num_values` numbers of `bytes`.
-fn plain<const SIZE: usize, T>(
+/// Some of the numbers of `bytes`.
+pub(super) fn plain<const SIZE: usize, T>(
     bytes: &[u8],
-    num_values: usize,
-    parse: impl Fn([u8; SIZE]) -> T,
-) -> Result<impl ExactSizeIterator<Item = T>> {
+    values: Range<usize>,
+    parse: impl Fn([u8; SIZE]) -> T + Clone,
+) -> Result<impl ExactSizeIterator<Item = T> + Clone> {
     let (numbers, _) = bytes.as_chunks::<SIZE>();
+    let end = values.end;
     let numbers = numbers
-        .get(..num_values)
-        .ok_or_else(|| damaged_plain(num_values, bytes.len()))?;
+        .get(values)
+        .ok_or_else(|| damaged_plain(end, bytes.len()))?;
     Ok(numbers.iter().map(move |number| parse(*number)))
 }
 
@@ -115,17 +116,17 @@ pub(crate) fn read_dictionary(
     let (num_values, bytes) = opener.dictionary_page(page, codec)?;
     Ok(match storage {
         Storage::I32 => {
-            let values = collect(plain(bytes, num_values, i32::from_le_bytes)?)?;
-            check_declared(leaf, &values)?;
+            let values = collect(plain(bytes, 0..num_values, i32::from_le_bytes)?)?;
+            check_declared(leaf, values.iter().copied())?;
             narrowed(&values)?.unwrap_or(Tokens::I32(values))
         }
         Storage::U32 => {
-            let values = collect(plain(bytes, num_values, u32::from_le_bytes)?)?;
-            check_declared(leaf, &values)?;
+            let values = collect(plain(bytes, 0..num_values, u32::from_le_bytes)?)?;
+            check_declared(leaf, values.iter().copied())?;
             narrowed(&values)?.unwrap_or(Tokens::U32(values))
         }
         Storage::I64 | Storage::U64 => {
-            let values = collect(plain(bytes, num_values, i64::from_le_bytes)?)?;
+            let values = collect(plain(bytes, 0..num_values, i64::from_le_bytes)?)?;
             storage.check(&values)?;
             narrowed(&values)?.unwrap_or(Tokens::I64(values))
         }
@@ -165,19 +166,10 @@ pub(crate) struct IntegerReader<'a> {
 impl IntegerReader<'_> {
     /// Empties `tokens` and gives them the type that the first page asks for.
     pub(crate) fn prepare(&self, tokens: &mut Tokens, dictionary: Option<&Tokens>) {
-        let fits = |tokens: &Tokens| match (dictionary, tokens) {
-            (Some(Tokens::U16(_)), Tokens::U16(_)) => self.narrow,
-            (Some(Tokens::U16(_)), _) if self.narrow => false,
-            (_, tokens) => {
-                std::mem::discriminant(tokens) == std::mem::discriminant(&self.storage.empty())
-            }
-        };
-        if !fits(tokens) {
-            *tokens = match dictionary {
-                Some(Tokens::U16(_)) if self.narrow => Tokens::U16(Vec::new()),
-                _ => self.storage.empty(),
-            };
-        }
+        tokens.retype(match dictionary {
+            Some(Tokens::U16(_)) if self.narrow => Tokens::U16(Vec::new()),
+            _ => self.storage.empty(),
+        });
         tokens.clear();
     }
 
@@ -203,56 +195,63 @@ impl IntegerReader<'_> {
         tokens.widen(self.storage)?;
         reserve_tokens(tokens, num_values)?;
         let start = tokens.len();
-        if encoding == Encoding::PLAIN {
-            self.append_plain(page.values, num_values, tokens)?;
-        } else {
-            self.append_decoded(page, num_values, tokens)?;
-        }
-        match tokens {
-            Tokens::I32(out) => check_declared(self.leaf, &out[start..]),
-            Tokens::U32(out) => check_declared(self.leaf, &out[start..]),
-            Tokens::I64(_) | Tokens::U16(_) => Ok(()),
-        }
-    }
-
-    fn append_decoded(
-        &self,
-        page: &DataPage<'_>,
-        num_values: usize,
-        tokens: &mut Tokens,
-    ) -> Result<()> {
         let leaf = self.leaf;
         match tokens {
-            Tokens::I32(out) => decode_values::<Int32Type>(page, num_values, leaf, |values| {
-                out.extend(values);
-                Ok(())
-            }),
-            Tokens::U32(out) => decode_values::<Int32Type>(page, num_values, leaf, |values| {
-                out.extend(values.iter().map(|value| value.cast_unsigned()));
-                Ok(())
-            }),
-            Tokens::I64(out) => decode_values::<Int64Type>(page, num_values, leaf, |values| {
-                self.storage.check(values)?;
-                out.extend(values);
-                Ok(())
-            }),
+            Tokens::I32(out) => {
+                append::<Int32Type, _, _>(
+                    page,
+                    leaf,
+                    num_values,
+                    out,
+                    i32::from_le_bytes,
+                    |&value| value,
+                )?;
+                check_declared(leaf, out[start..].iter().copied())
+            }
+            Tokens::U32(out) => {
+                append::<Int32Type, _, _>(
+                    page,
+                    leaf,
+                    num_values,
+                    out,
+                    u32::from_le_bytes,
+                    |value| value.cast_unsigned(),
+                )?;
+                check_declared(leaf, out[start..].iter().copied())
+            }
+            Tokens::I64(out) => {
+                append::<Int64Type, _, _>(
+                    page,
+                    leaf,
+                    num_values,
+                    out,
+                    i64::from_le_bytes,
+                    |&value| value,
+                )?;
+                self.storage.check(&out[start..])
+            }
             Tokens::U16(_) => Err(mismatch()),
         }
     }
-
-    fn append_plain(&self, bytes: &[u8], num_values: usize, tokens: &mut Tokens) -> Result<()> {
-        match tokens {
-            Tokens::I32(out) => out.extend(plain(bytes, num_values, i32::from_le_bytes)?),
-            Tokens::U32(out) => out.extend(plain(bytes, num_values, u32::from_le_bytes)?),
-            Tokens::I64(out) => {
-                let start = out.len();
-                out.extend(plain(bytes, num_values, i64::from_le_bytes)?);
-                self.storage.check(&out[start..])?;
-            }
-            Tokens::U16(_) => return Err(mismatch()),
-        }
-        Ok(())
+}
+/// Appends the first `num_values` values of a page that has no dictionary: `parse` takes the
+/// bytes of a plain one, `cast` what the `parquet` crate decodes.
+fn append<D: DataType, T, const SIZE: usize>(
+    page: &DataPage<'_>,
+    leaf: &Leaf,
+    num_values: usize,
+    out: &mut Vec<T>,
+    parse: impl Fn([u8; SIZE]) -> T + Clone,
+    cast: impl Fn(&D::T) -> T,
+) -> Result<()> {
+    if page.header.encoding() == Some(Encoding::PLAIN) {
+        out.extend(plain(page.values, 0..num_values, parse)?);
+        return Ok(());
     }
+    decode_values::<D>(page, num_values, leaf, |values| {
+        out.extend(values.iter().map(&cast));
+        Ok(())
+    })
 }
 
 pub(crate) fn mismatch() -> Error {
@@ -265,37 +264,18 @@ fn append_indices(
     dictionary: &Tokens,
     tokens: &mut Tokens,
 ) -> Result<()> {
-    let runs = indices::runs(bytes, num_values)?;
     reserve_tokens(tokens, num_values)?;
+    let values = 0..num_values;
     match (dictionary, tokens) {
-        (Tokens::U16(table), Tokens::U16(out)) => append_runs(runs, table, out),
-        (Tokens::U16(table), Tokens::I32(out)) => append_runs(runs, table, out),
-        (Tokens::U16(table), Tokens::U32(out)) => append_runs(runs, table, out),
-        (Tokens::U16(table), Tokens::I64(out)) => append_runs(runs, table, out),
-        (Tokens::I32(table), Tokens::I32(out)) => append_runs(runs, table, out),
-        (Tokens::U32(table), Tokens::U32(out)) => append_runs(runs, table, out),
-        (Tokens::I64(table), Tokens::I64(out)) => append_runs(runs, table, out),
+        (Tokens::U16(table), Tokens::U16(out)) => look_up(bytes, values, table, out),
+        (Tokens::U16(table), Tokens::I32(out)) => look_up(bytes, values, table, out),
+        (Tokens::U16(table), Tokens::U32(out)) => look_up(bytes, values, table, out),
+        (Tokens::U16(table), Tokens::I64(out)) => look_up(bytes, values, table, out),
+        (Tokens::I32(table), Tokens::I32(out)) => look_up(bytes, values, table, out),
+        (Tokens::U32(table), Tokens::U32(out)) => look_up(bytes, values, table, out),
+        (Tokens::I64(table), Tokens::I64(out)) => look_up(bytes, values, table, out),
         _ => Err(mismatch()),
     }
-}
-
-fn append_runs<S: Entry<T>, T: Clone>(
-    runs: Runs<'_>,
-    table: &[S],
-    output: &mut Vec<T>,
-) -> Result<()> {
-    let mut buffer = [0; BATCH];
-    for run in runs {
-        match run? {
-            Run::Repeated { value, count } => {
-                check_index(value, table.len())?;
-                let value = table[value as usize].token();
-                output.resize(output.len() + count, value);
-            }
-            Run::Packed(packed) => look_up(&packed, table, output, &mut buffer)?,
-        }
-    }
-    Ok(())
 }
 
 /// Makes room for `additional` tokens, within the limit and the memory there is.

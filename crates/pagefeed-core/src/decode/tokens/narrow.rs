@@ -33,17 +33,22 @@ pub(crate) fn is_narrow(leaf: &Leaf) -> bool {
 }
 
 /// Refuses values that the leaf's type cannot hold: other readers cut them.
-pub(crate) fn check_declared<T: Copy + Into<i64>>(leaf: &Leaf, values: &[T]) -> Result<()> {
+pub(crate) fn check_declared(
+    leaf: &Leaf,
+    mut values: impl Iterator<Item = impl Into<i64>>,
+) -> Result<()> {
     let Some(range) = declared(leaf) else {
         return Ok(());
     };
-    let is_wrong = |value: T| !range.contains(&value.into());
-    match values.iter().find(|&&value| is_wrong(value)) {
+    let wrong = values.find_map(|value| {
+        let value = value.into();
+        (!range.contains(&value)).then_some(value)
+    });
+    match wrong {
         None => Ok(()),
-        Some(&value) => Err(Error::corrupt(format!(
-            "column {} holds {}, its type {} to {}: write the file again, with a wider type",
+        Some(value) => Err(Error::corrupt(format!(
+            "column {} holds {value}, its type {} to {}: write the file again, with a wider type",
             leaf.path,
-            value.into(),
             range.start(),
             range.end()
         ))),

@@ -58,6 +58,13 @@ impl Tokens {
         with_values!(self, values => drop(values.drain(range)));
     }
 
+    /// Gives them the type of some `empty` ones; of another type they become none.
+    pub(crate) fn retype(&mut self, empty: Self) {
+        if std::mem::discriminant(self) != std::mem::discriminant(&empty) {
+            *self = empty;
+        }
+    }
+
     /// None yet, in the type of these.
     pub(crate) fn empty(&self) -> Self {
         match self {
@@ -78,7 +85,7 @@ fn widened<T: Copy + Into<i64>>(values: &[T]) -> Vec<i64> {
     values.iter().map(|&value| value.into()).collect()
 }
 
-pub(super) fn vec_bytes<T>(values: &Vec<T>) -> usize {
+fn vec_bytes<T>(values: &Vec<T>) -> usize {
     values.capacity() * size_of::<T>()
 }
 

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use crate::decode::{NumberType, TokenPage};
 use crate::engine::EngineConfig;
-use crate::error::{Error, Result};
 use crate::fields::{Borders, Slots, as_numbers};
-use crate::gather::OwnTokens;
+use crate::gather::{Misfit, OwnTokens};
 use crate::per_token::PerToken;
 
 /// A column that comes with the tokens.
@@ -90,7 +89,13 @@ impl<'a> AlignedWriter<'a> {
 
     /// Copies the numbers of `count` tokens of a page from token `from` on to the place
     /// `at` of the batch. That the tokens are there was seen.
-    pub fn copy(&mut self, page: &TokenPage, from: usize, at: usize, count: usize) -> Result<()> {
+    pub fn copy(
+        &mut self,
+        page: &TokenPage,
+        from: usize,
+        at: usize,
+        count: usize,
+    ) -> Result<(), Misfit> {
         for (number, column) in self.columns.iter_mut().enumerate() {
             let Column { aligned, memory } = column;
             let (places, lost) = aligned.places(at..at + count);
@@ -100,7 +105,7 @@ impl<'a> AlignedWriter<'a> {
             let target = memory.get_mut(bytes * places.start..bytes * places.end);
             let both = source.zip(target);
             both.and_then(|(source, target)| source.write(from, target))
-                .ok_or_else(mismatch)?;
+                .ok_or(Misfit::Columns)?;
         }
         Ok(())
     }
@@ -159,7 +164,7 @@ impl<'a> AlignedWriter<'a> {
         own: OwnTokens,
         at: usize,
         num_tokens: usize,
-    ) -> Result<()> {
+    ) -> Result<(), Misfit> {
         if self.columns.is_empty() {
             return Ok(());
         }
@@ -184,8 +189,4 @@ impl<'a> AlignedWriter<'a> {
         let numbers = memory.chunks_exact(width);
         mask.mark(numbers.map(|number| number != padding));
     }
-}
-
-fn mismatch() -> Error {
-    Error::internal("the columns of a page are not those of the batch")
 }

@@ -158,23 +158,12 @@ impl Batch {
         let buffer = self.buffer.as_mut();
         buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
     }
-}
 
-impl Batch {
     /// Takes out the table of what is known of its documents, if it was asked for.
     pub fn take_metadata(&mut self) -> Option<RecordBatch> {
         self.buffer.as_mut()?.metadata.pop()
     }
-}
 
-impl From<Buffer> for Batch {
-    /// A batch of no engine: dropping it gives its memory back to the system.
-    fn from(buffer: Buffer) -> Self {
-        Self::new(buffer, Weak::new())
-    }
-}
-
-impl Batch {
     /// Tokens and fields as bytes in native order, aligned to 64.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], Buffer::bytes)
@@ -200,6 +189,13 @@ impl Batch {
     /// The bytes, to be written to: nobody else looks at a batch once delivered.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], Buffer::bytes_mut)
+    }
+}
+
+impl From<Buffer> for Batch {
+    /// A batch of no engine: dropping it gives its memory back to the system.
+    fn from(buffer: Buffer) -> Self {
+        Self::new(buffer, Weak::new())
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Er
             "page {page} of the index holds {num_tokens} tokens, the plan needs {needed}; \
              the file does not hold what the index promises"
         )),
+        Misfit::Columns => Error::internal("the columns of a page are not those of the batch"),
         Misfit::PageTooShort { num_rows, .. } => Error::corrupt(format!(
             "page {page} of the index holds {num_rows} rows, the plan needs row {row} of it; \
              the file does not hold what the index promises"

@@ -63,16 +63,15 @@ fn gather_as<T: BatchToken>(
     let num_covered = batch.num_covered();
     let mut writer = Writer::<T>::new(config, &mut written, aligned).map_err(|error| (0, error))?;
     if batch.is_new && num_covered < tokens.len() {
-        writer.written.num_padding += (tokens.len() - num_covered) as u64;
         let mut end = 0;
         for segment in batch
             .segments()
             .filter(|segment| segment.start < segment.end)
         {
-            writer.pad(tokens, end..segment.start);
+            writer.pad(tokens, 0, end..segment.start);
             end = segment.end;
         }
-        writer.pad(tokens, end..tokens.len());
+        writer.pad(tokens, 0, end..tokens.len());
     }
     // All of them first: numbers just written are read again only behind the stores
     // before them, which here would be those of tokens.
@@ -140,11 +139,7 @@ fn gather_as<T: BatchToken>(
         result.map_err(|misfit| {
             let page = bundle.and_then(Bundle::first_page);
             let page = page.unwrap_or(segment.page);
-            let error = match misfit {
-                Unwritten::Misfit(misfit) => describe::<T>(misfit, page, segment.row),
-                Unwritten::Aligned(error) => error,
-            };
-            (page, error)
+            (page, describe::<T>(misfit, page, segment.row))
         })?;
     }
     if batch.is_last {
@@ -184,24 +179,6 @@ struct Writer<'a, T> {
     aligned: AlignedWriter<'a>,
 }
 
-/// Why a segment was not written.
-enum Unwritten {
-    Misfit(Misfit),
-    Aligned(Error),
-}
-
-impl From<Misfit> for Unwritten {
-    fn from(misfit: Misfit) -> Self {
-        Self::Misfit(misfit)
-    }
-}
-
-impl From<Error> for Unwritten {
-    fn from(error: Error) -> Self {
-        Self::Aligned(error)
-    }
-}
-
 impl<'a, T: BatchToken> Writer<'a, T> {
     fn new(
         config: &'a EngineConfig,
@@ -228,10 +205,11 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         })
     }
 
-    /// Fills places that have no tokens.
-    fn pad(&mut self, tokens: &mut [T], places: Range<usize>) {
-        tokens[places.clone()].fill(self.padding);
-        self.aligned.pad(places);
+    /// Fills places of `target`, which begins at the place `at`, that have no tokens.
+    fn pad(&mut self, target: &mut [T], at: usize, places: Range<usize>) {
+        self.written.num_padding += places.len() as u64;
+        self.aligned.pad(at + places.start..at + places.end);
+        target[places].fill(self.padding);
     }
 
     /// Copies a part of a line to `target`, which begins at the place `at`.
@@ -242,7 +220,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         target: &mut [T],
         at: usize,
         ahead: Ahead,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), Misfit> {
         copy_line(page, part, &self.separators, target, ahead)?;
         let own = part.own(page, self.separators.bos.is_some());
         self.aligned.copy_line(page, own, at, part.num_tokens)?;
@@ -257,7 +235,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         segment: &Segment,
         target: &mut [T],
         ahead: Ahead,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), Misfit> {
         let per_row = self.separators.per_row();
         let (row, first_token) = (segment.row, segment.first_token);
         if per_row == 0 {
@@ -294,7 +272,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         segment: &Segment,
         target: &mut [T],
         ahead: Ahead,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), Misfit> {
         let per_row = self.separators.per_row();
         let num_rows = page.row_offsets.len().saturating_sub(1);
         let too_short = || Misfit::PageTooShort {
@@ -320,18 +298,15 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             let begin = piece.offset as usize;
             offset = begin + part.num_tokens;
             if begin < before || offset > target.len() {
-                return Err(too_short().into());
+                return Err(too_short());
             }
-            self.pad_within(segment, target, before..begin);
-            let place = &mut target[begin..offset];
+            self.pad(target, segment.start, before..begin);
             if piece.first_token as usize + part.num_tokens > line {
-                return Err(too_short().into());
+                return Err(too_short());
             }
             let at = segment.start + begin;
             if bundle.is_erased(piece.row) {
-                self.written.num_padding += place.len() as u64;
-                place.fill(self.padding);
-                self.aligned.pad(at..at + part.num_tokens);
+                self.pad(target, segment.start, begin..offset);
                 continue;
             }
             let ahead = if later.is_empty() {
@@ -339,21 +314,13 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             } else {
                 first_of(page, later)
             };
-            self.write_part(page, part, place, at, ahead)?;
+            self.write_part(page, part, &mut target[begin..offset], at, ahead)?;
             let is_split = part.first_token > 0 && line <= self.config.row_length;
             self.written.num_splits += u64::from(is_split);
         }
         let end = target.len();
-        self.pad_within(segment, target, offset..end);
+        self.pad(target, segment.start, offset..end);
         Ok(())
-    }
-
-    /// Fills places of a packed sequence that have no tokens.
-    fn pad_within(&mut self, segment: &Segment, target: &mut [T], places: Range<usize>) {
-        self.written.num_padding += places.len() as u64;
-        target[places.clone()].fill(self.padding);
-        self.aligned
-            .pad(segment.start + places.start..segment.start + places.end);
     }
 
     /// Notes a part of a document that was written.

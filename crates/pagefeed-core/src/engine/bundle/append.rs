@@ -82,8 +82,8 @@ pub(super) fn append(
 /// Appends in the type that holds both: one page of a chunk may have a dictionary of
 /// 16-bit values and the next none.
 fn append_tokens(joined: &mut Tokens, tokens: &Tokens, range: Range<usize>, count: usize) {
-    if joined.is_empty() && std::mem::discriminant(joined) != std::mem::discriminant(tokens) {
-        *joined = tokens.empty();
+    if joined.is_empty() {
+        joined.retype(tokens.empty());
     }
     match (&mut *joined, tokens) {
         (Tokens::U16(into), Tokens::U16(from)) => extend(into, &from[range], count),
@@ -106,12 +106,10 @@ fn append_tokens(joined: &mut Tokens, tokens: &Tokens, range: Range<usize>, coun
             *joined = Tokens::U32(wide);
             append_tokens(joined, tokens, range, count);
         }
-        (_, Tokens::I64(_)) => {
-            *joined = Tokens::I64(joined.wide(0..joined.len()));
-            append_tokens(joined, tokens, range, count);
-        }
         (Tokens::I64(into), _) => into.extend(tokens.wide(range)),
-        (Tokens::I32(_), Tokens::U32(_)) | (Tokens::U32(_), Tokens::I32(_)) => {
+        (_, Tokens::I64(_))
+        | (Tokens::I32(_), Tokens::U32(_))
+        | (Tokens::U32(_), Tokens::I32(_)) => {
             *joined = Tokens::I64(joined.wide(0..joined.len()));
             append_tokens(joined, tokens, range, count);
         }

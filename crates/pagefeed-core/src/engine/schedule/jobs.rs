@@ -176,7 +176,7 @@ impl State {
     }
 
     /// First batch that must not be worked on.
-    fn fence(&self) -> BatchNumber {
+    pub(super) fn fence(&self) -> BatchNumber {
         self.failure
             .as_ref()
             .map_or(BatchNumber::MAX, |(batch, _)| *batch)

@@ -205,13 +205,8 @@ impl State {
 
     /// Whether [`State::take_head`] has something to say.
     pub fn head_is_settled(&self) -> bool {
-        self.failure
-            .as_ref()
-            .is_some_and(|(batch, _)| *batch <= self.head)
-            || self
-                .batches
-                .front()
-                .is_some_and(|head| matches!(head.phase, Phase::Done))
+        let head = self.batches.front().map(|head| &head.phase);
+        self.fence() <= self.head || matches!(head, Some(Phase::Done))
     }
 
     /// Stores the memory of a batch for reuse.
@@ -231,11 +226,7 @@ impl State {
     }
 
     fn fail(&mut self, batch: BatchNumber, error: Error) {
-        if self
-            .failure
-            .as_ref()
-            .is_none_or(|(first, _)| batch < *first)
-        {
+        if self.failure.is_none() || batch < self.fence() {
             self.failure = Some((batch, error));
         }
     }

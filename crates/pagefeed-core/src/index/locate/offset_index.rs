@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::footer::Chunk;
 use crate::limits::MAX_COMPRESSED_PAGE_BYTES;
 use crate::schema::Leaf;
-use crate::thrift::{Reader, Wire};
+use crate::thrift::{Reader, Wire, read_fields};
 
 /// Where one data page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +28,23 @@ pub fn wrong(what: impl std::fmt::Display) -> Error {
 
 /// Parses an offset index and checks it against its chunk.
 pub fn parse_offset_index(bytes: &[u8], chunk: &Chunk, num_rows: u64) -> Result<Vec<PageLocation>> {
-    let mut locations = Vec::new();
-    Reader::new(bytes)
-        .fields(|id, wire, reader| {
-            if (id, wire) != (1, Wire::List) {
-                return reader.skip(wire);
-            }
-            for _ in 0..reader.list_of(Wire::Struct)? {
-                locations.push(parse_location(reader)?);
-            }
-            Ok(())
-        })
-        .map_err(|error| wrong(error.message()))?;
+    let (mut locations, mut reader) = (Vec::new(), Reader::new(bytes));
+    read_fields!(reader, {
+        (1, Wire::List) => for _ in 0..reader.list_of(Wire::Struct)? {
+            locations.push(parse_location(reader)?);
+        },
+    })
+    .map_err(|error| wrong(error.message()))?;
     check(&locations, chunk, num_rows)?;
     Ok(locations)
 }
 
 fn parse_location(reader: &mut Reader<'_>) -> Result<PageLocation> {
     let (mut offset, mut size, mut first_row) = (None, None, None);
-    reader.fields(|id, wire, reader| {
-        match (id, wire) {
-            (1, Wire::I64) => offset = Some(reader.count("a page's offset")?),
-            (2, Wire::I32) => size = Some(reader.size("a page's size")? as u64),
-            (3, Wire::I64) => first_row = Some(reader.count("a page's first row")?),
-            _ => reader.skip(wire)?,
-        }
-        Ok(())
+    read_fields!(reader, {
+        (1, Wire::I64) => offset = Some(reader.count("a page's offset")?),
+        (2, Wire::I32) => size = Some(reader.size("a page's size")? as u64),
+        (3, Wire::I64) => first_row = Some(reader.count("a page's first row")?),
     })?;
     match (offset, size, first_row) {
         (Some(offset), Some(size), Some(first_row)) => Ok(PageLocation {
@@ -126,17 +117,13 @@ impl LevelHistograms {
     /// Parses a column index; its bounds are skipped.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let mut index = Self::default();
-        Reader::new(bytes)
-            .fields(|id, wire, reader| {
-                match (id, wire) {
-                    (5, Wire::List) => index.null_counts = reader.counts("a level count")?,
-                    (6, Wire::List) => index.repetition = reader.counts("a level count")?,
-                    (7, Wire::List) => index.definition = reader.counts("a level count")?,
-                    _ => reader.skip(wire)?,
-                }
-                Ok(())
-            })
-            .map_err(|error| wrong(error.message()))?;
+        let mut reader = Reader::new(bytes);
+        read_fields!(reader, {
+            (5, Wire::List) => index.null_counts = reader.counts("a level count")?,
+            (6, Wire::List) => index.repetition = reader.counts("a level count")?,
+            (7, Wire::List) => index.definition = reader.counts("a level count")?,
+        })
+        .map_err(|error| wrong(error.message()))?;
         Ok(index)
     }
 

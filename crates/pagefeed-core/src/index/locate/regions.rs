@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::offset_index::wrong;
 use crate::error::{Error, Result};
 use crate::limits::MAX_PAGE_INDEX_BYTES;
-use crate::storage::Storage;
+use crate::storage::{Storage, join_near};
 use crate::store::FileId;
 
 /// Bytes between two ranges that are read along rather than in a read of their own.
@@ -32,22 +32,9 @@ impl Regions {
         ranges.sort_by_key(|range| (range.start, range.end));
         check(&ranges)?;
         ranges.retain(|range| range.start < known.0);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for range in ranges {
-            match joined.last_mut() {
-                Some(last)
-                    if range.start <= last.end + MAX_GAP
-                        && range.end.max(last.end) - last.start <= MAX_JOINED =>
-                {
-                    last.end = last.end.max(range.end);
-                }
-                _ => joined.push(range),
-            }
-        }
-        let mut regions = Vec::with_capacity(joined.len() + 1);
-        for range in joined {
-            regions.push((range.start, store.read(file, range)?));
-        }
+        let joined = join_near(ranges.into_iter(), MAX_GAP, MAX_JOINED);
+        let region = |(range, _): (Range<u64>, _)| Ok((range.start, store.read(file, range)?));
+        let mut regions: Vec<(u64, Bytes)> = joined.map(region).collect::<Result<_>>()?;
         regions.push(known);
         Ok(Self { regions })
     }

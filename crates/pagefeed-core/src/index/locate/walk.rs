@@ -16,7 +16,7 @@ use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
 use crate::storage::Storage;
 use crate::store::FileId;
-use crate::thrift::{Reader, Wire};
+use crate::thrift::{Reader, Wire, read_fields};
 
 /// Bytes read where only headers are wanted.
 const HEADER_WINDOW: u64 = 16 << 10;
@@ -272,17 +272,11 @@ impl<'a> ChunkReader<'a> {
 /// Null count in the statistics of a version 1 page header.
 fn header_null_count(header: &[u8]) -> Result<Option<u64>> {
     let mut nulls = None;
-    Reader::new(header).fields(|id, wire, reader| {
-        if (id, wire) != (5, Wire::Struct) {
-            return reader.skip(wire);
-        }
-        reader.fields(|id, wire, reader| match (id, wire) {
-            (5, Wire::Struct) => {
-                nulls = footer::parse_null_count(reader)?;
-                Ok(())
-            }
-            _ => reader.skip(wire),
-        })
+    let mut reader = Reader::new(header);
+    read_fields!(reader, {
+        (5, Wire::Struct) => read_fields!(reader, {
+            (5, Wire::Struct) => nulls = footer::parse_null_count(reader)?,
+        })?,
     })?;
     Ok(nulls)
 }

@@ -104,13 +104,8 @@ impl WithMetadata {
             row += count;
             found.push(array);
         }
-        match &found[..] {
-            [one] => Ok(Arc::clone(one)),
-            many => {
-                let many: Vec<&dyn Array> = many.iter().map(AsRef::as_ref).collect();
-                Ok(concat(&many)?)
-            }
-        }
+        let found: Vec<&dyn Array> = found.iter().map(AsRef::as_ref).collect();
+        Ok(concat(&found)?)
     }
 
     /// Tells of the rows that parts touch.
@@ -205,15 +200,15 @@ impl ColumnSource for WithMetadata {
         Some(&self.rows)
     }
 
-    fn entry(&self, page: u64) -> PageEntry {
-        let entry = self.tokens.entry(page);
-        let rows = self.rows.index.rows_of_page(page).unwrap_or_default();
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        let entry = self.tokens.entry(page)?;
+        let rows = self.rows.index.rows_of_page(page)?;
         let row_bytes: u64 = self.columns.iter().map(|column| column.row_bytes).sum();
         let bytes = row_bytes.saturating_mul(rows.end - rows.start);
-        PageEntry {
+        Ok(PageEntry {
             decoded_size: entry.decoded_size.saturating_add(saturated(bytes)),
             ..entry
-        }
+        })
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {

@@ -78,17 +78,15 @@ fn spans(sizes: &[usize]) -> (StreamSpans, Arc<Files>) {
         storage: Arc::clone(&files) as Arc<dyn Storage>,
         field: FlatField { number, offset: 2 },
         row_bytes: 0,
-        places_read: AtomicU64::new(0),
-        payloads_read: AtomicU64::new(0),
-        bytes_read: AtomicU64::new(0),
+        reads: Mutex::default(),
     };
     (spans, files)
 }
 
 fn page(ids: &[u32], row_offsets: &[u32], skipped: u32) -> TokenPage {
     let mut numbers = Numbers::new(4, Numbers::default());
-    let signed: Vec<i32> = ids.iter().map(|&id| id.cast_signed()).collect();
-    numbers.extend(&signed, 0).unwrap();
+    let signed = ids.iter().map(|&id| id.cast_signed().into());
+    numbers.extend(signed, 0).unwrap();
     TokenPage {
         tokens: Tokens::U16(vec![7; ids.len()]),
         row_offsets: row_offsets.to_vec(),

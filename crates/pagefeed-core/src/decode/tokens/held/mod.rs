@@ -4,77 +4,37 @@
 //! epochs with labels take a third more processor time
 //! (`benchmarks/columns/bench_aligned.py`).
 
-pub(crate) mod bits;
-
 use std::ops::Range;
 
+use arrow_buffer::{Buffer, MutableBuffer};
+
 use super::integers::{collect, mismatch, reserve};
-use super::numbers::{Tokens, vec_bytes};
-use crate::decode::encodings::indices::{Part, for_each_part};
-use crate::decode::encodings::unpack::Entry;
+use super::numbers::{Tokens, with_values};
+use crate::decode::encodings::indices::look_up;
 use crate::error::Result;
 use crate::fields::as_numbers;
-use bits::{Bits, Size, half_of, whole_of};
+use crate::simd::vectorized;
+
+/// What 0 stands for in 16 bits that hold wider numbers: labels without loss are
+/// negative, and ids are below 65,000, mostly.
+const FIRST: i64 = -256;
 
 /// Numbers of one column.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     /// Bytes of a number of the column.
     width: usize,
-    held: Held,
+    /// Signed ones in 16, 32 or 64 bits. In 16 bits they count from [`FIRST`] on, unless the
+    /// column has no more.
+    held: Tokens,
 }
 
-#[derive(Clone, Debug)]
-enum Held {
-    Short(Vec<u16>),
-    Half(Vec<i32>),
-    Whole(Vec<i64>),
-}
-
-/// Does `$what` with the `$values`, whatever their type.
-macro_rules! with_held {
-    ($held:expr, $values:ident => $what:expr) => {
-        match $held {
-            Held::Short($values) => $what,
-            Held::Half($values) => $what,
-            Held::Whole($values) => $what,
-        }
-    };
-}
-
-impl Default for Held {
-    fn default() -> Self {
-        Self::Short(Vec::new())
-    }
-}
-
-impl Held {
-    /// In how many bits it holds each number.
-    fn size(&self) -> Size {
-        match self {
-            Self::Short(_) => Size::Bits16,
-            Self::Half(_) => Size::Bits32,
-            Self::Whole(_) => Size::Bits64,
-        }
-    }
-
-    fn of(numbers: impl ExactSizeIterator<Item = i64>, width: usize, size: Size) -> Result<Self> {
-        Ok(match size {
-            Size::Bits16 if width <= 2 => {
-                Self::Short(collect(numbers.map(|number| number as u16))?)
-            }
-            Size::Bits16 => Self::Short(collect(numbers.map(Bits::short))?),
-            Size::Bits32 => Self::Half(collect(numbers.map(Bits::half))?),
-            Size::Bits64 => Self::Whole(collect(numbers)?),
-        })
-    }
-}
-
-fn size_of(table: &Tokens) -> Size {
-    match table {
-        Tokens::U16(_) => Size::Bits16,
-        Tokens::I32(_) | Tokens::U32(_) => Size::Bits32,
-        Tokens::I64(_) => Size::Bits64,
+/// Bytes that each takes.
+fn size_of(held: &Tokens) -> usize {
+    match held {
+        Tokens::U16(_) => 2,
+        Tokens::I32(_) | Tokens::U32(_) => 4,
+        Tokens::I64(_) => 8,
     }
 }
 
@@ -86,7 +46,7 @@ impl Numbers {
         empty
     }
 
-    /// One number of the column that `like` is of, by its bits, held in the same way.
+    /// One number of the column that `like` is of, by its bits.
     pub(crate) fn one(like: &Self, bits: u64) -> Result<Self> {
         let mut one = Self::new(like.width, Self::default());
         one.pad(bits, 1, 1)?;
@@ -100,7 +60,7 @@ impl Numbers {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        with_held!(&self.held, values => values.len())
+        self.held.len()
     }
 
     /// Whether there are none.
@@ -108,19 +68,14 @@ impl Numbers {
         self.len() == 0
     }
 
-    /// Bytes of a number of the column.
-    pub(super) fn width(&self) -> usize {
-        self.width
-    }
-
     /// Bytes of memory, as allocated.
     pub fn num_bytes(&self) -> usize {
-        with_held!(&self.held, values => vec_bytes(values))
+        self.held.num_bytes()
     }
 
     /// Forgets all, but not the memory.
     pub fn clear(&mut self) {
-        with_held!(&mut self.held, values => values.clear());
+        self.held.clear();
     }
 
     /// Appends the number of these bits `count` times, of as many that will come in all.
@@ -129,52 +84,60 @@ impl Numbers {
             true => all.saturating_sub(count),
             false => 0,
         };
-        match self.width {
-            8 => self.extend(&vec![bits.cast_signed(); count], more),
-            4 => self.extend(&vec![bits as i32; count], more),
-            _ => self.extend(&vec![bits as u16; count], more),
-        }
+        let number = match self.width {
+            8 => bits.cast_signed(),
+            4 => i64::from(bits as i32),
+            _ => i64::from(bits as u16),
+        };
+        self.extend(std::iter::repeat_n(number, count), more)
     }
 
     /// As they are held: what [`Numbers::look_up`] takes for a table.
     pub(super) fn into_table(self) -> Tokens {
-        match self.held {
-            Held::Short(values) => Tokens::U16(values),
-            Held::Half(values) => Tokens::I32(values),
-            Held::Whole(values) => Tokens::I64(values),
+        self.held
+    }
+
+    /// What 0 stands for in 16 bits.
+    fn first(&self) -> i64 {
+        match self.width {
+            ..=2 => 0,
+            _ => FIRST,
         }
     }
 
-    /// A number of the column that is held in 16 bits.
-    fn widening(&self) -> impl Fn(u16) -> i64 + Copy + use<> {
-        let is_narrow = self.width <= 2;
-        move |short| match is_narrow {
-            true => short.into(),
-            false => whole_of(short),
+    /// The fewest bytes that hold each of `numbers`.
+    fn fewest_bytes(&self, numbers: impl Iterator<Item = i64> + Clone) -> usize {
+        let place = |number: i64| number.wrapping_sub(FIRST).cast_unsigned();
+        let excess = |number: i64| number ^ i64::from(number as i32);
+        if self.width <= 2 || numbers.clone().fold(0, |all, n| all | place(n)) >> 16 == 0 {
+            return 2;
+        }
+        match numbers.fold(0, |all, n| all | excess(n)) {
+            0 => 4,
+            _ => 8,
         }
     }
 
     /// Numbers in `range`, in 64 bits.
     pub(crate) fn whole(&self, range: Range<usize>) -> Vec<i64> {
         match &self.held {
-            Held::Short(held) => held[range]
-                .iter()
-                .map(|&short| self.widening()(short))
-                .collect(),
-            Held::Half(held) => held[range].iter().map(|&half| half.into()).collect(),
-            Held::Whole(held) => held[range].to_vec(),
+            Tokens::U16(held) => widened(&held[range], self.first()),
+            held => held.wide(range),
         }
     }
 
-    /// Makes room for `more` numbers, which take so many bits.
-    fn make_room(&mut self, size: Size, more: usize) -> Result<()> {
-        if self.is_empty() && self.held.size() != size {
-            self.held = Held::of([].into_iter(), self.width, size)?;
-        } else if self.held.size() < size {
+    /// Makes room for `more` numbers, which take so many bytes each.
+    fn make_room(&mut self, bytes: usize, more: usize) -> Result<()> {
+        let is_empty = self.is_empty();
+        if (is_empty && size_of(&self.held) != bytes) || size_of(&self.held) < bytes {
             let all = self.whole(0..self.len()).into_iter();
-            self.held = Held::of(all, self.width, size)?;
+            self.held = match bytes {
+                2 => Tokens::U16(Vec::new()),
+                4 => Tokens::I32(collect(all.map(|number| number as i32))?),
+                _ => Tokens::I64(collect(all)?),
+            };
         }
-        with_held!(&mut self.held,
+        with_values!(&mut self.held,
             values => match values.capacity() - values.len() < more {
                 true => reserve(values, more),
                 false => Ok(()),
@@ -182,14 +145,19 @@ impl Numbers {
         )
     }
 
-    /// Appends numbers, in the fewest bits that hold them; `more` will follow.
-    pub(crate) fn extend<B: Bits>(&mut self, numbers: &[B], more: usize) -> Result<()> {
-        self.make_room(B::size_of_all(numbers), numbers.len() + more)?;
-        let numbers = numbers.iter();
+    /// Appends numbers, in the fewest bytes that hold them; `more` will follow.
+    pub(crate) fn extend(
+        &mut self,
+        numbers: impl ExactSizeIterator<Item = i64> + Clone,
+        more: usize,
+    ) -> Result<()> {
+        let first = self.first();
+        self.make_room(self.fewest_bytes(numbers.clone()), numbers.len() + more)?;
         match &mut self.held {
-            Held::Short(held) => held.extend(numbers.map(|number| number.short())),
-            Held::Half(held) => held.extend(numbers.map(|number| number.half())),
-            Held::Whole(held) => held.extend(numbers.map(|number| number.whole())),
+            Tokens::U16(held) => held.extend(numbers.map(|n| n.wrapping_sub(first) as u16)),
+            Tokens::I32(held) => held.extend(numbers.map(|number| number as i32)),
+            Tokens::I64(held) => held.extend(numbers),
+            Tokens::U32(_) => return Err(mismatch()),
         }
         Ok(())
     }
@@ -202,23 +170,19 @@ impl Numbers {
         table: &Tokens,
     ) -> Result<()> {
         self.make_room(size_of(table), values.len())?;
-        let first = self.widening();
+        let first = self.first();
         match (table, &mut self.held) {
-            (Tokens::U16(table), Held::Short(held)) => look_up(page, values, table, held),
-            (Tokens::I32(table), Held::Half(held)) => look_up(page, values, table, held),
-            (Tokens::I64(table), Held::Whole(held)) => look_up(page, values, table, held),
-            (Tokens::U16(table), Held::Half(held)) => {
-                let wide: Vec<i32> = table.iter().map(|&short| half_of(short)).collect();
-                look_up(page, values, &wide, held)
+            (Tokens::U16(table), Tokens::U16(held)) => look_up(page, values, table, held),
+            (Tokens::I32(table), Tokens::I32(held)) => look_up(page, values, table, held),
+            (Tokens::I64(table), Tokens::I64(held)) => look_up(page, values, table, held),
+            (Tokens::U16(table), Tokens::I32(held)) => {
+                let wide = table.iter().map(|&short| (i64::from(short) + first) as i32);
+                look_up(page, values, &wide.collect::<Vec<_>>(), held)
             }
-            (Tokens::U16(table), Held::Whole(held)) => {
-                let wide: Vec<i64> = table.iter().map(|&short| first(short)).collect();
-                look_up(page, values, &wide, held)
+            (Tokens::U16(table), Tokens::I64(held)) => {
+                look_up(page, values, &widened(table, first), held)
             }
-            (Tokens::I32(table), Held::Whole(held)) => {
-                let wide: Vec<i64> = table.iter().map(|&half| half.into()).collect();
-                look_up(page, values, &wide, held)
-            }
+            (table, Tokens::I64(held)) => look_up(page, values, &table.wide(0..table.len()), held),
             _ => Err(mismatch()),
         }
     }
@@ -230,32 +194,35 @@ impl Numbers {
             true => count.max(range.len()),
             false => range.len(),
         };
-        self.make_room(other.held.size(), more)?;
+        self.make_room(size_of(&other.held), more)?;
         match (&mut self.held, &other.held) {
-            (Held::Short(held), Held::Short(from)) => held.extend_from_slice(&from[range]),
-            (Held::Half(held), Held::Half(from)) => held.extend_from_slice(&from[range]),
-            (Held::Whole(held), Held::Whole(from)) => held.extend_from_slice(&from[range]),
-            _ if self.width <= 2 => {
-                let numbers = other.whole(range).into_iter();
-                let numbers: Vec<u16> = numbers.map(|number| number as u16).collect();
-                return self.extend(&numbers, 0);
-            }
-            _ => return self.extend(&other.whole(range), 0),
+            (Tokens::U16(held), Tokens::U16(from)) => held.extend_from_slice(&from[range]),
+            (Tokens::I32(held), Tokens::I32(from)) => held.extend_from_slice(&from[range]),
+            (Tokens::I64(held), Tokens::I64(from)) => held.extend_from_slice(&from[range]),
+            _ => return self.extend(other.whole(range).iter().copied(), 0),
         }
         Ok(())
+    }
+
+    /// All of them, in the bytes of their column.
+    pub(crate) fn to_buffer(&self) -> Option<Buffer> {
+        let mut bytes = MutableBuffer::from_len_zeroed(self.len() * self.width);
+        self.write(0, &mut bytes)?;
+        Some(bytes.into())
     }
 
     /// Writes those from `from` on over all of `target`, in the bytes of their column;
     /// nothing if there are not as many.
     pub fn write(&self, from: usize, target: &mut [u8]) -> Option<()> {
+        let whole = |short: u16| i64::from(short) + FIRST;
         match (self.width, &self.held) {
-            (8, Held::Short(held)) => put(held, from, as_numbers(target), whole_of),
-            (8, Held::Half(held)) => put(held, from, as_numbers(target), i64::from),
-            (8, Held::Whole(held)) => put(held, from, as_numbers(target), |whole| whole),
-            (4, Held::Short(held)) => put(held, from, as_numbers(target), half_of),
-            (4, Held::Half(held)) => put(held, from, as_numbers(target), |half| half),
-            (2, Held::Short(held)) => put(held, from, as_numbers(target), |short| short),
-            (1, Held::Short(held)) => put(held, from, target, |short| short as u8),
+            (8, Tokens::U16(held)) => put(held, from, as_numbers(target), whole),
+            (8, Tokens::I32(held)) => put(held, from, as_numbers(target), i64::from),
+            (8, Tokens::I64(held)) => put(held, from, as_numbers(target), |whole| whole),
+            (4, Tokens::U16(held)) => put(held, from, as_numbers(target), |s| whole(s) as i32),
+            (4, Tokens::I32(held)) => put(held, from, as_numbers(target), |half| half),
+            (2, Tokens::U16(held)) => put(held, from, as_numbers(target), |short| short),
+            (1, Tokens::U16(held)) => put(held, from, target, |short| short as u8),
             _ => None,
         }
     }
@@ -263,45 +230,16 @@ impl Numbers {
 
 fn put<S: Copy, T>(held: &[S], from: usize, target: &mut [T], cast: impl Fn(S) -> T) -> Option<()> {
     let source = held.get(from..from + target.len())?;
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        unsafe { put_avx2(source, target, cast) };
-        return Some(());
-    }
-    put_all(source, target, cast);
+    vectorized(|| {
+        for (to, &from) in target.iter_mut().zip(source) {
+            *to = cast(from);
+        }
+    });
     Some(())
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn put_avx2<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
-    put_all(source, target, cast);
-}
-
-#[inline(always)]
-fn put_all<S: Copy, T>(source: &[S], target: &mut [T], cast: impl Fn(S) -> T) {
-    for (to, &from) in target.iter_mut().zip(source) {
-        *to = cast(from);
-    }
-}
-
-fn look_up<T: Entry<T>>(
-    page: &[u8],
-    values: Range<usize>,
-    table: &[T],
-    out: &mut Vec<T>,
-) -> Result<()> {
-    for_each_part(page, values, table.len(), |part| {
-        match part {
-            Part::Repeated { index, count } => {
-                out.resize(out.len() + count, table[index as usize]);
-            }
-            // SAFETY: each of the indices was seen to be inside the table.
-            Part::Batch(indices) => unsafe { T::append(indices, table, out) },
-        }
-        Ok(())
-    })
+fn widened(held: &[u16], first: i64) -> Vec<i64> {
+    held.iter().map(|&short| i64::from(short) + first).collect()
 }
 
 #[cfg(test)]

@@ -9,29 +9,29 @@ fn written(numbers: &Numbers) -> Vec<i64> {
     words
 }
 
-fn size(numbers: &Numbers) -> Size {
-    numbers.held.size()
+fn size(numbers: &Numbers) -> usize {
+    size_of(&numbers.held)
 }
 
 #[test]
-fn as_many_bits_are_held_as_the_numbers_take() {
-    let parts: [(&[i64], Size); 4] = [
-        (&[-100, 0, 65_279, -256], Size::Bits16),
-        (&[65_280, -257, i32::MIN as i64], Size::Bits32),
-        (&[7, -100], Size::Bits32),
-        (&[i64::MAX, 1 << 31, i64::MIN], Size::Bits64),
+fn as_many_bytes_are_held_as_the_numbers_take() {
+    let parts: [(&[i64], usize); 4] = [
+        (&[-100, 0, 65_279, -256], 2),
+        (&[65_280, -257, i32::MIN as i64], 4),
+        (&[7, -100], 4),
+        (&[i64::MAX, 1 << 31, i64::MIN], 8),
     ];
     let mut all = Vec::new();
     let mut numbers = Numbers::new(8, Numbers::default());
-    for (part, bits) in parts {
-        numbers.extend(part, 0).unwrap();
+    for (part, bytes) in parts {
+        numbers.extend(part.iter().copied(), 0).unwrap();
         all.extend(part);
         assert_eq!(written(&numbers), all);
-        assert_eq!(size(&numbers), bits);
+        assert_eq!(size(&numbers), bytes);
     }
     let mut again = Numbers::new(8, numbers.clone());
     assert!(again.is_empty());
-    again.extend(&[1i64, -1], 0).unwrap();
+    again.extend([1, -1].into_iter(), 0).unwrap();
     assert_eq!(written(&again), [1, -1]);
     for (begin, end) in [(0, 4), (4, 7), (2, 10)] {
         let before = written(&again);
@@ -44,7 +44,7 @@ fn as_many_bits_are_held_as_the_numbers_take() {
 #[test]
 fn narrow_columns_are_held_as_they_are() {
     let mut numbers = Numbers::new(2, Numbers::default());
-    numbers.extend(&[0u16, 65_535, 1 << 15], 0).unwrap();
+    numbers.extend([0, 65_535, 1 << 15].into_iter(), 0).unwrap();
     let mut shorts = [0u16; 3];
     // SAFETY: any bytes are numbers.
     let bytes = unsafe { shorts.align_to_mut::<u8>() }.1;
@@ -71,7 +71,7 @@ fn any_tables_one_after_the_other() {
                 .collect();
             table[0] = -100;
             let mut held = Numbers::new(8, Numbers::default());
-            held.extend(&table, 0).unwrap();
+            held.extend(table.iter().copied(), 0).unwrap();
             let count = 1 + random.below(1500);
             let indices: Vec<u32> = (0..count).map(|_| random.below(entries) as u32).collect();
             let mut bytes = vec![9];
