@@ -198,36 +198,20 @@ impl IntegerReader<'_> {
         let leaf = self.leaf;
         match tokens {
             Tokens::I32(out) => {
-                append::<Int32Type, _, _>(
-                    page,
-                    leaf,
-                    num_values,
-                    out,
-                    i32::from_le_bytes,
-                    |&value| value,
-                )?;
+                let same = |out: &mut Vec<_>, values: &[_]| out.extend_from_slice(values);
+                append::<Int32Type, _, _>(page, leaf, num_values, out, i32::from_le_bytes, same)?;
                 check_declared(leaf, out[start..].iter().copied())
             }
             Tokens::U32(out) => {
-                append::<Int32Type, _, _>(
-                    page,
-                    leaf,
-                    num_values,
-                    out,
-                    u32::from_le_bytes,
-                    |value| value.cast_unsigned(),
-                )?;
+                let cast = |out: &mut Vec<u32>, values: &[i32]| {
+                    out.extend(values.iter().map(|value| value.cast_unsigned()));
+                };
+                append::<Int32Type, _, _>(page, leaf, num_values, out, u32::from_le_bytes, cast)?;
                 check_declared(leaf, out[start..].iter().copied())
             }
             Tokens::I64(out) => {
-                append::<Int64Type, _, _>(
-                    page,
-                    leaf,
-                    num_values,
-                    out,
-                    i64::from_le_bytes,
-                    |&value| value,
-                )?;
+                let same = |out: &mut Vec<_>, values: &[_]| out.extend_from_slice(values);
+                append::<Int64Type, _, _>(page, leaf, num_values, out, i64::from_le_bytes, same)?;
                 self.storage.check(&out[start..])
             }
             Tokens::U16(_) => Err(mismatch()),
@@ -235,21 +219,21 @@ impl IntegerReader<'_> {
     }
 }
 /// Appends the first `num_values` values of a page that has no dictionary: `parse` takes the
-/// bytes of a plain one, `cast` what the `parquet` crate decodes.
+/// bytes of a plain one, `extend` what the `parquet` crate decodes.
 fn append<D: DataType, T, const SIZE: usize>(
     page: &DataPage<'_>,
     leaf: &Leaf,
     num_values: usize,
     out: &mut Vec<T>,
     parse: impl Fn([u8; SIZE]) -> T + Clone,
-    cast: impl Fn(&D::T) -> T,
+    extend: impl Fn(&mut Vec<T>, &[D::T]),
 ) -> Result<()> {
     if page.header.encoding() == Some(Encoding::PLAIN) {
         out.extend(plain(page.values, 0..num_values, parse)?);
         return Ok(());
     }
     decode_values::<D>(page, num_values, leaf, |values| {
-        out.extend(values.iter().map(&cast));
+        extend(out, values);
         Ok(())
     })
 }
