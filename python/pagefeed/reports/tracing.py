@@ -192,6 +192,7 @@ def _held(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
     """Tokens of a row of a batch, or of its only one, or its text."""
     if "input_ids" in batch and isinstance(batch["input_ids"], np.ndarray):
         tokens = batch["input_ids"]
+        tokens = tokens.reshape(len(tokens), -1)  # Rows may be one number each.
         lengths = batch.get("lengths", [tokens.shape[1]])
         number = min(row, len(lengths) - 1)
         if len(tokens) == len(lengths):

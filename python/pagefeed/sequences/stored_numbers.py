@@ -41,6 +41,7 @@ def stored_numbers(
     def write(writer: ArrayWriter) -> None:
         logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
         number = 0
+        writer.append_bytes("costs", b"")  # There may be none.
         work = Work("costs of sequences", total=num_pieces, unit="pieces")
         for found in work.each(make, range(num_pieces)):
             writer.append_bytes("costs", found.astype(np.float32).tobytes())

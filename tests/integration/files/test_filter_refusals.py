@@ -73,6 +73,21 @@ def test_an_empty_selection_says_what_there_is(files):
 
 
 @pytest.mark.parametrize(
+    ("sequences", "size"),
+    [
+        (pf.Windows(8), {"batch_size": 2}),
+        (pf.Packed(8), {"batch_size": 2}),
+        (pf.Documents(max_length=8), {"batch_size": 2}),
+        (pf.Documents(max_length=8), {"batch_tokens": 64}),
+    ],
+)
+def test_no_sequences_are_made_of_an_empty_selection(files, sequences, size):
+    empty = dataset_of(files).where("place < 2").where("lang == 'fr'")
+    with pytest.raises(EmptySelectionError):
+        pf.Loader(empty, sequences=sequences, **size)
+
+
+@pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
         ("split", {"train": 0.9, "test": 0.2}, "sum to"),

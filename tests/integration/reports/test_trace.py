@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -99,6 +100,17 @@ def test_all_rows_of_random_batches_are_as_delivered(kind, folder, datasets):
             separators = (-1, SEPARATOR, SEPARATOR + 1)
             assert named == sum(token not in separators for token in row.tokens)
     assert first <= steps.min()
+
+
+def test_a_number_of_each_row_is_shown(tmp_path):
+    numbers = pa.array(range(50), pa.int32())
+    pq.write_table(pa.table({"input_ids": numbers}), tmp_path / "a.parquet")
+    data = pf.parquet(tmp_path, column="input_ids")
+    loader = pf.Loader(data, sequences=pf.Documents(), batch_size=1, shuffle="row")
+    [row] = pf.trace(loader, step=4)
+    [_, _, _, _, batch, *_] = loader
+    assert row.tokens == batch["input_ids"].tolist()
+    assert row.parts[0].origin.row == row.tokens[0]
 
 
 def test_tracing_leaves_a_running_loader_alone(folder):
