@@ -290,7 +290,8 @@ def _pairs(
     """
     route = cursor.route
     chosen = evenly(route.num_steps or 0, SAMPLED_STEPS)
-    sequences = np.array([cursor.sequences(step, 1) for step in chosen.tolist()])
+    steps = [cursor.sequences(step, 1) for step in chosen.tolist()]
+    sequences = np.array(steps, np.int64).reshape(len(chosen), route.batch_size)
     batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)
     batch, sequences = batch[sequences >= 0], sequences[sequences >= 0]
     dataset = joined.dataset_of(sequences)

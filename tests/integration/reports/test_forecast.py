@@ -41,6 +41,15 @@ def test_steps_padding_and_remainder_are_those_of_the_run(token_files, num_token
     assert plan.remainder == plan.sequences % 4
 
 
+def test_an_epoch_may_be_shorter_than_a_batch(tmp_path):
+    table = pa.table({"input_ids": [[7] * 3 * LENGTH]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    loader = make_loader(tmp_path, batch_size=4, epochs=4)
+    assert len([*loader]) == 3
+    plan = forecast(loader)
+    assert (plan.steps, plan.sequences, plan.same_page_pairs) == (0, 3, 0)
+
+
 @pytest.mark.parametrize("shuffle", ["page", "row", None])
 def test_reads_are_those_of_the_run(token_files, shuffle):
     loader = make_loader(token_files, shuffle=shuffle)
