@@ -145,7 +145,7 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if not isinstance(dataset, UncountedText):
+        if not isinstance(dataset, UncountedText | Mixture):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         token_dtype = parse_dtype(dtype)

@@ -15,7 +15,6 @@ from pagefeed.dataset.aligned import (
 )
 from pagefeed.dataset.dataset import (
     Dataset,
-    check_abilities,
     check_dataset,
     wide_bytes,
 )
@@ -66,7 +65,6 @@ __all__ = [
     "UncountedText",
     "WrittenIndex",
     "before_growth",
-    "check_abilities",
     "check_dataset",
     "check_index",
     "delta",

@@ -36,7 +36,7 @@ from pagefeed.dataset.spans import (
 from pagefeed.errors import InvalidArgumentError, UncountedError
 from pagefeed.storage import PathLike, local_path
 
-__all__ = ["Dataset", "check_abilities", "check_dataset", "wide_bytes"]
+__all__ = ["Dataset", "check_dataset", "wide_bytes"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -383,32 +383,23 @@ class Dataset(ABC):
         return {name: self._of(selection) for name, selection in selections.items()}
 
 
-def check_dataset(dataset: object, name: str) -> None:
-    """Refuse an object that is neither a dataset nor a mixture of datasets.
+def check_dataset(dataset: Any, name: str) -> None:
+    """Refuse what is no dataset whose order can be planned and resumed.
 
     Raises:
-        InvalidArgumentError: The message says what to pass instead.
-    """
-    if hasattr(dataset, "can_seek"):
-        check_abilities(dataset, name)
-    elif not hasattr(dataset, "datasets"):
-        shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
-        raise InvalidArgumentError(
-            f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
-            "column='input_ids')"
-        )
-
-
-def check_abilities(dataset: Any, name: str) -> None:
-    """Refuse a dataset whose order cannot be planned or resumed.
-
-    Raises:
-        InvalidArgumentError: If it cannot seek, or does not know its length.
+        InvalidArgumentError: If it is a mixture or anything else, cannot seek, or does
+            not know its length.
         UncountedError: If it holds texts whose tokens are not counted.
     """
     if hasattr(dataset, "datasets"):
         raise InvalidArgumentError(
             f"{name} is a mixture: give one of its datasets, {sorted(dataset.datasets)}"
+        )
+    if not hasattr(dataset, "can_seek"):
+        shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
+        raise InvalidArgumentError(
+            f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
+            "column='input_ids')"
         )
     if not dataset.has_length and hasattr(dataset, "tokenizer"):  # A UncountedText.
         raise UncountedError(

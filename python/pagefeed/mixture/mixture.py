@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import numpy as np
 
 from pagefeed._base import check_choice, check_positive, check_whole, html_table
-from pagefeed.dataset import Dataset, check_abilities
+from pagefeed.dataset import Dataset, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.tokenizers import check_tokenizers
 
@@ -345,7 +345,7 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
                 f"{name!r} is {dataset!r:.60}: expected a dataset, such as "
                 "pagefeed.parquet(...), or (dataset, weight)"
             )
-        check_abilities(dataset, name)
+        check_dataset(dataset, name)
     check_tokenizers(datasets)
 
 

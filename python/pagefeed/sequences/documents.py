@@ -148,8 +148,11 @@ class DocumentIndex(SpanIndex):
         self.documents = documents
         self.length = documents.max_length or 0  # 0 if there is no such bound.
         self.num_sequences = spans.num_rows
-        # Rows count, where the column has no tokens.
-        self.num_tokens = spans.num_values if self.has_tokens else spans.num_rows
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows; rows, where the column has no tokens."""
+        return self.spans.num_values if self.has_tokens else self.spans.num_rows
 
     @property
     def has_tokens(self) -> bool:

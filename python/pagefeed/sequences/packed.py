@@ -181,7 +181,6 @@ class PackedIndex(PackedRuns, SequenceIndex):
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
-        self.num_tokens = self.lines.num_tokens
         least = BLOCK_SEQUENCES * packed.length
         self.first_span = block_starts(self.lines, least, packed.join)
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
@@ -198,6 +197,11 @@ class PackedIndex(PackedRuns, SequenceIndex):
 
     def _block_tokens(self) -> Int64Array:
         return np.diff(self.lines.first(self.first_span))
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+        return self.lines.num_tokens
 
     @property
     def num_delivered_tokens(self) -> int:

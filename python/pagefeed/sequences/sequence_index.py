@@ -111,12 +111,14 @@ class SequenceIndex(Protocol):
     """Tokens of a sequence, padding included."""
     num_sequences: int
     """Number of sequences."""
-    num_tokens: int
-    """Tokens of all rows, separators included."""
     num_dropped_tokens: int = 0
     """Tokens that are in no sequence."""
     num_padding_tokens: int = 0
     """Padding of all sequences together."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
 
     @property
     def num_delivered_tokens(self) -> int:

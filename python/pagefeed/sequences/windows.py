@@ -94,7 +94,6 @@ class WindowIndex(SpanIndex):
         self.lines = Lines(spans, self.layout.per_row)
         if spans.erased is not None:
             self._gaps = spans.erased.tokens(self.layout.per_row)
-        self.num_tokens = self.lines.num_tokens
         self.stride = stride = windows.length - windows.overlap
         ends = slice(None) if windows.join == "file" else [0, -1]
         self.line_first: Int64Array = self.lines.file_first[ends]
@@ -119,6 +118,11 @@ class WindowIndex(SpanIndex):
 
         The last stands for no line.
         """
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+        return self.lines.num_tokens
 
     @property
     def num_delivered_tokens(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset, ParquetDataset, check_abilities, refuse_texts
+from pagefeed.dataset import Dataset, ParquetDataset, check_dataset, refuse_texts
 from pagefeed.errors import MissingDependencyError
 from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
 from pagefeed.reports.inspection.footers import (
@@ -111,7 +111,7 @@ def inspect(
         >>> found.rows, found.lengths.quantiles["0.5"]  # doctest: +SKIP
         (400, 300)
     """
-    check_abilities(dataset, "dataset")
+    check_dataset(dataset, "dataset")
     index, has_tokens = dataset.index, dataset.index.value_bytes > 0
     if sequences is not None and not isinstance(sequences, Documents):
         refuse_texts(index, repr(sequences))
