@@ -68,6 +68,7 @@ def test_help_shows_every_option_with_what_it_does(verb):
             "there is no --lenght: did you mean --length",
         ),
         ("plan x --column a --len 512", "there is no --len: did you mean --length"),
+        ("plan x --colum=a --length 512", "there is no --colum: did you mean --column"),
         ("plan corpus --column a --shuffle pages", "did you mean page"),
         ("demo --dta corpus", "did you mean --data"),
         ("tokenizer trian corpus", "pagefeed tokenizer: .*did you mean train"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -29,12 +30,21 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return what was read, and nothing else: what is not known is refused."""
+        if args is not None and self._subparsers is None:
+            # Before another option is missed, which may be this one.
+            given = itertools.takewhile(lambda word: word != "--", args)
+            names = (word.partition("=")[0] for word in given if word.startswith("--"))
+            self._refuse(
+                [name for name in names if name not in self._option_string_actions]
+            )
         found, others = super().parse_known_args(args, namespace)
-        if others:
-            name = others[0].partition("=")[0]
-            near = _near(name, self._option_string_actions)
-            self.error(f"there is no {name}{near}")
+        self._refuse(others)
         return found, others
+
+    def _refuse(self, words: list[str]) -> None:
+        if words:
+            name = words[0].partition("=")[0]
+            self.error(f"there is no {name}{_near(name, self._option_string_actions)}")
 
     def error(self, message: str) -> NoReturn:
         """Exit with 2; the usage, of many lines, is left to ``--help``."""
