@@ -278,10 +278,16 @@ class Tokenizer:
         return next((number for number in known if number is not None), None)
 
     def _find(self, token: str) -> int | None:
+        if self.kind == "function":
+            return None
+        try:
+            token.encode()
+        except UnicodeEncodeError:  # No vocabulary has half of a surrogate pair.
+            return None
         if self._pieces is not None:
             number = int(self._pieces.piece_to_id(token))
             return number if self._pieces.id_to_piece(number) == token else None
-        return None if self.kind == "function" else self.handle.token_to_id(token)
+        return self.handle.token_to_id(token)
 
     @lazy
     def fingerprint(self) -> str:

@@ -276,6 +276,16 @@ def test_what_is_known_of_it(tmp_path):
     assert pickle.loads(pickle.dumps(tokenizer)).fingerprint == tokenizer.fingerprint
 
 
+def test_half_of_a_surrogate_pair_is_no_token(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer_json("gpt2"))
+    (tmp_path / "tokenizer_config.json").write_text(r'{"bos_token": "\ud800"}')
+    tokenizer = pf.Tokenizer(path)
+    assert (tokenizer.eos, tokenizer.bos) == (0, None)
+    with pytest.raises(InvalidArgumentError, match="is no token of tokenizer"):
+        pf.Tokenizer(path, eos="\ud800")
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_fingerprints_are_of_what_decides_on_ids(name):
     tokenizer, library = ours(name)
