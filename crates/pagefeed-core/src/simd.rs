@@ -1,19 +1,24 @@
 //! Loops compiled twice: for any processor, and with AVX2.
 
 /// Does `work` with AVX2 where the processor has it. Its loops must be simple enough for the
-/// compiler to inline them.
+/// compiler to inline them. Slices are arguments: of those the compiler knows that they do not
+/// overlap.
 #[inline(always)]
-pub(crate) fn vectorized<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn vectorized<S, T, R>(
+    source: &[S],
+    target: &mut [T],
+    work: impl FnOnce(&[S], &mut [T]) -> R,
+) -> R {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { with_avx2(work) };
+        return unsafe { with_avx2(source, target, work) };
     }
-    work()
+    work(source, target)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn with_avx2<T>(work: impl FnOnce() -> T) -> T {
-    work()
+fn with_avx2<S, T, R>(source: &[S], target: &mut [T], work: impl FnOnce(&[S], &mut [T]) -> R) -> R {
+    work(source, target)
 }

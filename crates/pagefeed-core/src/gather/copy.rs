@@ -113,7 +113,9 @@ fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
         ahead.fetch();
         ahead = Ahead::of(source, 0, source.len()); // Nothing is left to be fetched.
     }
-    vectorized(|| convert_loop(source, target, ahead, cast, excess))
+    vectorized(source, target, |source, target| {
+        convert_loop(source, target, ahead, cast, excess)
+    })
 }
 
 /// Values that are delivered as `T`.

@@ -80,15 +80,16 @@ impl TokenIds {
             .vocab_size
             .map_or(u64::MAX, |size| size.saturating_sub(1));
         let last = last.min(i64::MAX.cast_unsigned()); // No id has more than 63 bits.
+        let least_of = |values: &[T], _: &mut [()]| values.iter().copied().fold(zero, T::min);
         let are_ids = match T::try_from(last) {
             Ok(last) => {
-                let (least, largest) = vectorized(|| {
+                let (least, largest) = vectorized(values, &mut [(); 0], |values, _| {
                     let bounds = |(least, largest): (T, T), &v: &T| (least.min(v), largest.max(v));
                     values.iter().fold((zero, zero), bounds)
                 });
                 zero <= least && largest <= last
             }
-            Err(_) => zero <= vectorized(|| values.iter().copied().fold(zero, T::min)),
+            Err(_) => zero <= vectorized(values, &mut [(); 0], least_of),
         };
         if are_ids {
             return None;

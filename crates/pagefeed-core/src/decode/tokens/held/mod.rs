@@ -230,7 +230,7 @@ impl Numbers {
 
 fn put<S: Copy, T>(held: &[S], from: usize, target: &mut [T], cast: impl Fn(S) -> T) -> Option<()> {
     let source = held.get(from..from + target.len())?;
-    vectorized(|| {
+    vectorized(source, target, |source, target| {
         for (to, &from) in target.iter_mut().zip(source) {
             *to = cast(from);
         }
