@@ -33,6 +33,7 @@ from pagefeed.run import (
     totals,
     totals_as_text,
 )
+from pagefeed.sequences import Documents
 
 __all__ = ["Session"]
 
@@ -415,7 +416,9 @@ class Session(LoaderSession):
         self._num_made += 1
         made = self._feed.batch(delivered)
         if "dataset_ids" in self.settings.fields.names:
-            count = len(made["input_ids"]) if self.run.takes_batches else 1
+            cut = self.settings.sequences
+            is_rows = isinstance(cut, Documents) and cut.pad is not None
+            count = len(made["lengths"]) if self.run.takes_batches and is_rows else 1
             numbers = {"dataset_ids": np.repeat(dataset_ids, count)}
             made |= converted(numbers, self._convert)
         return transformed(self.settings.transform, made)

@@ -179,6 +179,13 @@ def test_a_mixture_takes_batches_of_each_dataset(web, code):
     assert 0.4 < counts[True] / (counts[True] + counts[False]) < 0.6
 
 
+@pytest.mark.parametrize("pad", ["longest", None])
+def test_rows_name_their_dataset_in_batches_without_tokens(web, pad):
+    fed = loader(web[0], world_size=1, pad=pad, fields=("labels", "dataset_ids"))
+    batch = next(iter(fed))
+    assert batch["dataset_ids"].tolist() == [0] * len(batch["labels"])
+
+
 def test_other_sequences_take_as_many_as_fit(web):
     one = loader(web[0], sequences=pf.Packed(256))
     assert next(iter(one))["input_ids"].shape == (16, 256)
