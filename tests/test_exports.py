@@ -1,5 +1,6 @@
 """The public names are those that are meant, and each is documented."""
 
+import ast
 import inspect
 import pickle
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 import pagefeed
 from pagefeed._base import lazy
+from pagefeed._names import EXPORTS
 
 PUBLIC = sorted(name for name in pagefeed.__all__ if not name.startswith("_"))
 FACES = (
@@ -70,6 +72,33 @@ def test_public_names_are_all():
     assert found == {name for name in PUBLIC if f"pagefeed.{name}" in DOCUMENTED}
     assert set(PUBLIC) - found == {"errors", "mixing"}
     assert len(pagefeed.__all__) == len(set(pagefeed.__all__))
+
+
+def test_names_are_those_for_types():
+    tree = ast.parse(Path(pagefeed.__file__).read_text())
+    [block] = [node for node in tree.body if isinstance(node, ast.If)][:1]
+    found = {
+        alias.name: (node.module or "").removeprefix("pagefeed.")
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module != "pagefeed"
+        for alias in node.names
+    }
+    assert found | {"__version__": "_core"} == EXPORTS
+    assert found.keys() | {"errors", "mixing"} == set(PUBLIC)
+
+
+def test_import_loads_what_is_used(run_python):
+    """On a thousand nodes each module is a file of a shared disk."""
+    names = "[name for name in sys.modules if name.startswith('pagefeed')]"
+    lazily = run_python(f"import sys, pagefeed\nprint(len({names}))")
+    assert int(lazily) <= 2
+    known = run_python("import pagefeed\nprint('Loader' in dir(pagefeed))")
+    assert known.strip() == "True"
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(AttributeError, match="no attribute 'Loadr'"):
+        pagefeed.Loadr  # noqa: B018 - looked up
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

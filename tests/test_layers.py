@@ -12,7 +12,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
 
 LAYERS = (
-    *("_core", "errors", "_base", "storage", "tokenizer", "dataset", "sequences"),
+    *(
+        "_names",
+        "_core",
+        "errors",
+        "_base",
+        "storage",
+        "tokenizer",
+        "dataset",
+        "sequences",
+    ),
     *("order", "mixture", "run", "launch", "metrics", "batches", "loader_facts"),
     *("loader", "view", "mixing"),
     *("integrations", "torch", "reports", "prepare", "cli", "__init__", "__main__"),

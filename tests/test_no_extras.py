@@ -22,6 +22,8 @@ import json
 import sys
 before = {name.partition(".")[0] for name in sys.modules}
 import pagefeed
+for name in pagefeed.__all__:
+    getattr(pagefeed, name)
 after = {name.partition(".")[0] for name in sys.modules}
 print(json.dumps(sorted(after - before - sys.stdlib_module_names)))
 """
@@ -35,7 +37,7 @@ def test_the_block_blocks(run_python, name):
 
 
 def test_import_without_extras(run_python):
-    program = f"{BLOCK}\nimport pagefeed\nprint(pagefeed.__version__)"
+    program = f"{BLOCK}\nfrom pagefeed import *\nprint(Loader, parquet)"
     assert run_python(program).strip()
 
 

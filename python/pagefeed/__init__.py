@@ -3,51 +3,55 @@
 Any page of any file at random, globally shuffled, cut into sequences, on every rank,
 resumable to the exact sample. Nothing is converted, copied or cached first.
 
+A name is imported when it is first used, so that `import pagefeed` costs little.
 Results, and what few people call, lie in `pagefeed.reports`, `pagefeed.prepare`,
 `pagefeed.dataset` and `pagefeed.run`; mixtures that learn in `pagefeed.mixing`.
 """
 
 import logging as _logging
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from pagefeed import dataset as _dataset
-from pagefeed import errors, mixing
-from pagefeed import prepare as _prepare
-from pagefeed import reports as _reports
-from pagefeed import run as _run
-from pagefeed._base import Progress, show_progress
-from pagefeed._core import version as _version
-from pagefeed.batches import ContextParallel, Decode, Fields
-from pagefeed.dataset import (
-    Aligned,
-    Infill,
-    PageIndex,
-    StreamWriter,
-    delta,
-    iceberg,
-    mds,
-    megatron,
-    parquet,
-    stream,
-    tokens,
-)
-from pagefeed.errors import PagefeedError
-from pagefeed.loader import Loader
-from pagefeed.mixture import Mixture, Stage, mix
-from pagefeed.order import Balance, Permutation, Shuffle
-from pagefeed.prepare import TeacherWriter, convert, tokenize
-from pagefeed.reports import (
-    diagnose,
-    doctor,
-    forecast,
-    inspect,
-    report,
-    smoke,
-    trace,
-    verify,
-)
-from pagefeed.sequences import Documents, Packed, Windows
-from pagefeed.tokenizer import Tokenizer
-from pagefeed.view import SequenceView
+from pagefeed._names import EXPORTS as _EXPORTS
+from pagefeed._names import FACES as _FACES
+from pagefeed._names import imported as _imported
+
+if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
+    __version__: str
+    from pagefeed import errors, mixing
+    from pagefeed._base import Progress, show_progress
+    from pagefeed.batches import ContextParallel, Decode, Fields
+    from pagefeed.dataset import (
+        Aligned,
+        Infill,
+        PageIndex,
+        StreamWriter,
+        delta,
+        iceberg,
+        mds,
+        megatron,
+        parquet,
+        stream,
+        tokens,
+    )
+    from pagefeed.errors import PagefeedError
+    from pagefeed.loader import Loader
+    from pagefeed.mixture import Mixture, Stage, mix
+    from pagefeed.order import Balance, Permutation, Shuffle
+    from pagefeed.prepare import TeacherWriter, convert, tokenize
+    from pagefeed.reports import (
+        diagnose,
+        doctor,
+        forecast,
+        inspect,
+        report,
+        smoke,
+        trace,
+        verify,
+    )
+    from pagefeed.sequences import Documents, Packed, Windows
+    from pagefeed.tokenizer import Tokenizer
+    from pagefeed.view import SequenceView
 
 __all__ = [
     "Aligned",
@@ -94,16 +98,19 @@ __all__ = [
     "verify",
 ]
 
-__version__ = _version()
-
 # What is not asked for is not printed: whoever wants the log adds a handler.
 _logging.getLogger("pagefeed").addHandler(_logging.NullHandler())
 
-# Reprs and tracebacks name things as users import them.
-for _face in (_dataset, _run, mixing, _reports, _prepare):
-    for _name in _face.__all__:
-        if getattr(getattr(_face, _name), "__module__", "").startswith("pagefeed."):
-            getattr(_face, _name).__module__ = _face.__name__
-for _name in __all__:
-    if callable(globals()[_name]):
-        globals()[_name].__module__ = "pagefeed"
+if not _TYPE_CHECKING:  # Where any name would be one.
+
+    def __getattr__(name: str) -> _Any:
+        """Import what has this name, when it is first used."""
+        if name not in _EXPORTS and name not in _FACES:
+            raise AttributeError(f"module 'pagefeed' has no attribute {name!r}")
+        found = globals()[name] = _imported(name)
+        return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names, also of what was not used yet."""
+    return sorted({*globals(), *__all__})

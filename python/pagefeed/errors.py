@@ -39,6 +39,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Self
 
+from pagefeed._names import name_as_imported
+
 __all__ = [
     "AccessDeniedError",
     "BalanceWarning",
@@ -424,3 +426,6 @@ class InternalError(PagefeedError, RuntimeError):
     """
 
     code = "PF-050"
+
+
+name_as_imported(__name__)

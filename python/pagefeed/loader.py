@@ -18,6 +18,7 @@ from pagefeed._base import (
     check_whole,
     parse_bytes,
 )
+from pagefeed._names import name_as_imported
 from pagefeed.batches import (
     Batch,
     ContextParallel,
@@ -503,3 +504,6 @@ def _rebuild(
     if learning is not None:
         session_of(loader).learning = learning
     return loader
+
+
+name_as_imported(__name__)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_vocab_size, parse_bytes
+from pagefeed._names import name_as_imported
 from pagefeed.batches import (
     AlignedColumns,
     Batch,
@@ -176,3 +177,6 @@ class SequenceView:
                 f"sequence {wrong[0]} is out of range: there are {len(self)}"
             )
         return np.where(sequences < 0, sequences + len(self), sequences)
+
+
+name_as_imported(__name__)

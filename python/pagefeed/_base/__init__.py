@@ -54,6 +54,7 @@ from pagefeed._base.stored import (
 )
 from pagefeed._base.terminal import printable_output
 from pagefeed._base.writing import WholeWriter, write_errors
+from pagefeed._names import name_as_imported
 
 __all__ = [
     "FIELDS",
@@ -116,3 +117,5 @@ __all__ = [
     "warn_of_folder",
     "write_errors",
 ]
+
+name_as_imported(__name__)

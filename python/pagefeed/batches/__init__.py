@@ -5,6 +5,7 @@ that keeps it busy ahead of its consumer. ``uncounted`` does without an engine a
 plan. ``options`` says what each kind of source can do.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.context_parallel import ContextParallel
 from pagefeed.batches.decode import Decode
@@ -53,3 +54,5 @@ __all__ = [
     "steps_ahead",
     "token_engine",
 ]
+
+name_as_imported(__name__)

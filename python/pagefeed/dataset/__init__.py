@@ -7,6 +7,7 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 :mod:`pagefeed.dataset.flat` reads and writes token files that are no Parquet.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.dataset import flat
 from pagefeed.dataset.aligned import (
     Aligned,
@@ -85,3 +86,5 @@ __all__ = [
     "write_index",
 ]
 __all__ += flat.__all__
+
+name_as_imported(__name__)

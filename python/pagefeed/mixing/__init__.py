@@ -7,6 +7,7 @@
 - :func:`token_losses`: losses of single tokens from a model's logits.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.mixing.ado import ADO
 from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.excess_loss import ExcessLoss
@@ -21,3 +22,5 @@ __all__ = [
     "Policy",
     "token_losses",
 ]
+
+name_as_imported(__name__)

@@ -6,6 +6,7 @@
   :class:`CourseInOrder` for datasets in file order.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.mixture import (
@@ -43,3 +44,5 @@ __all__ = [
     "resolve",
     "sequence_weights",
 ]
+
+name_as_imported(__name__)

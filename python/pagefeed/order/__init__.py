@@ -10,6 +10,7 @@ does not grow with the dataset:
 - :class:`Balance`, :class:`BalancedOrder`: dealt anew, so that ranks cost alike.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.order.balance import Balance, BalanceLike, Costs
 from pagefeed.order.balanced_order import BalancedOrder, Dealing
 from pagefeed.order.epoch_order import EpochOrder
@@ -44,3 +45,5 @@ __all__ = [
     "choose_num_lanes",
     "derive_key",
 ]
+
+name_as_imported(__name__)

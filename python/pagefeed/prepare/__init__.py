@@ -6,6 +6,7 @@ the inputs, ``tokenizing/`` writes the files. ``vocabulary/`` trains and extends
 tokenizers.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.prepare.conversion import TOKEN_FORMATS, Conversion, convert
 from pagefeed.prepare.teacher import TeacherWriter
 from pagefeed.prepare.texts import FORMATS
@@ -40,3 +41,5 @@ __all__ = [
     "tokenize",
     "train_tokenizer",
 ]
+
+name_as_imported(__name__)

@@ -1,5 +1,6 @@
 """Proofs and predictions: what a dataset is, what a run will do, and that it does."""
 
+from pagefeed._names import name_as_imported
 from pagefeed.reports.decoding import TextTokenizer, load_tokenizer
 from pagefeed.reports.diagnosis import Diagnosis, diagnose, doctor
 from pagefeed.reports.evidence import Evidence
@@ -88,3 +89,5 @@ __all__ = [
     "trace",
     "verify",
 ]
+
+name_as_imported(__name__)

@@ -4,6 +4,7 @@ A :class:`Run` turns positions into sequences. A :class:`Cursor` is a place of i
 state of a few integers, the route of a rank from there, and the sequences ahead.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.grown_run import GrownRun
 from pagefeed.run.mixture_parts import MAX_STATE_BYTES
@@ -45,3 +46,5 @@ __all__ = [
     "totals",
     "totals_as_text",
 ]
+
+name_as_imported(__name__)

@@ -5,6 +5,7 @@
 file order, grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
 from pagefeed.sequences.costs import SequenceCosts, differ_in_tokens
@@ -55,3 +56,5 @@ __all__ = [
     "with_epoch",
     "with_erased",
 ]
+
+name_as_imported(__name__)

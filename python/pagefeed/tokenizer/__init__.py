@@ -6,6 +6,7 @@ or a Python function. The data plane encodes without the GIL whenever a
 :func:`rows_of` returns the encoder of chats, or of texts made of several columns.
 """
 
+from pagefeed._names import name_as_imported
 from pagefeed.tokenizer.chat import IGNORED, LABELS, ChatTemplate
 from pagefeed.tokenizer.ranks import pattern_of
 from pagefeed.tokenizer.row_text import TextOfRow
@@ -25,3 +26,5 @@ __all__ = [
     "pattern_of",
     "rows_of",
 ]
+
+name_as_imported(__name__)
