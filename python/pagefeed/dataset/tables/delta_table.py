@@ -16,6 +16,7 @@ from pagefeed.dataset.folders import ColumnNames, TableColumns
 from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.tables.delta_bounds import DeltaBounds
+from pagefeed.dataset.tables.delta_log import DeltaLog
 from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
@@ -76,6 +77,8 @@ def delta(
         table: Folder or URL of the table.
         version: Number of a version, or a time (``datetime``, or text such as
             ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
+            Of a table with in-commit timestamps the commits tell their time; else it is
+            when the files of the log were written.
         missing: What rows have of a column that the table got after their file was
             written, and which the file lacks. By default it is refused by name where it
             is asked for; with ``"null"`` it is null there, for ``where`` and
@@ -129,6 +132,7 @@ def _open(
         raise InvalidArgumentError(
             f"version={version!r} must be a number, a time, or None for the newest"
         )
+    given = f"version={version!r}"
     if isinstance(version, str | datetime.datetime):
         try:
             version = time_of(version)
@@ -146,16 +150,13 @@ def _open(
             f"version={version}: {uri} has the versions 0 to {newest}"
         )
     if version is not None:
+        log = DeltaLog(opened)
         with _told(uri):
+            if isinstance(version, datetime.datetime):
+                version = log.at(version, given)
+            elif version != newest:
+                log.check(version, given)
             opened.load_as_version(version)
-    if isinstance(version, datetime.datetime) and opened.version() == 0:
-        begun = opened.history(1)[0].get("timestamp", 0) / 1000
-        if version.timestamp() < begun:
-            first = datetime.datetime.fromtimestamp(begun, datetime.UTC)
-            raise InvalidArgumentError(
-                f"version={version.isoformat()!r} is before the first one of {uri}, of "
-                f"{first.isoformat()}"
-            )
     return opened
 
 
@@ -166,6 +167,8 @@ def _told(uri: str) -> Iterator[None]:
 
     try:
         yield
+    except PagefeedError:
+        raise
     except TableNotFoundError as problem:
         text = " ".join(str(problem).split())
         raise MissingFileError(f"{uri} is no Delta table: {text}") from None

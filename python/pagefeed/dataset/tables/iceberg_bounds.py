@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pagefeed.dataset.bounds import Bounds, bounds_of
+from pagefeed.dataset.tables.snapshot import EPOCH
 
 __all__ = ["IcebergBounds", "Metrics", "known_types"]
-
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class Metrics(NamedTuple):

@@ -17,9 +17,11 @@ from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
 from pagefeed.dataset.tables.manifests import live_files
 from pagefeed.dataset.tables.snapshot import (
+    EPOCH,
     DataFile,
     Missing,
     location_of,
+    milliseconds_of,
     partitions_of,
     path_of,
     snapshot_dataset,
@@ -237,7 +239,7 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
     elif isinstance(wanted, str) and wanted in refs:
         found = opened.snapshot_by_id(refs[wanted].snapshot_id)
     elif isinstance(wanted, str | datetime.datetime):
-        found = opened.snapshot_as_of_timestamp(_milliseconds(wanted, [*refs]))
+        found = _snapshot_at(opened, _milliseconds(wanted, [*refs]), wanted)
     else:
         raise InvalidArgumentError(
             f"snapshot={wanted!r} must be an id, a tag, a branch, a time, or None for "
@@ -252,9 +254,37 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
     return found
 
 
+def _snapshot_at(opened: Any, wanted: int, given: object) -> Any:
+    """The snapshot that was the current one at a time, by the table's log of them.
+
+    Raises:
+        InvalidArgumentError: If the log does not reach back, or the snapshot expired.
+    """
+    log = [(each.timestamp_ms, each.snapshot_id) for each in opened.history()]
+    known = [number for time, number in log if time <= wanted]
+    if known:
+        found = opened.snapshot_by_id(known[-1])
+        if found is None:
+            raise InvalidArgumentError(
+                f"snapshot={given!r}: snapshot {known[-1]}, the current one of that "
+                "time, expired: name a later time"
+            )
+        return found
+    first = EPOCH + datetime.timedelta(milliseconds=log[0][0]) if log else None
+    raise InvalidArgumentError(
+        f"snapshot={given!r}: the table does not tell which snapshot was the current "
+        "one then: its snapshot-log "
+        + (
+            f"begins at {first.isoformat()}: name a later time"
+            if first
+            else "is empty; name the id of a snapshot"
+        )
+    )
+
+
 def _milliseconds(time: str | datetime.datetime, refs: list[str]) -> int:
     try:
-        return int(time_of(time).timestamp() * 1000)
+        return milliseconds_of(time_of(time))
     except ValueError:
         raise InvalidArgumentError(
             f"snapshot={time!r} is neither a time nor one of the table's tags and "

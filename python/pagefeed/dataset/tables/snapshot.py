@@ -24,10 +24,12 @@ from pagefeed.storage import (
 )
 
 __all__ = [
+    "EPOCH",
     "DataFile",
     "Missing",
     "Value",
     "location_of",
+    "milliseconds_of",
     "partitions_of",
     "path_of",
     "snapshot_dataset",
@@ -36,6 +38,7 @@ __all__ = [
     "value_of",
 ]
 
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Missing = Literal["error", "null"]
 """What becomes of rows of files that lack a later column."""
 Value = int | str | None
@@ -148,6 +151,16 @@ def time_of(value: str | datetime.datetime) -> datetime.datetime:
     """
     found = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
     return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
+
+def milliseconds_of(time: datetime.datetime) -> int:
+    """Return a time in whole milliseconds since 1970, rounded down.
+
+    Example:
+        >>> milliseconds_of(time_of("2023-11-14T22:13:20.001999"))
+        1700000000001
+    """
+    return (time - EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 def path_of(uri: str) -> str:
