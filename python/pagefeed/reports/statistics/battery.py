@@ -1,0 +1,333 @@
+"""The tests of an order, each against what a random order gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+from pagefeed.reports.statistics.deliveries import NEVER, Seen
+from pagefeed.reports.statistics.findings import Finding, Float64Array, exceeds
+
+__all__ = ["findings"]
+
+PARTS = 8
+"""An epoch is looked at in so many parts."""
+CORRELATION, AGAIN, CELL, MATES, SOURCES, SHARE = 0.05, 1.05, 0.05, 1.2, 1.2, 0.003
+"""What differs from a random order by no more is allowed."""
+
+Numbers = npt.NDArray[np.integer]
+
+
+def findings(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Run all tests.
+
+    Args:
+        seen: What was delivered.
+        limits: What is allowed in place of what is by default, by the name of the test.
+    """
+    yield _once(seen)
+    yield from _shares(seen)
+    yield from _members(seen, limits)
+    yield from _independent(seen)
+    yield from _mates(seen, limits)
+    yield from _neighbours(seen, limits)
+    yield from _ties(seen)
+    yield from _cheapest(seen)
+
+
+def _finding(
+    name: str, what: str, values: Float64Array, *, random: float, allowed: float
+) -> Finding:
+    """Hold the mean of values, one for each draw, against what is allowed."""
+    p = exceeds(values[:, None] - allowed)[0] if allowed < np.inf else 1.0
+    return Finding(
+        test=name,
+        what=what,
+        found=float(values.mean()),
+        random=random,
+        allowed=allowed,
+        p=float(p),
+    )
+
+
+def _worst(
+    name: str, what: str, values: Float64Array, *, allowed: float, floor: Any = 0.0
+) -> Finding:
+    """Hold the mean of each cell against 0, on both sides, and report the worst one.
+
+    Args:
+        name: Name of the test.
+        what: What was measured, with a place for the row and the column of the cell.
+        values: What was found: [draws, rows, columns].
+        allowed: How far from 0 the mean of a cell may be.
+        floor: Standard deviation of a cell at least.
+    """
+    columns = values.shape[2]
+    values = values.reshape(len(values), -1)
+    p = np.minimum(exceeds(values - allowed, floor), exceeds(-values - allowed, floor))
+    worst = int(p.argmin())
+    return Finding(
+        test=name,
+        what=what.format(*divmod(worst, columns)),
+        found=float(values[:, worst].mean()),
+        random=0.0,
+        allowed=allowed,
+        p=min(1.0, 2 * len(p) * float(p[worst])),
+    )
+
+
+def _once(seen: Seen) -> Finding:
+    """Count units that come again before all of their dataset have come, or never.
+
+    Of a mixture no epoch is whole, and so none is missed.
+    """
+    part, wrong = seen.units.parts, []
+    sizes = np.bincount(part)
+    for one in seen.epochs:
+        order = np.argsort(part[one.unit], kind="stable")
+        borders = np.cumsum(np.bincount(part[one.unit], minlength=len(sizes)))[:-1]
+        both = zip(np.split(one.unit[order], borders), sizes.tolist(), strict=True)
+        firsts = [mine[:size] for mine, size in both]
+        wrong.append(sum(len(first) - len(np.unique(first)) for first in firsts))
+        if seen.units.part is None:
+            left = seen.units.num_units - len(np.unique(one.unit))
+            wrong[-1] += max(0, left - int(np.bincount(one.step).max()) + 1)
+    return _finding(
+        "once",
+        "units come again before their dataset is through, or never",
+        np.array(wrong, dtype=np.float64),
+        random=0.0,
+        allowed=0.0,
+    )
+
+
+def _shares(seen: Seen) -> Iterator[Finding]:
+    """Shares of a mixture's datasets at prefixes of the run."""
+    if (shares := seen.units.shares) is None:
+        return
+    of_epochs = []
+    for one in seen.epochs:
+        counts = _table(seen.units.parts[one.unit], _parts(seen, one.step), len(shares))
+        before = np.cumsum(counts, axis=1)
+        units = np.maximum(1, before.sum(axis=0))
+        off = before - shares[:, None] * units
+        # Up to a unit is the rounding of each count.
+        of_epochs.append(np.sign(off) * np.maximum(np.abs(off) - 1, 0) / units)
+    what = "more than its share is of dataset {} up to the end of part {} of the run"
+    yield _worst("shares", what, np.array(of_epochs), allowed=SHARE)
+
+
+def _parts(seen: Seen, step: Numbers) -> Int64Array:
+    """The part of an epoch that steps lie in."""
+    return step.astype(np.int64) * min(PARTS, seen.num_steps) // seen.num_steps
+
+
+def _table(rows: Numbers, columns: Numbers, height: int, width: int = 0) -> Int64Array:
+    """Count pairs of numbers: int64 [height, width]."""
+    width = width or int(columns.max()) + 1
+    counts = np.bincount(rows.astype(np.int64) * width + columns, None, height * width)
+    return counts.reshape(height, width)
+
+
+def _members(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Every unit's chance to be in some steps, and on some rank.
+
+    Half of the seeds say where a unit was, and the others whether it comes there again.
+    """
+    step, rank = seen.step[:, 0], seen.rank[:, 0]
+    last = np.where(step == NEVER, 0, np.where(step == seen.num_steps - 1, 0, NEVER))
+    places = {
+        "first step": np.where(step == 0, 0, NEVER),
+        "last step": last,
+        "parts": np.where(step == NEVER, NEVER, _parts(seen, step)),
+        "ranks": rank,
+    }
+    for name, bins in places.items():
+        if len(np.unique(bins)) == 1:
+            continue
+        values = _again(bins, seen.units.parts)
+        if len(values):
+            what = (
+                "times as often as by chance a unit is where it was under other seeds"
+            )
+            allowed = limits.get(name, AGAIN)
+            yield _finding(name, what, values, random=1.0, allowed=allowed)
+
+
+def _again(bins: Numbers, part: Int64Array) -> Float64Array:
+    """How often units are in a bin where they were before, over that by chance."""
+    half, units = len(bins) // 2, np.arange(bins.shape[1])
+    before = np.zeros((bins.max() + 1, len(units)), dtype=np.float32)
+    for one in bins[:half]:
+        there = np.flatnonzero(one >= 0)
+        before[one[there], there] += 1
+    sizes = np.bincount(part)
+    chance = np.stack([np.bincount(part, each) / sizes for each in before])
+    values = []
+    for one in bins[half:]:
+        there = np.flatnonzero(one >= 0)
+        there = there[chance[one[there], part[there]] > 0]
+        if len(there):
+            ratio = before[one[there], there] / chance[one[there], part[there]]
+            values.append(ratio.mean())
+    return np.array(values, dtype=np.float64)
+
+
+def _independent(seen: Seen) -> Iterator[Finding]:
+    """Places in two epochs, and under two seeds, say nothing of each other."""
+    part, step = seen.units.parts, seen.step
+    pairs = {
+        "epochs": [(one[0], one[1]) for one in step],
+        "seeds": [(a[0], b[0]) for a, b in pairwise(step)][::2],
+    }
+    for name, both in pairs.items():
+        values = np.array([[[_correlation(a, b, part)]] for a, b in both])
+        floor = 1 / np.sqrt(seen.units.num_units)
+        what = f"correlation of a unit's steps in two {name}"
+        yield _worst(name, what, values, allowed=CORRELATION, floor=floor)
+
+
+def _correlation(a: Numbers, b: Numbers, part: Int64Array) -> float:
+    there = (a >= 0) & (b >= 0)
+    part, sizes = part[there], np.maximum(np.bincount(part[there]), 1)
+    x, y = (
+        each[there] - (np.bincount(part, each[there]) / sizes)[part] for each in (a, b)
+    )
+    return float((x * y).sum() / max(np.sqrt((x * x).sum() * (y * y).sum()), 1e-30))
+
+
+def _mates(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Units that share a batch and share one again."""
+    whole = seen.step
+    own = np.where(whole == NEVER, NEVER, whole * seen.num_ranks + seen.rank)
+    pairs = {
+        "mates": [(one[0], one[1]) for one in whole],
+        "mates of a rank": [(one[0], one[1]) for one in own],
+        "mates under two seeds": [(a[0], b[0]) for a, b in pairwise(whole)][::2],
+    }
+    if seen.num_ranks == 1:
+        del pairs["mates of a rank"]
+    for name, both in pairs.items():
+        found = np.array([_met_again(seen, a, b) for a, b in both])
+        if not found[:, 1].any():
+            continue
+        random = float(found[:, 1].mean())
+        allowed = limits.get(name, limits.get("mates", MATES)) * random
+        what = "of the pairs that share a batch share one again"
+        yield _finding(name, what, found[:, 0], random=random, allowed=allowed)
+
+
+def _met_again(seen: Seen, a: Numbers, b: Numbers) -> tuple[float, float]:
+    """Share of the pairs of one epoch that meet in another, found and by chance.
+
+    Pairs of one page are counted apart: these are read together in every epoch.
+    """
+    there = np.flatnonzero((a >= 0) & (b >= 0))
+    part = seen.units.parts[there]
+    page = np.arange(len(there)) if seen.units.page is None else seen.units.page[there]
+    a, b = a[there], b[there]
+
+    def pairs(*keys: Numbers) -> Float64Array:
+        """Pairs of each dataset that are alike in all keys, of one page or not."""
+        every, paged = _pairs(part, *keys), _pairs(part, *keys, page)
+        return np.stack([paged, every - paged])
+
+    first = pairs(a)
+    by_chance = first * pairs(b) / np.maximum(pairs(), 1)
+    met = max(1.0, first.sum())
+    return pairs(a, b).sum() / met, by_chance.sum() / met
+
+
+def _key(*numbers: Numbers) -> Int64Array:
+    """One number for several."""
+    key = numbers[0].astype(np.int64)
+    for more in numbers[1:]:
+        key = key * (int(more.max(initial=0)) + 1) + more
+    return key
+
+
+def _pairs(part: Int64Array, *keys: Numbers) -> Float64Array:
+    """Pairs of units with the same keys, by their dataset: float64 [datasets]."""
+    _, first, counts = np.unique(
+        _key(*keys, part) if keys else part, return_index=True, return_counts=True
+    )
+    found = np.bincount(part[first], counts * (counts - 1.0) / 2)
+    return found.astype(np.float64)
+
+
+def _neighbours(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Units of one page, and of one file, in a batch of a rank."""
+    page, source = seen.units.page, seen.units.source
+    groups = {"pages": page} if page is not None else {}
+    groups |= {"sources": source} if source is not None else {}
+    for name, group in groups.items():
+        found = []
+        for one in seen.epochs:
+            batch = _key(one.step, one.rank)
+            mine, whole = group[one.unit], np.zeros_like(batch)
+            same, possible = _pairs(whole, batch, mine), _pairs(whole, batch)
+            by_chance = _pairs(whole, mine) / np.maximum(_pairs(whole), 1)
+            if name == "sources" and page is not None:
+                read = page[one.unit]
+                same = same - _pairs(whole, batch, mine, read)
+                by_chance -= _pairs(whole, mine, read) / np.maximum(_pairs(whole), 1)
+            found.append((same / np.maximum(possible, 1), by_chance))
+        values = np.array(found)[..., 0]
+        random = float(values[:, 1].mean())
+        if not random:
+            continue
+        allowed = random * limits.get(name, SOURCES if name == "sources" else np.inf)
+        what = f"of the pairs of a rank's batch are of one of the {name}"
+        yield _finding(name, what, values[:, 0], random=random, allowed=allowed)
+
+
+def _ties(seen: Seen) -> Iterator[Finding]:
+    """No rank and no part of an epoch gets more of a source, or of dear units."""
+    for name, group in seen.units.groups.items():
+        num_groups = int(group.max()) + 1
+        for where, width in (("rank", seen.num_ranks), ("part", PARTS)):
+            if width == 1 or seen.num_steps == 1:
+                continue
+            tables = []
+            for one in seen.epochs:
+                bins = one.rank if where == "rank" else _parts(seen, one.step)
+                tables.append(_table(group[one.unit], bins, num_groups, width))
+            counts = np.array(tables, dtype=np.float64)
+            expected = counts.sum(axis=2, keepdims=True) * counts.sum(
+                axis=1, keepdims=True
+            )
+            expected /= counts.sum(axis=(1, 2), keepdims=True)
+            mean = np.maximum(expected.mean(axis=0), 1e-9)
+            values, floor = (counts - expected) / mean, 1 / np.sqrt(mean).ravel()
+            what = f"times more than its share of {name} {{}} has {where} {{}}"
+            test = f"{name} by {where}"
+            yield _worst(test, what, values, allowed=CELL, floor=floor)
+
+
+def _cheapest(seen: Seen) -> Iterator[Finding]:
+    """No rank is the cheapest, or the dearest, of its step more often than others."""
+    ranks, steps = seen.num_ranks, seen.num_steps
+    if ranks == 1:
+        return
+    for name, cost in seen.units.costs.items():
+        shares = []
+        for one in seen.epochs:
+            place = one.step.astype(np.int64) * ranks + one.rank
+            sums = np.bincount(place, cost[one.unit], steps * ranks)
+            given = np.bincount(place, None, steps * ranks).reshape(steps, ranks)
+            sums = sums.reshape(steps, ranks)[(given == given[0]).all(axis=1)]
+            both = (sums == each[:, None] for each in (sums.min(1), sums.max(1)))
+            # Ranks that cost the same share the place.
+            shares.append([(e / e.sum(1, keepdims=True)).mean(0) for e in both])
+        values = np.array(shares) - 1 / ranks
+        floor = np.sqrt((1 - 1 / ranks) / ranks / steps)
+        what = (
+            "more of its share of steps (0: is cheapest, 1: is dearest: {}) has rank {}"
+        )
+        test = f"cheapest rank by {name}"
+        yield _worst(test, what, values, allowed=0.02, floor=floor)

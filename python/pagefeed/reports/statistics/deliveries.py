@@ -1,0 +1,156 @@
+"""What was delivered: which unit at which step to which rank, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from pagefeed._base import Int64Array
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports.statistics.findings import Float64Array
+
+__all__ = ["NEVER", "Draw", "Seen", "Taken", "Units"]
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+
+NEVER = -1
+"""Step and rank of a unit that is not delivered."""
+GROUPS = 8
+"""Sources and costs are looked at in so many groups of units at most."""
+
+
+class Taken(NamedTuple):
+    """The units of an epoch as they are delivered; an entry for each delivery."""
+
+    unit: npt.NDArray[np.integer]
+    """Number of the unit."""
+    step: npt.NDArray[np.integer]
+    """Step that delivers it; steps rise."""
+    rank: npt.NDArray[np.integer]
+    """Rank that gets it."""
+
+
+Draw: TypeAlias = Callable[[int, int], "Taken | ArrayLike"]
+"""Gives what is delivered under a seed in an epoch: a :class:`Taken`, or numbers of
+units, [steps, rows] or [steps, ranks, rows], with -1 for padding."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Units:
+    """What is known of the units of an epoch; an array has one entry for each.
+
+    Args:
+        num_units: Units of an epoch.
+        page: The page of each: what is stored, and read, together.
+        source: The file of each.
+        part: The dataset of a mixture that each is of; their epochs are their own.
+        shares: Share of each dataset in what is delivered; None if it changes.
+        costs: What each costs, by the name of the cost.
+    """
+
+    num_units: int
+    page: Int64Array | None = None
+    source: Int64Array | None = None
+    part: Int64Array | None = None
+    shares: Float64Array | None = None
+    costs: Mapping[str, Float64Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in ("page", "source", "part")}
+        for name, values in (given | dict(self.costs)).items():
+            if values is not None and np.shape(values) != (self.num_units,):
+                raise InvalidArgumentError(
+                    f"{name} has shape {np.shape(values)}, and there are "
+                    f"{self.num_units} units: give a number for each"
+                )
+
+    @property
+    def parts(self) -> Int64Array:
+        """The dataset of each unit; 0 without a mixture."""
+        if self.part is None:
+            return np.zeros(self.num_units, dtype=np.int64)
+        return self.part
+
+    @property
+    def groups(self) -> dict[str, Int64Array]:
+        """Groups of units that no rank and no part of an epoch may prefer."""
+        found = {} if self.source is None else {"source": _numbered(self.source)}
+        found |= {name: _numbered(cost) for name, cost in self.costs.items()}
+        return {name: group for name, group in found.items() if group.max(initial=0)}
+
+
+def _numbered(values: Int64Array | Float64Array) -> Int64Array:
+    """Number groups of about as many units, with equal values in the same group."""
+    distinct, first = np.unique(np.sort(values), return_index=True)
+    group = first * min(GROUPS, len(distinct)) // len(values)
+    return np.unique(group, return_inverse=True)[1][np.searchsorted(distinct, values)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seen:
+    """What was delivered under some seeds, in two epochs of each."""
+
+    units: Units
+    """What is known of the units."""
+    taken: list[list[Taken]]
+    """What is delivered, by seed and epoch."""
+    step: Int32Array
+    """First step with each unit, or NEVER: [seeds, 2, units]."""
+    rank: Int32Array
+    """The rank that gets it there: [seeds, 2, units]."""
+
+    @classmethod
+    def of(cls, draw: Draw, units: Units, seeds: Iterable[int]) -> Seen:
+        """Look at two epochs under each seed."""
+        taken = [[_taken(draw(seed, epoch)) for epoch in (0, 1)] for seed in seeds]
+        shape = len(taken), 2, units.num_units
+        step, rank = (np.full(shape, NEVER, dtype=np.int32) for _ in range(2))
+        for seed, epoch in np.ndindex(shape[:2]):
+            one = taken[seed][epoch]
+            if not len(one.unit) or one.unit.max() >= units.num_units:
+                raise InvalidArgumentError(
+                    f"seed {seed}, epoch {epoch}: expected units 0 to "
+                    f"{units.num_units - 1}, found {one.unit.max(initial=NEVER)} in "
+                    f"{len(one.unit)} deliveries"
+                )
+            # Of units that come several times the first one is written last.
+            step[seed, epoch][one.unit[::-1]] = one.step[::-1]
+            rank[seed, epoch][one.unit[::-1]] = one.rank[::-1]
+        return cls(units=units, taken=taken, step=step, rank=rank)
+
+    @property
+    def epochs(self) -> list[Taken]:
+        """What is delivered, one epoch after the other."""
+        return [one for epochs in self.taken for one in epochs]
+
+    @cached_property
+    def num_steps(self) -> int:
+        """Steps of an epoch."""
+        return 1 + max(int(one.step.max()) for one in self.epochs)
+
+    @cached_property
+    def num_ranks(self) -> int:
+        """Ranks that were given something."""
+        return 1 + max(int(one.rank.max()) for one in self.epochs)
+
+
+def _taken(given: Taken | ArrayLike) -> Taken:
+    """Take what a draw gives: unit, step and rank of each delivery."""
+    if not isinstance(given, Taken):
+        units = np.asarray(given)
+        if units.ndim == 2:
+            units = units[:, None]
+        if units.ndim != 3 or units.dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"expected numbers of units, [steps, rows] or [steps, ranks, rows], "
+                f"found {units.dtype} {units.shape}"
+            )
+        step, rank, _ = np.nonzero(units >= 0)
+        given = Taken(units[units >= 0], step, rank)
+    return Taken(*(np.asarray(each, dtype=np.int32) for each in given))

@@ -1,0 +1,180 @@
+"""The battery on any loader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from pagefeed._base import Int64Array, finished, gathered
+from pagefeed.batches import make_run
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader, session_of
+from pagefeed.reports.statistics.battery import findings
+from pagefeed.reports.statistics.deliveries import Draw, Seen, Taken, Units
+from pagefeed.reports.statistics.findings import Float64Array, OrderStatistics
+from pagefeed.run import MixtureCursor
+from pagefeed.sequences import DocumentBatchIndex, SequenceCosts, numbers_of
+
+__all__ = ["order_statistics"]
+
+MOST_UNITS = 1 << 21
+LEAST_SEEDS, MOST_SEEDS, DELIVERIES = 12, 128, 1 << 21
+"""Seeds looked at: so many that about so many units are delivered."""
+MOST_STEPS = 1 << 12
+"""Steps of a mixture without end that are looked at."""
+MATES_WITH_BALANCE = 3.0
+"""Batch mates meet again so many times as often as by chance, at most: units of like
+cost are apart in each batch."""
+
+
+def order_statistics(
+    order: Loader | Draw,
+    units: Units | None = None,
+    *,
+    seeds: int | None = None,
+    limits: Mapping[str, float] | None = None,
+) -> OrderStatistics:
+    """Hold the order of a loader to what every user is promised, over many seeds.
+
+    Args:
+        order: A loader, whose index alone is looked at, or a function of a seed and an
+            epoch: it gives the numbers of the units that are delivered, [steps, rows]
+            or [steps, ranks, rows], -1 for padding, or a :class:`Taken`.
+        units: What is known of the units, for such a function.
+        seeds: How many seeds are looked at, in two epochs each; by default 12 to 128,
+            fewer for more units.
+        limits: What is allowed in place of what is by default, by the name of the test,
+            as a multiple of what a random order gives.
+
+    Raises:
+        InvalidArgumentError: If nothing or too much is delivered.
+
+    Example:
+        >>> def draw(seed, epoch):
+        ...     order = np.random.default_rng([seed, epoch]).permutation(640)
+        ...     return order.reshape(40, 16)
+        >>> order_statistics(draw, Units(num_units=640)).ok
+        True
+    """
+    given = dict(limits or {})
+    draw: Draw
+    if isinstance(order, Loader):
+        ordered = _Loaded(order)
+        draw, units = ordered.draw, ordered.units()
+        given = ordered.limits | given
+    elif units is None:
+        raise InvalidArgumentError("a function needs units=Units(num_units=...)")
+    else:
+        draw = order
+    if seeds is None:
+        wanted = DELIVERIES // (2 * max(1, units.num_units))
+        seeds = min(max(LEAST_SEEDS, wanted), MOST_SEEDS)
+    seen = Seen.of(draw, units, range(seeds))
+    found = [*findings(seen, given)]
+    return OrderStatistics(num_units=units.num_units, num_seeds=seeds, findings=found)
+
+
+class _Loaded:
+    """What a loader delivers under other seeds, by its index alone."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._settings = session_of(loader).settings
+        self._run = session_of(loader).run
+        if self._run.index.num_sequences > MOST_UNITS:
+            raise InvalidArgumentError(
+                f"{self._run.index.num_sequences} sequences are too many to follow "
+                f"each: take at most {MOST_UNITS}, dataset.take(share=...)"
+            )
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What is allowed of this order."""
+        balance = self._settings.balance
+        return {} if balance is None else {"mates": MATES_WITH_BALANCE}
+
+    def draw(self, seed: int, epoch: int) -> Taken:
+        """Return what all ranks get."""
+        run = make_run(replace(self._settings, seed=seed, epochs=1))
+        cursor, step = run.at(run.beginning(epoch)), run.step_sequences
+        start, end = cursor.start, cursor.end
+        whole = MOST_STEPS if end is None else (end - start) // step
+        positions = range(start, start + whole * step)
+        sequences = numbers_of(finished(gathered(cursor.at(positions))))
+        place = np.arange(len(positions))
+        taken = Taken(sequences, place // step, place % run.world_size)
+        return self._documents(taken) if run.takes_batches else taken
+
+    def _documents(self, batches: Taken) -> Taken:
+        """Return the documents of batches that hold some each."""
+        index, unit, which = self._run.index, [], []
+        sequences = np.asarray(batches.unit, dtype=np.int64)
+        dataset = index.dataset_of(sequences)
+        for number, part in enumerate(index.parts):
+            mine = np.flatnonzero(dataset == number)
+            local = sequences[mine] - index.first_sequence[number]
+            found, place = cast("DocumentBatchIndex", part).documents_of(local)
+            unit.append(found + self._first_row[number])
+            which.append(mine[place])
+        places = np.concatenate(which)
+        order = np.argsort(places, kind="stable")
+        places = places[order]
+        units = np.concatenate(unit)[order]
+        return Taken(units, batches.step[places], batches.rank[places])
+
+    @cached_property
+    def _first_row(self) -> Int64Array:
+        """Rows before each dataset, and of all."""
+        rows = [part.spans.num_rows for part in self._run.index.parts]
+        return np.cumsum([0, *rows])
+
+    def units(self) -> Units:
+        """Return what the index knows of the units."""
+        run, index = self._run, self._run.index
+        first = self._first_row if run.takes_batches else index.first_sequence
+        pages, sources, begun = [], [], 0
+        for part in index.parts:
+            if run.takes_batches:
+                rows = np.arange(part.spans.num_rows)
+                page = part.spans.places(part.spans.spans_of_rows(rows))[0]
+                files = part.spans.file_first_row
+            else:
+                rows = np.arange(part.num_sequences)
+                page = part.blocks("page").block_of(rows)
+                files = part.file_first_sequence
+            pages.append(page + begun)
+            sources.append(np.searchsorted(files, rows, side="right") + begun)
+            begun += len(part.spans.index) + len(files)
+        dataset = np.repeat(np.arange(len(index.parts)), np.diff(first))
+        return Units(
+            num_units=int(first[-1]),
+            page=np.concatenate(pages),
+            source=np.concatenate(sources),
+            part=dataset if isinstance(run.at(run.initial), MixtureCursor) else None,
+            shares=self._shares(),
+            costs={} if run.takes_batches else self._costs(),
+        )
+
+    def _costs(self) -> dict[str, Float64Array]:
+        """Return tokens and squares of the lengths of documents, where these differ."""
+        index = self._run.index
+        try:
+            known = SequenceCosts(index)
+        except InvalidArgumentError:  # Of columns there are no lengths.
+            return {}
+        units = np.arange(index.num_sequences)
+        return {"squares": known.squares(units)}
+
+    def _shares(self) -> Float64Array | None:
+        """Return the shares of a mixture whose weights never change."""
+        cursor = self._run.at(self._run.initial)
+        if not isinstance(cursor, MixtureCursor):
+            return None
+        changes = cursor.course.schedule.changes
+        if len(changes) > 1 or changes[0].anneal:
+            return None
+        weights = np.array(changes[0].weights, dtype=np.float64)
+        return weights / weights.sum()
