@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports.statistics import Taken, Units, order_statistics
+from pagefeed.reports import Taken, Units, order_statistics
+from pagefeed.reports.statistics.findings import exceeds
 
 SIZE, RANKS, ROWS = 960, 4, 4
 STEP = RANKS * ROWS
@@ -258,3 +259,22 @@ def test_units_without_their_number_and_of_other_numbers_are_refused():
         order_statistics(right)
     with pytest.raises(InvalidArgumentError, match=r"page has shape \(3,\)"):
         Units(num_units=4, page=np.arange(3))
+
+
+def test_a_t_test_gives_what_tables_of_students_distribution_say():
+    # Upper tails of 0.05, 0.005 and 0.0005 for 10, 3 and 120 degrees of freedom.
+    for freedom, t, wanted in [
+        (10, 1.812, 0.05),
+        (3, 5.841, 0.005),
+        (120, 3.373, 5e-4),
+    ]:
+        values = random(freedom).standard_normal((freedom + 1, 1))
+        values = (values - values.mean()) / values.std(ddof=1)
+        shifted = values + t / np.sqrt(freedom + 1)
+        assert exceeds(shifted)[0] == pytest.approx(wanted, rel=2e-3)
+        assert exceeds(-shifted)[0] == pytest.approx(1 - wanted, rel=1e-3)
+
+
+def test_one_value_in_all_draws_is_certain():
+    same = np.array([[0.1, 0.0, -0.1]] * 4)
+    assert exceeds(same).round(9).tolist() == [0.0, 0.5, 1.0]

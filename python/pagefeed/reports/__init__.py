@@ -33,6 +33,14 @@ from pagefeed.reports.soundness import (
     sound_batches,
     sound_part,
 )
+from pagefeed.reports.statistics import (
+    Draw,
+    Finding,
+    OrderStatistics,
+    Taken,
+    Units,
+    order_statistics,
+)
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
 from pagefeed.reports.tables import facts_of_inspection, facts_of_plan, mixture_tables
@@ -47,13 +55,16 @@ __all__ = [
     "Damage",
     "DatasetForecast",
     "Diagnosis",
+    "Draw",
     "Evidence",
     "FileFacts",
+    "Finding",
     "Forecast",
     "Inspection",
     "Leg",
     "Lengths",
     "Measured",
+    "OrderStatistics",
     "PageSizes",
     "Rewriting",
     "ShuffleCost",
@@ -61,9 +72,11 @@ __all__ = [
     "StageForecast",
     "StepCosts",
     "StorageBench",
+    "Taken",
     "TextTokenizer",
     "TracedPart",
     "TracedRow",
+    "Units",
     "Verification",
     "bench_storage",
     "checklist",
@@ -78,6 +91,7 @@ __all__ = [
     "load_tokenizer",
     "mixture_tables",
     "mixture_weights",
+    "order_statistics",
     "plan_digest",
     "plot_mixture",
     "replay",

@@ -80,7 +80,7 @@ def exceeds(values: Float64Array, floor: float | Float64Array = 0.0) -> Float64A
 
     Example:
         >>> exceeds(np.array([[1.0, -1.0], [1.1, 1.0], [0.9, 0.1]])).round(3).tolist()
-        [0.002, 0.481]
+        [0.002, 0.48]
     """
     draws = len(values)
     mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
