@@ -34,7 +34,6 @@ from pagefeed.reports.soundness import (
     sound_part,
 )
 from pagefeed.reports.statistics import (
-    Draw,
     Finding,
     OrderStatistics,
     Taken,
@@ -55,7 +54,6 @@ __all__ = [
     "Damage",
     "DatasetForecast",
     "Diagnosis",
-    "Draw",
     "Evidence",
     "FileFacts",
     "Finding",
