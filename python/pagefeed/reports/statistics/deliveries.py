@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     """Rank that gets it."""
 
 
-Draw: TypeAlias = Callable[[int, int], "Taken | ArrayLike"]
+Draw: TypeAlias = Callable[[int, int], Taken | ArrayLike]
 """Gives what is delivered under a seed in an epoch: a :class:`Taken`, or numbers of
 units, [steps, rows] or [steps, ranks, rows], with -1 for padding."""
 
