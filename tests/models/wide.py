@@ -1,5 +1,6 @@
 """What columns with several numbers a token hold, token by token, in plain Python."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ class Wide(NamedTuple):
     first: int
     shifted: bool
     scale: float | None
-    padding: int
+    padding: float
+    of_next: bool | None = None
 
     @property
     def stored(self) -> str:
@@ -41,6 +43,7 @@ class Wide(NamedTuple):
             first=self.first,
             dtype="bfloat16" if self.dtype == "bfloat16" else None,
             scale=self.scale,
+            of_next=self.of_next,
         )
 
     def count(self, token: int) -> int:
@@ -72,27 +75,43 @@ class Wide(NamedTuple):
         kind = pa.list_(number if self.is_flat else inner)
         return pa.array([self.row(row) for row in rows], kind)
 
-    def expected(self, tokens: np.ndarray, starts: dict[int, int]) -> Any:
+    @property
+    def is_of_next(self) -> bool:
+        """Whether numbers at a token go where infilling puts another behind it."""
+        if self.of_next is not None:
+            return self.of_next
+        return self.k > 1 and not (self.shifted or self.first)
+
+    def expected(
+        self,
+        tokens: np.ndarray,
+        starts: dict[int, int],
+        lost: Collection[int] = frozenset(),
+    ) -> Any:
         """The numbers of a batch whose places hold, or lead to, these tokens.
 
         Args:
             tokens: [batch, length]; below ``FIRST_TOKEN`` where there is none.
             starts: The first token of the row of each.
+            lost: Tokens whose numbers are of another token than the one behind.
 
         Returns:
             The numbers, [batch, length] or with k behind, as they are delivered by
             NumPy, and how many there are.
         """
         kind = "float32" if self.scale else self.stored
-        padding = np.array(self.padding, kind)
         if self.dtype == "bfloat16":
             bits = np.array(self.padding, np.float32).view(np.uint32) >> 16
             padding = bits.astype(np.uint16)
+        else:
+            padding = np.array(self.padding, kind)
         found = np.full((*tokens.shape, self.k), padding)
         counts = np.zeros(tokens.shape, np.int32)
         for place, token in np.ndenumerate(tokens):
             number = int(token)
             if number < FIRST_TOKEN or number - starts[number] < self.first:
+                continue
+            if self.is_of_next and number in lost:
                 continue
             own = np.array(self.numbers(number), self.stored)
             if self.scale:

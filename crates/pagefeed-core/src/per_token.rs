@@ -19,6 +19,8 @@ pub struct PerToken {
     pub padding: u64,
     /// What 8-bit integers are multiplied by.
     pub scale: Option<f32>,
+    /// Whether they are of the token behind: where infilling puts another, there are none.
+    pub is_of_next: bool,
 }
 
 impl Default for PerToken {
@@ -29,6 +31,7 @@ impl Default for PerToken {
             num_without: 0,
             padding: 0,
             scale: None,
+            is_of_next: false,
         }
     }
 }

@@ -104,6 +104,8 @@ pub struct AskedAligned {
     scale: Option<f32>,
     #[pyo3(default)]
     is_shifted: bool,
+    #[pyo3(default)]
+    is_of_next: bool,
 }
 
 impl AskedAligned {
@@ -119,6 +121,7 @@ impl AskedAligned {
             num_without: self.num_without,
             padding: self.padding,
             scale: self.scale,
+            is_of_next: self.is_of_next,
         }
     }
 
@@ -133,7 +136,10 @@ impl AskedAligned {
         };
         let counts = self.is_counted.then_some(Aligned {
             number: NumberType::I32,
-            per_token: PerToken::default(),
+            per_token: PerToken {
+                is_of_next: self.is_of_next,
+                ..PerToken::default()
+            },
             behind: 0,
             is_shifted: self.is_shifted,
         });

@@ -61,6 +61,10 @@ class Aligned:
         dtype: ``"bfloat16"`` takes the bits of a uint16 column for such numbers:
             tensors of torch have this type, and arrays of NumPy stay uint16.
         scale: The column holds 8-bit integers, and a batch float32: integer * scale.
+        of_next: The numbers at a token are of the token behind it, as a model's
+            predictions are. Where infilling puts another token there, they become
+            padding. By default true for several numbers a token, unless ``shifted`` or
+            ``first`` is given.
 
     Raises:
         InvalidArgumentError: If an argument is not what is described here.
@@ -77,6 +81,7 @@ class Aligned:
     first: int = 0
     dtype: Literal["bfloat16"] | None = None
     scale: float | None = None
+    of_next: bool | None = None
 
     def __post_init__(self) -> None:
         if self.width is not None:
@@ -87,6 +92,8 @@ class Aligned:
             check_column(self.count, "count")
         check_flag(self.shifted, "shifted")
         check_whole(self.first, "first", least=0)
+        if self.of_next is not None and check_flag(self.of_next, "of_next"):
+            self._check_of_next()
         if self.dtype is not None:
             check_choice(self.dtype, ("bfloat16",), "dtype")
         if self.scale is None:
@@ -94,6 +101,13 @@ class Aligned:
         if self.dtype is not None:
             raise InvalidArgumentError("dtype='bfloat16' needs no scale: leave one out")
         check_number(self.scale, "scale", above=0, below=math.inf)
+
+    def _check_of_next(self) -> None:
+        if self.shifted:
+            raise InvalidArgumentError(
+                "shifted=True moves the numbers of a token to where it is predicted, "
+                "and of_next=True says that they stand there already: leave one out"
+            )
 
 
 AlignedColumnNames: TypeAlias = Iterable[str] | Mapping[str, float | Aligned]
@@ -177,11 +191,25 @@ class AlignedColumn(NamedTuple):
             )
         return int(width)
 
-    def is_wide(self, source: AlignedSource) -> bool:
-        """Whether rows hold anything but one number for each token, as it is."""
+    def is_of_next(self, width: int) -> bool:
+        """Whether the ``width`` numbers at a token are of the one behind it."""
+        like = self.like
+        if like.of_next is not None:
+            return like.of_next
+        return width > 1 and not (like.shifted or like.first)
+
+    def filling(self, source: AlignedSource) -> int | None:
+        """Return the bits that special tokens of infilled documents have in a row.
+
+        Returns:
+            None if the rows hold anything but one number for each token, as it is:
+            such rows are infilled in sequences alone.
+        """
         like = self.like
         asks = like.width not in (None, 1) or like.first or like.count or like.scale
-        return bool(asks) or getattr(source.handle, "list_depth", 1) > 1
+        if asks or like.of_next or getattr(source.handle, "list_depth", 1) > 1:
+            return None
+        return self.bits(self.padding, self.dtype(source))
 
     def token_bytes(self, source: AlignedSource, tokens: PageIndex) -> int:
         """Return the bytes that a token takes as it is read."""
@@ -232,6 +260,7 @@ class AlignedColumn(NamedTuple):
             "num_without": like.first,
             "scale": like.scale,
             "is_shifted": like.shifted,
+            "is_of_next": self.is_of_next(width),
         }
 
 

@@ -24,6 +24,11 @@ from pagefeed.dataset.erasing import erased_rows
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.infill import Infill
 from pagefeed.dataset.infilled_index import InfilledIndex
+from pagefeed.dataset.infilled_rows import (
+    Arrange,
+    arrange_numbers,
+    arrange_spans,
+)
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Expression, Selection
@@ -100,11 +105,12 @@ class Dataset(ABC):
     def _beside(self, column: str, index: PageIndex) -> PageIndex:
         """Return the index of a column, if it is aligned infilled like the tokens."""
         found = [each for each in self.aligned if each.column == column]
-        # Rows of columns with several numbers a token stay as the files have them.
-        if self.infilling is None or not found or found[0].is_wide(index):
+        if self.infilling is None or not found:
             return index
-        filling = found[0].bits(found[0].padding, str(index.handle.number_type))
-        return InfilledIndex(index, self.infilling, filling)
+        filling = found[0].filling(index)
+        return (
+            index if filling is None else InfilledIndex(index, self.infilling, filling)
+        )
 
     @abstractmethod
     def _plain_index(self) -> PageIndex:
@@ -172,7 +178,19 @@ class Dataset(ABC):
         beside = (each.column for each in self.aligned)
         names = (self.column, *beside, *self.metadata, *self.span_columns)
         sources = {name: self.source_of(name) for name in names}
-        return rows_at(sources, self.spans, numbers)
+        return rows_at(sources, self.spans, numbers, self._arranged_rows())
+
+    def _arranged_rows(self) -> dict[str, Arrange]:
+        """What puts rows that stay as the files have them beside infilled tokens."""
+        if self.infilling is None:
+            return {}
+        both = zip(self.aligned, self.aligned_sources, strict=True)
+        found = {
+            each.column: arrange_numbers(each, source, self.index)
+            for each, source in both
+            if each.filling(source) is None
+        }
+        return found | dict.fromkeys(self.span_columns, arrange_spans)
 
     def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
         """Return the first rows, or all if there are fewer.

@@ -9,6 +9,7 @@ import numpy as np
 
 from pagefeed._base import check_whole, require
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.dataset.infilled_rows import Arrange, document_at
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
@@ -40,6 +41,7 @@ def rows_at(
     columns: Mapping[str, PageIndex | FolderColumn],
     spans: Spans,
     numbers: Iterable[int],
+    arranged: Mapping[str, Arrange],
 ) -> Iterator[Row]:
     """Yield rows; a page that several neighbours share is read once.
 
@@ -49,6 +51,7 @@ def rows_at(
         columns: What to read of each row.
         spans: The rows of the dataset.
         numbers: Which rows, numbered through ``spans``.
+        arranged: What puts the values of a column beside infilled tokens.
 
     Raises:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.
@@ -62,7 +65,11 @@ def rows_at(
         # All columns number the rows of the files alike.
         [row] = spans.rows_of_index([number]).tolist()
         [file] = spans.index.files_of_rows([row]).tolist()
-        yield {name: reader.value(row, file) for name, reader in readers.items()}
+        values = {name: reader.value(row, file) for name, reader in readers.items()}
+        if arranged:
+            document = document_at(spans.index, row)
+            values |= {n: each(values[n], document) for n, each in arranged.items()}
+        yield values
 
 
 class _Reader:

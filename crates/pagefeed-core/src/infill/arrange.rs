@@ -6,7 +6,8 @@ use crate::error::{Error, Result};
 use crate::per_token::PerToken;
 
 /// Writes the rows of `from` to `page`, those of `rows` infilled, which rise; the numbers
-/// of aligned columns follow their tokens, and markers have the padding of each. What is known of rows goes along.
+/// of aligned columns follow their tokens, and markers have the padding of each. So has a token that is parted from the
+/// next one, of which its numbers are. What is known of rows goes along.
 pub fn arrange(
     infilling: &Infilling,
     from: &mut TokenPage,
@@ -40,19 +41,22 @@ pub fn arrange(
     page.aligned
         .resize_with(from.aligned.len(), Numbers::default);
     for (number, (own, into)) in from.aligned.iter().zip(&mut page.aligned).enumerate() {
-        into.clear();
-        let PerToken { width, padding, .. } = columns.get(number).copied().unwrap_or_default();
-        let filling = Numbers::one(own, padding)?;
+        *into = Numbers::like(own, std::mem::take(into));
+        let column = columns.get(number).copied().unwrap_or_default();
+        let (width, all) = (column.width, num_tokens * column.width);
+        let filling = Numbers::one(own, column.padding)?;
+        let fill =
+            |into: &mut Numbers| (0..width).try_for_each(|_| into.append(&filling, 0..1, all));
         let mut result = Ok(());
         each_run(offsets, &rows, |run| {
             if result.is_ok() {
                 result = match run {
-                    Piece::Marker(_) => {
-                        (0..width).try_for_each(|_| into.append(&filling, 0..1, num_tokens * width))
-                    }
-                    Piece::Tokens(range) => {
-                        let range = range.start * width..range.end * width;
-                        into.append(own, range, num_tokens * width)
+                    Piece::Marker(_) => fill(into),
+                    Piece::Tokens(range, is_parted) => {
+                        let is_lost = column.is_of_next && is_parted;
+                        let end = range.end - usize::from(is_lost);
+                        into.append(own, range.start * width..end * width, all)
+                            .and_then(|()| if is_lost { fill(into) } else { Ok(()) })
                     }
                 };
             }
@@ -68,7 +72,8 @@ pub fn arrange(
 /// What comes next of a page.
 enum Piece {
     Marker(Marker),
-    Tokens(std::ops::Range<usize>),
+    /// Tokens, and whether another one than the next of their document follows them.
+    Tokens(std::ops::Range<usize>, bool),
 }
 
 /// Gives what the rows hold, in order; rows that are not infilled many at a time.
@@ -77,13 +82,21 @@ fn each_run(offsets: &[u32], rows: &[Arranged], mut write: impl FnMut(Piece)) {
     for arranged in rows {
         let [begin, end] = [0, 1].map(|more| offsets[arranged.row + more] as usize);
         if done < begin {
-            write(Piece::Tokens(done..begin));
+            write(Piece::Tokens(done..begin, false));
         }
-        for run in arranged.runs((end - begin) as u32) {
+        let count = (end - begin) as u32;
+        let mut runs = arranged.runs(count).peekable();
+        while let Some(run) = runs.next() {
             write(match run {
                 Run::Marker(marker) => Piece::Marker(marker),
                 Run::Own(own) => {
-                    Piece::Tokens(begin + own.start as usize..begin + own.end as usize)
+                    let is_parted = match runs.peek() {
+                        Some(Run::Own(next)) => next.start != own.end,
+                        Some(Run::Marker(_)) => true,
+                        None => own.end != count,
+                    };
+                    let [from, to] = [own.start, own.end].map(|token| begin + token as usize);
+                    Piece::Tokens(from..to, is_parted)
                 }
             });
         }
@@ -91,7 +104,7 @@ fn each_run(offsets: &[u32], rows: &[Arranged], mut write: impl FnMut(Piece)) {
     }
     let end = offsets.last().map_or(0, |&end| end as usize);
     if done < end {
-        write(Piece::Tokens(done..end));
+        write(Piece::Tokens(done..end, false));
     }
 }
 
@@ -115,7 +128,7 @@ fn copy_tokens(
                 into.reserve_exact(count);
                 each(&mut |piece| match piece {
                     Piece::Marker(marker) => into.push(markers[marker as usize] as $to),
-                    Piece::Tokens(range) => {
+                    Piece::Tokens(range, _) => {
                         into.extend($from[range].iter().map(|&token| token as $to));
                     }
                 });

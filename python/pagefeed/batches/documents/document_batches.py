@@ -268,10 +268,11 @@ def _refuse_wide(datasets: Sequence[Dataset]) -> None:
             continue
         both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
         for each, source in both:
-            if each.is_wide(source):
+            if each.filling(source) is None:
                 raise InvalidArgumentError(
-                    f"column {each.column!r} has several numbers a token, which follow "
-                    "infilled documents in Windows and Packed alone: cut by these"
+                    f"column {each.column!r} has several numbers a token, or "
+                    "others than its rows, which follow infilled documents in Windows "
+                    "and Packed alone: cut by these"
                 )
 
 

@@ -26,7 +26,8 @@ class RecordColumn(PageIndex):
         dtype: Type of the number, as NumPy names it; for spans that of payload ids.
         offset: Bytes of a record before the number.
         shards: Files of the payloads of spans; None for plain numbers.
-        filling: Bits of the number of special tokens, where documents are infilled.
+        filling: Bits of the number of special tokens, where documents are infilled;
+            None leaves the rows as they are.
     """
 
     handle: Any
@@ -50,7 +51,7 @@ class RecordColumn(PageIndex):
             filling,
         )
         self.value_bytes = np.dtype(dtype).itemsize if shards is None else 0
-        self.is_infilled = shards is None and index.is_infilled
+        self.is_infilled = filling is not None and index.is_infilled
 
     def __reduce__(self) -> tuple[type[RecordColumn], tuple[Any, ...]]:
         """Pickle as its arguments: the other process makes its own handle."""

@@ -165,7 +165,7 @@ class StreamDataset(FlatDataset):
             return self._span_column
         for each, field in zip(self.aligned, self.format.fields, strict=True):
             if each.column == column:
-                filling = each.bits(each.padding, field.dtype)
+                filling = each.filling(field)
                 return RecordColumn(
                     self.index, field.dtype, field.offset, filling=filling
                 )
