@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pagefeed as pf
 from pagefeed.dataset import lengths_of_rows
 from pagefeed.loader import session_of
-from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
+from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 CASES = [(8, 1), (8, 4), (64, 1), (64, 8)]
 """Ranks, and sequences a rank."""
@@ -174,7 +174,7 @@ def seconds_of_costs(num_sequences: int) -> None:
         os.environ["PAGEFEED_CACHE_DIR"] = f"{folder}/cache"
         data = write_lengths(Path(folder), rng.integers(1, 64, num_sequences))
         cached = pf.Documents(columns=["tokens"], max_length=64)
-        index = JoinedIndex([cut_sequences(cached, data.spans)])
+        index = JoinedIndex([cached.index(data.spans)])
         for what in ("made", "opened"):
             begin, busy = time.perf_counter(), time.process_time()
             SequenceCosts(index)

@@ -42,7 +42,7 @@ from pagefeed.loader_facts import LoaderFacts
 from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, BalanceLike, Shuffle, ShuffleLike
 from pagefeed.run import MixtureRun, Origin, Slot
-from pagefeed.sequences import SequenceSetting, check_sequences
+from pagefeed.sequences import Cut, check_sequences
 
 __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
 
@@ -124,7 +124,7 @@ class Loader(LoaderFacts):
         self,
         dataset: Dataset | Mixture | UncountedText,
         *,
-        sequences: SequenceSetting,
+        sequences: Cut,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         seed: int = 0,

@@ -19,7 +19,7 @@ from pagefeed.dataset import Dataset
 from pagefeed.errors import UncountedError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, Shuffle
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 
 __all__ = ["LoaderFacts"]
 
@@ -30,7 +30,7 @@ class LoaderFacts:
     _session: LoaderSession
 
     dataset = Setting[Dataset | Mixture]()
-    sequences = Setting[SequenceSetting]()
+    sequences = Setting[Cut]()
     batch_size = Setting[int]()
     batch_tokens = Setting[int | None]()
     seed = Setting[int]()

@@ -29,11 +29,10 @@ from pagefeed.dataset import Dataset, check_dataset, known_vocab_size
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
 from pagefeed.sequences import (
+    Cut,
     Documents,
     SequenceIndex,
-    SequenceSetting,
     check_sequences,
-    cut_sequences,
 )
 
 __all__ = ["SequenceView"]
@@ -75,7 +74,7 @@ class SequenceView:
     def __init__(
         self,
         dataset: Dataset,
-        sequences: SequenceSetting,
+        sequences: Cut,
         *,
         memory: int | str = "256MiB",
         format: Format = "numpy",  # noqa: A002 - as others name it
@@ -99,7 +98,7 @@ class SequenceView:
                 "a SequenceView gives sequences of tokens: for documents use a Loader, "
                 "or Windows or Packed here"
             )
-        self._sequences: SequenceIndex = cut_sequences(sequences, dataset.spans)
+        self._sequences: SequenceIndex = sequences.index(dataset.spans)
         layout = self._sequences.layout
         self.vocab_size = check_vocab_size(
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos

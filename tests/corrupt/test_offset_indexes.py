@@ -32,7 +32,7 @@ from made.thrift import Struct, i32, i64
 from models.probing import Job, assert_all, probe
 from pagefeed import Documents, Loader, Packed, Windows
 from pagefeed.errors import CorruptFileError
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 
 Locations = list[Struct]
 COLUMNS = ["input_ids", "text"]
@@ -239,9 +239,7 @@ def test_pages_of_flat_columns_hold_what_the_index_says(
 @pytest.mark.parametrize(
     "sequences", [Windows(5), Packed(5), Documents(columns=["number"])]
 )
-def test_loaders_refuse_flat_pages_of_other_rows(
-    tmp_path: Path, sequences: SequenceSetting
-):
+def test_loaders_refuse_flat_pages_of_other_rows(tmp_path: Path, sequences: Cut):
     path = flat_file(tmp_path, [0, 10, 20])
     data = pagefeed.parquet(path, column="number")
     with pytest.raises(CorruptFileError, match="rows were expected"):

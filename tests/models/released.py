@@ -20,7 +20,6 @@ import numpy as np
 import pagefeed as pf
 from made.files import ParquetBytes
 from made.handmade import one_column, token_list, token_page
-from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.packed import pack_lengths
 from pagefeed.sequences.sequence_index import SequenceLayout
 
@@ -218,7 +217,7 @@ class Released:
         found = {}
         kinds: tuple[Literal["page", "row_group"], ...] = ("page", "row_group")
         for sequences in (pf.Windows(LENGTH), pf.Packed(1, eos=1)):
-            index = cut_sequences(sequences, self.web.spans)
+            index = sequences.index(self.web.spans)
             for kind in kinds:
                 blocks = index.blocks(kind)
                 first = blocks.first_sequence(np.arange(len(blocks) + 1))

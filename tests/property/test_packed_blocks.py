@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.listed import ListedSpans
 from pagefeed._base import joined_ranges
-from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.bundles import Bundles, bundle_keys
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
 
@@ -86,7 +85,7 @@ PACKED = st.builds(
 @given(files=FILES, packed=PACKED, run=st.integers(1, 3), copies=st.integers(1, 4))
 def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copies):
     spans: Any = PackedSpans(files * copies, run)
-    sequences = cut_sequences(packed, spans)
+    sequences = packed.index(spans)
     tokens = np.array(spans.lengths, dtype=np.int64) + packed.layout.per_row
     assert sequences.num_tokens == sequences.num_delivered_tokens == tokens.sum()
     if packed.join == "dataset":
@@ -130,7 +129,7 @@ def test_blocks_hold_every_row_once_and_little_padding(files, packed, run, copie
 
 def test_no_bundles_are_of_the_types_of_some():
     spans: Any = PackedSpans([[[100]]], 1)
-    some = cut_sequences(pf.Packed(64), spans).bundles(bundle_keys(np.arange(1)))
+    some = pf.Packed(64).index(spans).bundles(bundle_keys(np.arange(1)))
     none = Bundles.none()
     assert [each.dtype for each in none] == [each.dtype for each in some]
     assert [each.tolist() for each in none] == [[], [], [0], [], [], [], [0], [], []]
@@ -140,7 +139,7 @@ def test_no_bundles_are_of_the_types_of_some():
 @example(files=[[[BLOCK_SEQUENCES]] * 3], packed=pf.Packed(1), run=1, copies=1)
 def test_blocks_are_those_of_a_plain_model(files, packed, run, copies):
     spans: Any = PackedSpans(files * copies, run)
-    sequences = cut_sequences(packed, spans)
+    sequences = packed.index(spans)
     assert sequences.first_span.tolist() == [*plain_blocks(spans, packed), len(spans)]
 
 
@@ -148,5 +147,5 @@ def test_blocks_are_those_of_a_plain_model(files, packed, run, copies):
 def test_files_of_one_size_lose_little(num_tokens):
     # Sizes that would waste most of a sequence in each file.
     spans: Any = PackedSpans([[[num_tokens]]] * 60, 1)
-    sequences = cut_sequences(pf.Packed(64), spans)
+    sequences = pf.Packed(64).index(spans)
     assert sequences.num_padding_tokens < max(64, 0.005 * sequences.num_tokens)

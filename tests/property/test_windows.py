@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.listed import ListedSpans
 from pagefeed._base.arrays import sorted_with_places
-from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.lines import Lines
 
 # Of empty spans, of rows without values, and of one long row among short ones.
@@ -80,7 +79,7 @@ def expected_segments(files, windows, sequences):
 @given(files=FILES, windows=WINDOWS, seed=st.integers(0, 99), count=st.integers(0, 200))
 def test_segments_are_the_tokens_of_windows(files, windows, seed, count):
     spans: Any = ListedSpans(files)
-    sequences = cut_sequences(windows, spans)
+    sequences = windows.index(spans)
     if sequences.num_sequences == 0:
         assert len(sequences.segments(np.empty(0, dtype=np.int64)).sequence) == 0
         return
@@ -97,8 +96,8 @@ def test_segments_are_the_tokens_of_windows(files, windows, seed, count):
 def test_counts_of_windows_are_those_of_a_plain_model(files, windows):
     spans: Any = ListedSpans(files)
     sequences, expected = (
-        cut_sequences(windows, spans),
-        windows_of(files, cut_sequences(windows, spans)),
+        windows.index(spans),
+        windows_of(files, windows.index(spans)),
     )
     held = sum(map(len, expected))
     assert sequences.num_sequences == len(expected)

@@ -17,7 +17,7 @@ from pagefeed._base import (
 )
 from pagefeed.batches.formats import Batch
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import Documents, SequenceSetting
+from pagefeed.sequences import Cut, Documents
 
 __all__ = ["ContextParallel"]
 
@@ -113,7 +113,7 @@ class ContextParallel:
                 f"{length // self.chunks * self.chunks or self.chunks} tokens"
             )
 
-    def check(self, sequences: SequenceSetting, length: int) -> None:
+    def check(self, sequences: Cut, length: int) -> None:
         """Refuse sequences that are not of one length, or cannot be cut.
 
         Raises:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pagefeed._base import check_choice, check_flag, check_whole, require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 
 __all__ = [
     "DTYPES",
@@ -74,7 +74,7 @@ def parse_dtype(
     return name
 
 
-def check_padding(padding: object, dtype: str, sequences: SequenceSetting) -> int:
+def check_padding(padding: object, dtype: str, sequences: Cut) -> int:
     """Return a padding token that fits the type of tokens, as separators must.
 
     Raises:

@@ -13,7 +13,7 @@ from pagefeed.batches.settings import LoaderSettings
 from pagefeed.dataset import ParquetDataset, UncountedText
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture, datasets_of
-from pagefeed.sequences import Documents, Windows
+from pagefeed.sequences import Cut, Packed, Windows
 
 __all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
 
@@ -61,14 +61,14 @@ _ROWS = "take rows with Documents(columns=[...])"
 OPTIONS: tuple[Option, ...] = (
     Option(
         "Packed(...)",
-        lambda s: not isinstance(s.sequences, Windows | Documents),
+        lambda s: isinstance(s.sequences, Packed),
         ("uncounted",),
         _CUT,
         never=("documents", "rows"),
     ),
     Option(
         "Documents(...)",
-        lambda s: isinstance(s.sequences, Documents),
+        lambda s: s.sequences.delivers != "tokens",
         ("uncounted",),
         _CUT,
         never=_LINES,
@@ -233,9 +233,9 @@ def kinds_of(settings: LoaderSettings) -> set[str]:
     return {_kind(dataset, sequences)}
 
 
-def _kind(dataset: object, sequences: object) -> str:
-    if isinstance(sequences, Documents):
-        return "documents" if sequences.makes_tokens else "rows"
+def _kind(dataset: object, sequences: Cut) -> str:
+    if sequences.delivers != "tokens":
+        return sequences.delivers
     if not hasattr(dataset, "tokenizer"):
         return "flat"
     return "tokens" if dataset.tokenizer is None else "text"

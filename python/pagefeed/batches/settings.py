@@ -15,7 +15,7 @@ from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, Shuffle
-from pagefeed.sequences import DocumentBatches, Documents, SequenceSetting
+from pagefeed.sequences import Cut
 
 __all__ = ["LoaderSettings", "sized"]
 
@@ -34,7 +34,7 @@ class LoaderSettings:
     """The arguments of a loader, each checked and of its final type."""
 
     dataset: Dataset | Mixture
-    sequences: SequenceSetting
+    sequences: Cut
     batch_size: int
     batch_tokens: int | None
     seed: int
@@ -84,8 +84,8 @@ class LoaderSettings:
 
 
 def sized(
-    sequences: SequenceSetting, batch_size: int | None, batch_tokens: int | None
-) -> tuple[SequenceSetting, int]:
+    sequences: Cut, batch_size: int | None, batch_tokens: int | None
+) -> tuple[Cut, int]:
     """Return how a dataset is cut, and how many sequences of it are a batch.
 
     Args:
@@ -108,14 +108,4 @@ def sized(
         )
     if batch_tokens is None:
         return sequences, check_positive(batch_size, "batch_size")
-    budget = check_positive(batch_tokens, "batch_tokens")
-    if isinstance(sequences, Documents):
-        # Rows without tokens are refused with what else they cannot do.
-        can = sequences.makes_tokens
-        return DocumentBatches.of(sequences, budget) if can else sequences, 1
-    if sequences.length > budget:
-        raise InvalidArgumentError(
-            f"batch_tokens={budget} does not hold a sequence of {sequences!r}: give "
-            f"{sequences.length} or more"
-        )
-    return sequences, budget // sequences.length
+    return sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))

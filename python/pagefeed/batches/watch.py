@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pagefeed.batches.fields import Fields
 from pagefeed.errors import BalanceWarning, PaddingWarning, ReloadWarning
 from pagefeed.run import Route, Run
-from pagefeed.sequences import DocumentBatches, Documents, JoinedIndex
+from pagefeed.sequences import JoinedIndex
 
 __all__ = ["Watch"]
 
@@ -46,7 +46,7 @@ class Watch:
         # Columns of the files may tell padding from tokens, or the lengths of rows.
         given = {each.column for each in run.datasets[0].aligned}
         tells = TELLING & ({*fields.names} | given - {"document_ids"})
-        self._looks_at_padding = not (tells or isinstance(run.sequences, Documents))
+        self._looks_at_padding = not tells and run.sequences.delivers == "tokens"
         self._looks_at_end = run.epochs is not None
         self._looks_at_reloads = not run.is_scattered
         # Buckets and batches of documents of like length are what was asked for.
@@ -54,7 +54,7 @@ class Watch:
         self._looks_at_balance = (
             balance is not None
             and balance.bucket == run.batch_size == 1 < run.world_size
-            and not isinstance(run.sequences, DocumentBatches)
+            and not run.takes_batches
         )
 
     def begin(self, route: Route, accumulated: int) -> None:

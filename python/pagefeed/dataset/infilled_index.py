@@ -13,6 +13,7 @@ from pagefeed.dataset.counted_index import CountedIndex
 from pagefeed.dataset.derived import derived_arrays, derived_key
 from pagefeed.dataset.infill import Infill, infilling_of
 from pagefeed.dataset.page_index import OwnTokens, PageIndex
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["InfilledIndex"]
 
@@ -51,6 +52,19 @@ class InfilledIndex(CountedIndex):
 
     def _facts(self) -> Facts:
         return {**super()._facts(), "infill": self.infill.identity}
+
+    def check_cut(self, cut: Any) -> None:
+        """Refuse a cut that packs no documents, where these are cut with it.
+
+        Raises:
+            InvalidArgumentError: Saying what to give.
+        """
+        if self.infill.within == "sequence" and not cut.packs:
+            raise InvalidArgumentError(
+                "Infill(within='sequence') cuts what a packed sequence holds of a "
+                f"document, and {cut!r} packs none: give Packed(length), or "
+                "within='document'"
+            )
 
     @lazy
     def fingerprint(self) -> str:

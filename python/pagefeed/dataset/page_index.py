@@ -303,6 +303,9 @@ class PageIndex:
     def _number_of_file(self) -> dict[str, int]:
         return {file: number for number, file in enumerate(self.recipe.files)}
 
+    def check_cut(self, cut: Any) -> None:
+        """Refuse a way to cut the rows into sequences; any does for rows of files."""
+
     def check_files(self) -> None:
         """Check that the files have not changed since they were indexed.
 

@@ -60,7 +60,7 @@ class PagefeedDataLoader(_Base):
         check_fields(loader, ["loss_mask"], WHO)
         if any(name in loader.fields.names for name in OF_BORDERS):
             check_fields(loader, LENGTHS, WHO)
-        length: int = loader.sequences.length  # type: ignore[union-attr]
+        length: int = loader.sequences.length  # type: ignore[attr-defined]
         super().__init__(
             work_dir=work_dir,
             global_batch_size=loader.batch_size * loader.world_size * length,

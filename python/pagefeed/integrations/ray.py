@@ -23,7 +23,7 @@ from pagefeed.integrations.checks import check_has, check_loader
 from pagefeed.integrations.delivery import KEY
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 from pagefeed.view import SequenceView
 
 _Datasource: Any = require("ray.data", extra="ray", purpose=__name__).Datasource
@@ -107,9 +107,7 @@ class PagefeedDatasource(_Datasource):
         >>> ray.data.read_datasource(source)  # doctest: +SKIP
     """
 
-    def __init__(
-        self, dataset: Dataset, sequences: SequenceSetting, **options: Any
-    ) -> None:
+    def __init__(self, dataset: Dataset, sequences: Cut, **options: Any) -> None:
         super().__init__()
         self._view = SequenceView(dataset, sequences, num_threads=1, **options)
 

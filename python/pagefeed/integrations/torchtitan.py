@@ -94,7 +94,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
                 "fields=Fields(names=..., shifted=True)"
             )
         in_rows = "local_batch_size" in others
-        length = loader.sequences.length  # type: ignore[union-attr]
+        length = loader.sequences.length  # type: ignore[attr-defined]
         if in_rows:
             check_rows(loader, others["local_batch_size"], "local_batch_size")
             expected = others["seq_len"]

@@ -17,9 +17,8 @@ from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import (
+    Cut,
     SequenceIndex,
-    SequenceSetting,
-    cut_sequences,
 )
 
 __all__ = ["DatasetCursor", "DatasetRun", "check_bound"]
@@ -140,7 +139,7 @@ class DatasetRun(Run):
 
     def __post_init__(self) -> None:
         dataset, sequences = self.dataset, self.sequences
-        index = cut_sequences(sequences, dataset.spans)
+        index = sequences.index(dataset.spans)
         check_bound(index, dataset, repr(dataset), sequences)
         self._number([None], [dataset], [index])
         self.orders = DatasetOrder(run=self, number=0, seed=self.seed)
@@ -166,7 +165,7 @@ class DatasetRun(Run):
 
 
 def check_bound(
-    index: SequenceIndex, dataset: Dataset, name: str, sequences: SequenceSetting
+    index: SequenceIndex, dataset: Dataset, name: str, sequences: Cut
 ) -> None:
     """Refuse a dataset without a sequence.
 

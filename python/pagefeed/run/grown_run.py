@@ -13,7 +13,6 @@ from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.erasures import Records
 from pagefeed.run.run import Cursor
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import cut_sequences
 
 __all__ = ["GrownCursor", "GrownRun"]
 
@@ -61,7 +60,7 @@ class GrownRun(DatasetRun):
         names = [each.name for each in fields(DatasetRun) if each.init]
         self.whole = DatasetRun(**{name: getattr(self, name) for name in names})
         parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
-        cut = [cut_sequences(self.sequences, part.spans) for part in parts]
+        cut = [self.sequences.index(part.spans) for part in parts]
         self._number([None] * len(parts), parts, cut)
         self.orders = _GrownOrders(run=self, number=0, seed=self.seed)
         self.initial = replace(

@@ -30,7 +30,6 @@ from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
 from pagefeed.run.route import Route
 from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
-from pagefeed.sequences import cut_sequences
 
 __all__ = ["MixtureCursor", "MixtureRun"]
 
@@ -293,8 +292,7 @@ class MixtureRun(Run):
     def __post_init__(self) -> None:
         datasets, sequences = self.mixture.datasets, self.sequences
         bound = {
-            name: cut_sequences(sequences, datasets[name].spans)
-            for name in sorted(datasets)
+            name: sequences.index(datasets[name].spans) for name in sorted(datasets)
         }
         # A dataset without a sequence and without a weight is left out.
         names = [name for name, index in bound.items() if index.num_sequences]

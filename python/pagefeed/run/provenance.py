@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pagefeed.dataset import PageIndex, Spans
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import DocumentIndex, SequenceIndex
+from pagefeed.sequences import SequenceIndex
 
 __all__ = ["Origin", "number_of_row", "origins_of_sequence"]
 
@@ -51,7 +51,7 @@ def origins_of_sequence(
         if sequences.layout.eos is not None:  # Which may be the last of these.
             starts = index.row_offsets(int(page))
             end_own = min(end_own, int(starts[row + 1] - starts[row]) + has_bos)
-        if first_own >= end_own and not isinstance(sequences, DocumentIndex):
+        if first_own >= end_own and not sequences.keeps_empty:
             continue
         where = index.locate(int(page))
         runs = index.own_tokens(
@@ -61,7 +61,7 @@ def origins_of_sequence(
             epoch,
             sequences.row_parts(sequence, int(page), int(row)),
         )
-        if not runs and isinstance(sequences, DocumentIndex):
+        if not runs and sequences.keeps_empty:
             runs = [(0, 0, 0)]
         for first_token, num_tokens, place in runs:
             tokens = range(first_token, first_token + num_tokens)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias, cast
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +27,9 @@ from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.state import LoaderState
 from pagefeed.run.unreadable import unreadable_sequences
 from pagefeed.sequences import (
-    DocumentBatches,
-    DocumentBatchIndex,
-    DocumentIndex,
+    Cut,
     JoinedIndex,
     SequenceIndex,
-    SequenceSetting,
     epochs_of,
     numbers_of,
     with_epoch,
@@ -66,7 +63,7 @@ Positions: TypeAlias = range | Int64Array
 class Run(ABC):
     """What a loader delivers on this rank, and in which sizes."""
 
-    sequences: SequenceSetting
+    sequences: Cut
     """How datasets are cut."""
     seed: int
     """Seed of the order."""
@@ -237,14 +234,13 @@ class Run(ABC):
     @property
     def takes_batches(self) -> bool:
         """Whether a sequence is a batch of documents, a row each."""
-        return isinstance(self.sequences, DocumentBatches)
+        return self.sequences.takes_batches
 
     @lazy
     def documents_each(self) -> float:
-        """Documents of a sequence, about, if each is planned; otherwise 1."""
-        indexes = [i for i in self.indexes if isinstance(i, DocumentBatchIndex)]
-        rows = sum(index.spans.num_rows for index in indexes)
-        return max(1.0, rows / max(1, sum(index.num_sequences for index in indexes)))
+        """Items that are planned for a sequence, about: documents of a batch, or 1."""
+        planned = sum(index.num_planned for index in self.indexes)
+        return max(1.0, planned / max(1, self.num_sequences))
 
     def dataset_of(self, sequences: Int64Array) -> Int64Array:
         """Return the number of each sequence's dataset, -1 for padding: int64."""
@@ -279,19 +275,15 @@ class Run(ABC):
             if place is None:
                 continue
             index = self.indexes[number]
-            if isinstance(index, DocumentBatchIndex):
-                batch, row_of_batch = index.batches_of(np.array([place]))
-                found.append((number, batch, int(row_of_batch[0])))
-            else:
-                found.append((number, index.sequences_of_row(place), None))
+            sequences = index.sequences_of_row(place)
+            found.append((number, sequences, index.place_in_sequence(place)))
         return found
 
     def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
         """Return which documents of a batch were not erased: bool, in its order."""
         number = int(self.dataset_of(np.array([sequence]))[0])
-        index = cast("DocumentBatchIndex", self.indexes[number])
-        local = np.array([sequence]) - self.index.first_sequence[number]
-        return DocumentIndex.are_left(index, index.documents_of(local)[0])
+        local = sequence - int(self.index.first_sequence[number])
+        return self.indexes[number].documents_left(local)
 
     def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
         """Return the sequences with tokens of what an error about data names."""

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import partial
 
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset, PageIndex
+from pagefeed.dataset import Dataset
 from pagefeed.errors import PagefeedError
-from pagefeed.sequences import (
-    DocumentBatchIndex,
-    DocumentIndex,
-    SequenceIndex,
-    are_bundles,
-    with_erased,
-)
+from pagefeed.sequences import SequenceIndex
 
 __all__ = ["unreadable_sequences"]
 
@@ -37,37 +30,9 @@ def unreadable_sequences(
     Returns:
         int64, rising; empty if that is not a part of the dataset, or too large.
     """
-    if isinstance(sequences, DocumentBatchIndex):
-        documents = DocumentIndex(sequences.spans, sequences.documents)
-        found = unreadable_sequences(dataset, documents, error)
-        return np.unique(sequences.batches_of(found)[0])
     rows = _rows(dataset, sequences, error)
-    if rows is None:
-        return np.empty(0, dtype=np.int64)
-    begin, end = rows
-    spread = partial(_spread, dataset.index, with_erased(sequences))
-    every = range(sequences.num_sequences)
-    first = bisect_left(every, begin, key=lambda number: spread(number)[1])
-    stop = bisect_left(every, end, key=lambda number: spread(number)[0])
-    if stop - first > MOST_SEQUENCES:
-        return np.empty(0, dtype=np.int64)
-    return np.arange(first, stop)
-
-
-def _spread(index: PageIndex, sequences: SequenceIndex, number: int) -> tuple[int, int]:
-    """First and last row of a sequence, numbered through the index.
-
-    The last one is that of its last page: the index does not know where it ends.
-    """
-    segments = sequences.segments(np.array([number]))
-    pages, rows = segments.page, segments.row
-    if are_bundles(pages).any():
-        bundle = sequences.bundles(pages)
-        pages, rows = bundle.part_page, bundle.part_row
-    first = int(index.first_rows(pages[:1])[0] + rows[0])
-    if isinstance(sequences, DocumentIndex):
-        return first, first
-    return first, int(index.first_rows(pages[-1:] + 1)[0]) - 1
+    found = range(0) if rows is None else sequences.sequences_with_rows(*rows)
+    return np.array(found if len(found) <= MOST_SEQUENCES else (), dtype=np.int64)
 
 
 def _rows(
@@ -97,8 +62,6 @@ def _rows(
 def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     """Return the column of the dataset, or of its documents, that has a leaf."""
     names = [each.column for each in dataset.aligned]
-    if isinstance(sequences, DocumentIndex):
-        names += sequences.documents.columns or ()
-    names += (*dataset.metadata, *dataset.span_columns)
+    names += (*sequences.columns, *dataset.metadata, *dataset.span_columns)
     found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
     return found[0] if found else dataset.column

@@ -1,7 +1,7 @@
 """How rows become sequences: joined and cut, packed, or one by one.
 
-:func:`cut_sequences` makes a :class:`SequenceIndex` of a setting (:class:`Windows`,
-:class:`Packed`, :class:`Documents`) and the rows of a dataset: sequences numbered in
+A :class:`Cut` (:class:`Windows`, :class:`Packed`, :class:`Documents`) makes a
+:class:`SequenceIndex` of the rows of a dataset: sequences numbered in
 file order, grouped in blocks, each a few token ranges. No seed, no epoch, no data read.
 """
 
@@ -9,13 +9,10 @@ from pagefeed._names import name_as_imported
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
 from pagefeed.sequences.costs import SequenceCosts, differ_in_tokens
-from pagefeed.sequences.cutting import (
-    SequenceSetting,
-    check_sequences,
-    cut_sequences,
-)
-from pagefeed.sequences.document_batches import DocumentBatches, DocumentBatchIndex
-from pagefeed.sequences.documents import DocumentIndex, Documents
+from pagefeed.sequences.cut import Cut, check_sequences
+from pagefeed.sequences.document_batches import DocumentBatchIndex
+from pagefeed.sequences.document_index import DocumentIndex
+from pagefeed.sequences.documents import DocumentBatches, Documents
 from pagefeed.sequences.epochs import EPOCH_SHIFT, epochs_of, numbers_of, with_epoch
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.packed import Packed, PackedIndex
@@ -32,6 +29,7 @@ __all__ = [
     "AnyIndex",
     "Blocks",
     "Bundles",
+    "Cut",
     "DocumentBatchIndex",
     "DocumentBatches",
     "DocumentIndex",
@@ -44,11 +42,9 @@ __all__ = [
     "SequenceCosts",
     "SequenceIndex",
     "SequenceLayout",
-    "SequenceSetting",
     "Windows",
     "are_bundles",
     "check_sequences",
-    "cut_sequences",
     "differ_in_tokens",
     "epochs_of",
     "epochs_of_bundles",

@@ -11,7 +11,7 @@ from pagefeed._base import CheckedArray, Int64Array
 from pagefeed.dataset import lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.document_batches import DocumentBatchIndex
-from pagefeed.sequences.documents import DocumentIndex
+from pagefeed.sequences.document_index import DocumentIndex
 from pagefeed.sequences.epochs import numbers_of
 from pagefeed.sequences.joined import JoinedIndex
 from pagefeed.sequences.packed import PackedIndex

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,9 @@ from pagefeed import _core
 from pagefeed._base import Int64Array, distinct, joined_ranges, lazy
 from pagefeed.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.documents import DocumentIndex, Documents
+from pagefeed.sequences.document_index import DocumentIndex, RowCut
 from pagefeed.sequences.lines import Lines
-from pagefeed.sequences.packed import PACKING, pack_lengths
+from pagefeed.sequences.packed import pack_lengths
 from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.page_runs import PackedRuns, block_starts
 from pagefeed.sequences.sequence_index import (
@@ -25,7 +24,7 @@ from pagefeed.sequences.sequence_index import (
 )
 from pagefeed.sequences.stored_numbers import document_lengths
 
-__all__ = ["DocumentBatchIndex", "DocumentBatches", "batches_of_lengths"]
+__all__ = ["BudgetCut", "DocumentBatchIndex", "batches_of_lengths"]
 
 BLOCK_BATCHES, BLOCK_PADDED = 200, 400
 """Batches' worth of tokens that a block holds at least, unless there are no more. The
@@ -35,49 +34,16 @@ MOST_BLOCKS = 128
 """Blocks whose batches are kept: some 100 KB each."""
 
 
-@dataclass(frozen=True)
-class DocumentBatches(Documents):
-    """Documents in batches of so many tokens, in place of so many documents.
+class BudgetCut(RowCut, Protocol):
+    """How rows are cut, and how many tokens a batch has."""
 
-    Args:
-        batch_tokens: Tokens of a batch at most, padding counted.
-
-    Raises:
-        InvalidArgumentError: If a document may not fit, or none is cut and padded.
-
-    Example:
-        >>> DocumentBatches([], max_length=512, batch_tokens=4096).batch_tokens
-        4096
-    """
-
-    batch_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_length is None or not self.makes_tokens:
-            raise InvalidArgumentError(
-                f"batch_tokens={self.batch_tokens} counts tokens of documents that are "
-                "cut: give Documents a max_length, and pad='longest' or None"
-            )
-        if self.max_length > self.batch_tokens:
-            raise InvalidArgumentError(
-                f"batch_tokens={self.batch_tokens} does not hold a document of "
-                f"max_length={self.max_length} tokens: give {16 * self.max_length} or "
-                "more, so that little of it is wasted"
-            )
-
-    @classmethod
-    def of(cls, documents: Documents, batch_tokens: int) -> DocumentBatches:
-        """Return batches of documents that are cut like these."""
-        same = {each.name: getattr(documents, each.name) for each in fields(Documents)}
-        return cls(**same, batch_tokens=batch_tokens)
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a batch at most, padding counted."""
 
     @property
     def identity(self) -> str:
         """What tells this cut from others."""
-        kept = f"max_length={self.max_length}, pad={self.pad!r}"
-        cut = f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
-        return f"{cut}, version {PACKING}"
 
 
 class Batches(NamedTuple):
@@ -145,7 +111,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         documents: The budget, and how documents are cut.
     """
 
-    def __init__(self, spans: Spans, documents: DocumentBatches) -> None:
+    def __init__(self, spans: Spans, documents: BudgetCut) -> None:
         super().__init__(spans, documents)
         if spans.index.is_infilled:
             raise InvalidArgumentError(
@@ -230,6 +196,24 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the batch of a row of the spans."""
         return self.batches_of(np.array([row]))[0]
+
+    @property
+    def num_planned(self) -> int:
+        """Documents of an epoch: each is planned."""
+        return self.spans.num_rows
+
+    def place_in_sequence(self, row: int) -> int | None:
+        """Return which row of its batch a row of the spans is."""
+        return int(self.batches_of(np.array([row]))[1][0])
+
+    def documents_left(self, sequence: int) -> npt.NDArray[np.bool_]:
+        """Return which documents of a batch are not erased: bool, in its order."""
+        return super().are_left(self.documents_of(np.array([sequence]))[0])
+
+    def sequences_with_rows(self, begin: int, end: int) -> range | Int64Array:
+        """Return the batches with rows of the files, rising."""
+        documents = np.array(super().sequences_with_rows(begin, end), dtype=np.int64)
+        return np.unique(self.batches_of(documents)[0])
 
     def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which batches no document was erased of: bool."""

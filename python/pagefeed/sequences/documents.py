@@ -1,38 +1,20 @@
-"""Documents: every row is a sequence, with any of its columns."""
+"""Documents: every row is a sequence, with any of its columns, or a batch has many."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
+from pagefeed._base import check_choice, check_columns, check_whole
+from pagefeed.dataset import Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.cut import Cut, Delivers
+from pagefeed.sequences.document_batches import DocumentBatchIndex
+from pagefeed.sequences.document_index import DocumentIndex
+from pagefeed.sequences.packed import PACKING
 
-from pagefeed._base import (
-    Int64Array,
-    check_choice,
-    check_columns,
-    check_whole,
-    joined_ranges,
-    lazy,
-)
-from pagefeed.dataset import (
-    Spans,
-    length_counts,
-    refuse_null_tokens,
-    refuse_texts,
-    refuse_unknown_rows,
-)
-from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.sequences.sequence_index import (
-    DocumentParts,
-    Segments,
-    SequenceLayout,
-)
-from pagefeed.sequences.span_index import SpanIndex
-
-__all__ = ["DocumentIndex", "Documents"]
+__all__ = ["DocumentBatches", "Documents"]
 
 
 class _Fillings(dict[str, int]):
@@ -43,7 +25,7 @@ class _Fillings(dict[str, int]):
 
 
 @dataclass(frozen=True)
-class Documents:
+class Documents(Cut):
     """One row, one sequence: documents as they are, with any columns.
 
     A batch holds an Arrow array per column, for any library that knows the Arrow
@@ -131,107 +113,65 @@ class Documents:
         """What tells this cut from others: rows are rows, whatever is made of them."""
         return "Documents()"
 
+    @property
+    def delivers(self) -> Delivers:
+        """What a row of a batch is."""
+        return "documents" if self.makes_tokens else "rows"
 
-class DocumentIndex(SpanIndex):
-    """The documents of a dataset, numbered as its rows."""
+    def index(self, spans: Spans) -> DocumentIndex:
+        """Take the rows of ``spans`` for sequences."""
+        spans.index.check_cut(self)
+        return DocumentIndex(spans, self)
 
-    layout = SequenceLayout()
+    def with_budget(self, batch_tokens: int) -> tuple[Documents, int]:
+        """Return batches of documents that are cut like these, each a sequence."""
+        if not self.makes_tokens:  # Refused with what else they cannot do.
+            return self, 1
+        same = {each.name: getattr(self, each.name) for each in fields(Documents)}
+        return DocumentBatches(**same, batch_tokens=batch_tokens), 1
 
-    def __init__(self, spans: Spans, documents: Documents) -> None:
-        if documents.makes_tokens:
-            refuse_texts(spans.index, f"max_length={documents.max_length}")
-        if documents.max_length is not None:
-            refuse_null_tokens(spans)
-        refuse_unknown_rows(spans, "Documents()")
-        self.spans = spans
-        self.erased = spans.erased
-        self.documents = documents
-        self.length = documents.max_length or 0  # 0 if there is no such bound.
-        self.num_sequences = spans.num_rows
+
+@dataclass(frozen=True)
+class DocumentBatches(Documents):
+    """Documents in batches of so many tokens, in place of so many documents.
+
+    Args:
+        batch_tokens: Tokens of a batch at most, padding counted.
+
+    Raises:
+        InvalidArgumentError: If a document may not fit, or none is cut and padded.
+
+    Example:
+        >>> DocumentBatches([], max_length=512, batch_tokens=4096).batch_tokens
+        4096
+    """
+
+    takes_batches: ClassVar[bool] = True
+
+    batch_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_length is None or not self.makes_tokens:
+            raise InvalidArgumentError(
+                f"batch_tokens={self.batch_tokens} counts tokens of documents that are "
+                "cut: give Documents a max_length, and pad='longest' or None"
+            )
+        if self.max_length > self.batch_tokens:
+            raise InvalidArgumentError(
+                f"batch_tokens={self.batch_tokens} does not hold a document of "
+                f"max_length={self.max_length} tokens: give {16 * self.max_length} or "
+                "more, so that little of it is wasted"
+            )
+
+    def index(self, spans: Spans) -> DocumentBatchIndex:
+        """Make batches of the rows of ``spans``."""
+        spans.index.check_cut(self)
+        return DocumentBatchIndex(spans, self)
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of all rows; rows, where the column has no tokens."""
-        return self.spans.num_values if self.has_tokens else self.spans.num_rows
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether the column has tokens that can be counted."""
-        return self.spans.index.value_bytes > 0
-
-    @property
-    def reads_lengths(self) -> bool:
-        """Whether counting the tokens that are delivered takes reading all rows."""
-        return self.has_tokens and self.documents.max_length is not None
-
-    @lazy
-    def num_delivered_tokens(self) -> int:
-        """Tokens of all rows, cut to ``max_length``; 0 where the column has none."""
-        most = self.documents.max_length
-        if most is None or not self.has_tokens:
-            return self.spans.num_values if self.has_tokens else 0
-        return length_counts(self.spans).cut_tokens(most)
-
-    def first_of_spans(self, spans: Int64Array) -> Int64Array:
-        """Return the documents before each of ``spans``: int64."""
-        return self.spans.first_rows(spans)
-
-    def spans_of(self, sequences: Int64Array) -> Int64Array:
-        """Return the span of each document: int64."""
-        return self.spans.spans_of_rows(sequences)
-
-    def rows(self, sequences: Int64Array) -> Int64Array:
-        """Return the row of each document among all rows of the files: int64."""
-        page, row = self.places(sequences)
-        return self.spans.index.first_rows(page) + row
-
-    def places(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the page of each document, and its row there: int64 each."""
-        span = self.spans.spans_of_rows(sequences)
-        page, first_row = self.spans.places(span)
-        return page, first_row + sequences - self.spans.first_rows(span)
-
-    def segments(self, sequences: Int64Array) -> Segments:
-        """Return a segment for each document; how long it is only its page tells."""
-        page, row = self.places(sequences)
-        nothing = np.zeros(len(page), dtype=np.uint32)
-        return Segments(
-            sequence=np.arange(len(sequences)),
-            page=page,
-            row=row.astype(np.uint32),
-            first_token=nothing,
-            num_tokens=nothing,
-            offset=nothing,
-        )
-
-    def parts(self, sequence: int) -> DocumentParts:
-        """Return the document, cut; its tokens are counted if the column has some."""
-        left = self.are_left(np.array([sequence]))
-        page, row = self.places(np.array([sequence])[left])
-        zero = np.zeros(len(page), dtype=np.int64)
-        if not len(page):
-            return DocumentParts(page, row, zero, zero, zero)
-        try:
-            starts = self.spans.index.row_offsets(int(page[0]))
-            tokens = starts[row + 1] - starts[row]
-            if self.documents.max_length is not None:
-                tokens = np.minimum(tokens, self.documents.max_length)
-        except UnsupportedError:  # Text, or numbers that are no tokens.
-            tokens = zero
-        return DocumentParts(
-            page=page, row=row, first_token=zero, num_tokens=tokens, offset=zero
-        )
-
-    def sequences_of_row(self, row: int) -> Int64Array:
-        """Return the document that is a row of the spans."""
-        return np.array([row])
-
-    def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return which documents were not erased: bool."""
-        if self.erased is None:
-            return np.ones(len(sequences), dtype=bool)
-        return ~self.erased.holds(sequences)
-
-    def erased_sequences(self) -> Int64Array:
-        """Return the documents that were erased, rising."""
-        return joined_ranges(*self.erased_runs.T)
+    def identity(self) -> str:
+        """What tells this cut from others."""
+        kept = f"max_length={self.max_length}, pad={self.pad!r}"
+        cut = f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
+        return f"{cut}, version {PACKING}"

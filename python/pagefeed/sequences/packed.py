@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from pagefeed._base import (
 from pagefeed.dataset import Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
+from pagefeed.sequences.cut import TokenCut
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.page_runs import PackedRuns, block_starts
@@ -31,7 +32,6 @@ from pagefeed.sequences.sequence_index import (
     Segments,
     SequenceIndex,
     SequenceLayout,
-    TokenCut,
     bytes_of_pages,
 )
 
@@ -90,6 +90,8 @@ class Packed(TokenCut):
         Packed(length=4096, eos=2)
     """
 
+    packs: ClassVar[bool] = True
+
     split: Literal["long", "never"] = field(default="long", kw_only=True)
     method: Literal["best_fit", "first_fit", "greedy"] = field(
         default="best_fit", kw_only=True
@@ -107,6 +109,10 @@ class Packed(TokenCut):
             )
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
+
+    def index(self, spans: Spans) -> PackedIndex:
+        """Pack the rows of ``spans`` into sequences."""
+        return PackedIndex(spans, self)
 
     @property
     def layout(self) -> SequenceLayout:

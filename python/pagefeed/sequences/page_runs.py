@@ -10,8 +10,8 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array
 from pagefeed.dataset import BlockKind, Spans
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
+from pagefeed.sequences.cut import Join
 from pagefeed.sequences.lines import Lines
-from pagefeed.sequences.sequence_index import Join
 
 __all__ = ["PackedRuns", "block_starts"]
 

@@ -7,37 +7,28 @@ No seed, no epoch and no data enter here.
 from __future__ import annotations
 
 import copy
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import (
     Int64Array,
     UInt32Array,
-    check_choice,
-    check_flag,
-    check_token,
-    check_whole,
 )
 from pagefeed.dataset import BlockKind, Erased, Spans
-from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.blocks import Blocks
-from pagefeed.sequences.bundles import Bundles
+from pagefeed.sequences.bundles import Bundles, are_bundles
 
 __all__ = [
     "DocumentParts",
-    "Join",
     "Segments",
     "SequenceIndex",
     "SequenceLayout",
-    "TokenCut",
     "with_erased",
 ]
-
-Join: TypeAlias = Literal["dataset", "file"]
-"""Whether sequences go on from file to file, or end with each."""
-JOINS = ("dataset", "file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +106,19 @@ class SequenceIndex(Protocol):
     """Tokens that are in no sequence."""
     num_padding_tokens: int = 0
     """Padding of all sequences together."""
+    columns: tuple[str, ...] = ()
+    """Columns of the rows that sequences carry beside the tokens."""
+    keeps_empty: bool = False
+    """Whether a document without tokens is in a sequence."""
 
     @property
     def num_tokens(self) -> int:
         """Tokens of all rows, separators included."""
+
+    @property
+    def num_planned(self) -> int:
+        """Items of all plans of an epoch: what planning it takes."""
+        return self.num_sequences
 
     @property
     def num_delivered_tokens(self) -> int:
@@ -160,6 +160,40 @@ class SequenceIndex(Protocol):
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the sequences with tokens of a row of the spans; reads its page."""
 
+    def place_in_sequence(self, row: int) -> int | None:  # noqa: ARG002
+        """Return which row of its sequence, a batch, a row of the spans is."""
+        return None
+
+    def documents_left(self, sequence: int) -> npt.NDArray[np.bool_]:  # noqa: ARG002
+        """Return which documents of a sequence, if it is a batch, are not erased."""
+        return np.ones(1, dtype=bool)
+
+    def sequences_with_rows(self, begin: int, end: int) -> range | Int64Array:
+        """Return the sequences with tokens of rows of the files, rising.
+
+        Args:
+            begin: First row, numbered through the index.
+            end: One past the last row.
+        """
+        whole, every = with_erased(self), range(self.num_sequences)
+        first = bisect_left(every, begin, key=lambda number: whole.row_range(number)[1])
+        stop = bisect_left(every, end, key=lambda number: whole.row_range(number)[0])
+        return range(first, stop)
+
+    def row_range(self, sequence: int) -> tuple[int, int]:
+        """Return the first and last row of a sequence, numbered through the index.
+
+        The last one is that of its last page: the index does not know where it ends.
+        """
+        segments = self.segments(np.array([sequence]))
+        pages, rows = segments.page, segments.row
+        if are_bundles(pages).any():
+            bundle = self.bundles(pages)
+            pages, rows = bundle.part_page, bundle.part_row
+        first_rows = self.spans.index.first_rows
+        first = int(first_rows(pages[:1])[0] + rows[0])
+        return first, int(first_rows(pages[-1:] + 1)[0]) - 1
+
     @property
     def erased_runs(self) -> Int64Array:
         """Runs of erased rows, the first and one past the last: int64 [runs, 2]."""
@@ -175,61 +209,6 @@ def with_erased(index: SequenceIndex) -> SequenceIndex:
     whole = copy.copy(index)
     whole.erased = None
     return whole
-
-
-@dataclass(frozen=True, repr=False)
-class TokenCut:
-    """The settings that all ways to cut tokens into sequences have.
-
-    Raises:
-        InvalidArgumentError: If one cannot be right.
-    """
-
-    length: int
-    eos: int | None = field(default=None, kw_only=True)
-    bos: int | None = field(default=None, kw_only=True)
-    learn_eos: bool | None = field(default=None, kw_only=True)
-    join: Literal["dataset", "file"] = field(default="dataset", kw_only=True)
-
-    def __post_init__(self) -> None:
-        length = check_whole(self.length, "length", least=1, most=(1 << 31) - 1)
-        object.__setattr__(self, "length", length)
-        for name in ("bos", "eos"):
-            token = check_token(getattr(self, name), name)
-            object.__setattr__(self, name, token)
-        if self.learn_eos is not None:
-            check_flag(self.learn_eos, "learn_eos")
-            if self.eos is None:
-                raise InvalidArgumentError(
-                    "learn_eos is of an eos: give one, eos=tok.eos"
-                )
-        check_choice(self.join, JOINS, "join")
-
-    def __repr__(self) -> str:
-        """Return the settings without those left at their default."""
-        # What is not asked for stays out: states of earlier releases name the rest.
-        by_kind = sorted(fields(self), key=lambda each: bool(each.kw_only))
-        shown = [
-            f"{each.name}={getattr(self, each.name)!r}"
-            for each in by_kind
-            if not each.kw_only or getattr(self, each.name) != each.default
-        ]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    @property
-    def identity(self) -> str:
-        """What tells this cut from others, in states and caches.
-
-        Of settings only those that are not at their default: a new one, at its default,
-        invalidates no state that was saved before it existed. So defaults never change.
-        """
-        chosen = {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.default is MISSING or getattr(self, each.name) != each.default
-        }
-        shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
-        return f"{type(self).__name__}({shown})"
 
 
 def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:

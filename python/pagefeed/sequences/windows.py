@@ -19,12 +19,12 @@ from pagefeed._base import (
 )
 from pagefeed.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences.cut import TokenCut
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
     Segments,
     SequenceLayout,
-    TokenCut,
 )
 from pagefeed.sequences.span_index import SpanIndex
 
@@ -75,6 +75,11 @@ class Windows(TokenCut):
                 f"overlap={overlap} must be less than length={self.length}"
             )
         object.__setattr__(self, "overlap", overlap)
+
+    def index(self, spans: Spans) -> WindowIndex:
+        """Cut the rows of ``spans`` into windows."""
+        spans.index.check_cut(self)
+        return WindowIndex(spans, self)
 
 
 class WindowIndex(SpanIndex):

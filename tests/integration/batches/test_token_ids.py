@@ -24,7 +24,7 @@ from made.handmade import (
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, TokenRangeError
 from pagefeed.loader import share
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 
 SETTINGS = [Windows(4), Windows(4, eos=1), Packed(4), Documents(max_length=4)]
 TYPES = [pa.int32(), pa.int64(), pa.int16(), pa.int8()]
@@ -36,7 +36,7 @@ def write(path: Path, rows: list[list[int]], kind: pa.DataType, **options: Any) 
     return path
 
 
-def load(path: Path, sequences: SequenceSetting, **options: Any) -> list[Any]:
+def load(path: Path, sequences: Cut, **options: Any) -> list[Any]:
     data = pagefeed.parquet(path, column="input_ids")
     loader = Loader(data, sequences=sequences, batch_size=1, shuffle=None, **options)
     return list(loader)
@@ -54,7 +54,7 @@ def assert_place(error: TokenRangeError, path: Path) -> None:
 def test_negative_numbers_are_refused(
     tmp_path: Path,
     kind: pa.DataType,
-    sequences: SequenceSetting,
+    sequences: Cut,
     *,
     use_dictionary: bool,
 ):
@@ -74,7 +74,7 @@ def test_numbers_beyond_the_vocabulary_are_refused(
     tmp_path: Path,
     kind: pa.DataType,
     largest: int,
-    sequences: SequenceSetting,
+    sequences: Cut,
     *,
     use_dictionary: bool,
 ):

@@ -17,7 +17,6 @@ from models import mixing
 from models.tasks import ends, tasks
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
 from pagefeed.run.route import merge_ranges
-from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, Packed
 
 
@@ -181,7 +180,7 @@ def test_the_dataset_of_a_worker_loads_its_own_state(folder, monkeypatch):
 
 def packed_sequences(folder: Path) -> Any:
     dataset = pf.parquet(folder, column="input_ids")
-    return cut_sequences(Packed(2, eos=1), dataset.spans)
+    return Packed(2, eos=1).index(dataset.spans)
 
 
 def test_packed_blocks_have_at_least_200_sequences_worth_of_tokens(folder):

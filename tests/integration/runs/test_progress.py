@@ -15,7 +15,6 @@ from pagefeed._base import Work, bars, in_order
 from pagefeed._base import progress as progress_module
 from pagefeed.dataset import length_counts
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import cut_sequences
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def test_scans(tmp_path, reports):
 
 
 def test_packed_counts(folder, reports):
-    packed = cut_sequences(pf.Packed(64, split="never"), dataset_of(folder).spans)
+    packed = pf.Packed(64, split="never").index(dataset_of(folder).spans)
     assert packed.num_sequences > 0
     [last] = [each for each in reports if each.finished][-1:]
     check_reports(reports, "packed sequences", last.total, "blocks")

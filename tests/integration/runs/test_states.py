@@ -15,7 +15,7 @@ import pagefeed as pf
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import StateMismatchError
 from pagefeed.loader import session_of
-from pagefeed.sequences.sequence_index import TokenCut
+from pagefeed.sequences.cut import TokenCut
 
 USUAL_LANES = 48
 """Runs have so many at the usual numbers of ranks."""
@@ -249,11 +249,17 @@ def test_any_state_is_taken_or_refused_by_type(loader, mixed, data):
 class Before(TokenCut):
     tail: str = "pad"
 
+    def index(self, spans: Any) -> Any:
+        """Cut nothing."""
+
 
 @dataclass(frozen=True, repr=False)
 class Later(TokenCut):
     added: int = field(default=0, kw_only=True)
     tail: str = field(default="pad", kw_only=True)
+
+    def index(self, spans: Any) -> Any:
+        """Cut nothing."""
 
 
 def test_a_new_setting_at_its_default_changes_no_identity():

@@ -12,7 +12,6 @@ import pagefeed as pf
 from made.numbered import LENGTH
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import forecast
-from pagefeed.sequences import cut_sequences
 
 APART = 10**6
 
@@ -91,7 +90,7 @@ def test_selected_documents_are_counted_by_their_own_lengths(folders):
         )
         lengths = np.diff(lengths)[np.diff(lengths) >= 0]
         mine = lengths[(lengths < 300) == (name == "under")]
-        assert cut_sequences(documents, dataset.spans).num_delivered_tokens == sum(
+        assert documents.index(dataset.spans).num_delivered_tokens == sum(
             np.minimum(mine, 310)
         )
         assert loader.num_sequences == 300

@@ -10,7 +10,7 @@ import pytest
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import session_of
-from pagefeed.sequences import JoinedIndex, SequenceCosts, cut_sequences
+from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 SETTINGS = [
     pf.Windows(32),
@@ -108,7 +108,7 @@ def test_costs_are_kept_in_four_bytes_and_found_again(tmp_path):
     folder, cache = write(tmp_path / "data"), tmp_path / "cache"
     for _ in range(2):
         data = pf.parquet(folder, column="input_ids", cache_dir=cache)
-        index = JoinedIndex([cut_sequences(pf.Packed(64), data.spans)])
+        index = JoinedIndex([pf.Packed(64).index(data.spans)])
         costs = SequenceCosts(index)
         (kept,) = cache.rglob("costs-*/numbers")
         assert kept.stat().st_size <= 4 * index.num_sequences + 16

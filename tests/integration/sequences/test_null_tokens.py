@@ -19,7 +19,7 @@ from made.handmade import (
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
 from pagefeed.errors import UnsupportedError
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 
 Row = list[int | None] | None
 SETTINGS = [Windows(4), Windows(4, eos=9), Packed(4), Documents(max_length=4)]
@@ -66,7 +66,7 @@ def indexed(path: Path, pages: list[list[Row]]) -> Path:
     return path
 
 
-def delivered(path: Path, sequences: SequenceSetting) -> list[int]:
+def delivered(path: Path, sequences: Cut) -> list[int]:
     data = pagefeed.parquet(path, column="input_ids")
     loader = Loader(data, sequences=sequences, batch_size=1, shuffle=None, padding=0)
     return [token for batch in loader for token in batch["input_ids"][0] if token]
@@ -74,9 +74,7 @@ def delivered(path: Path, sequences: SequenceSetting) -> list[int]:
 
 @pytest.mark.parametrize("write", [walked, indexed])
 @pytest.mark.parametrize("sequences", SETTINGS, ids=repr)
-def test_null_rows_are_empty_documents(
-    tmp_path: Path, write, sequences: SequenceSetting
-):
+def test_null_rows_are_empty_documents(tmp_path: Path, write, sequences: Cut):
     nulls: list[Row] = [None, None, []]
     path = write(tmp_path / "rows.parquet", [nulls, [[1, 2], None], nulls, [[3]]])
     index = pagefeed.PageIndex.build(path, column="input_ids")
@@ -90,7 +88,7 @@ def test_null_rows_are_empty_documents(
 @pytest.mark.parametrize("sequences", SETTINGS, ids=repr)
 @pytest.mark.parametrize("bad", [[[None], None, [None, None]], [[1, 2], [3, None]]])
 def test_null_tokens_are_refused_by_name(
-    tmp_path: Path, write, sequences: SequenceSetting, bad: list[Row]
+    tmp_path: Path, write, sequences: Cut, bad: list[Row]
 ):
     """Also those of a page of nothing else, on which no window ever begins."""
     path = write(tmp_path / "tokens.parquet", [[[5, 6, 7]], bad, [[8], None]])

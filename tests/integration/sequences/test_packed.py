@@ -11,7 +11,6 @@ import pytest
 import pagefeed as pf
 from made.documents import EOS, PADDING, loader_of, sequences_of
 from made.numbered import write_numbered
-from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.packed import PackedIndex
 
 FIRST = 10  # tokens below are separators and padding
@@ -101,17 +100,17 @@ def test_no_document_is_split_that_fits(numbered, method):
 def test_lengths_are_read_once_for_all_processes(numbered, tmp_path, monkeypatch):
     packed = pf.Packed(8, eos=EOS, split="never")
     cached = pf.parquet(numbered, column="input_ids", cache_dir=tmp_path)
-    alone = cut_sequences(packed, pf.parquet(numbered, column="input_ids").spans)
-    first = cut_sequences(packed, cached.spans)
+    alone = packed.index(pf.parquet(numbered, column="input_ids").spans)
+    first = packed.index(cached.spans)
     assert len(list(tmp_path.glob("packed-*"))) == 1
     monkeypatch.setattr(PackedIndex, "lengths", None)  # Not read again.
-    again = cut_sequences(packed, cached.spans)
+    again = packed.index(cached.spans)
     for sequences in (first, again):
         assert sequences.num_sequences == alone.num_sequences
         assert np.array_equal(sequences._first_sequence, alone._first_sequence)
     for other in (pf.Packed(9, eos=EOS, split="never"), replace(packed, eos=None)):
         with pytest.raises(TypeError):
-            cut_sequences(other, cached.spans)
+            other.index(cached.spans)
 
 
 @pytest.mark.parametrize("change", ["lose", "repeat", "swap", "separator"])

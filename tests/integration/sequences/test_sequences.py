@@ -22,7 +22,6 @@ from made.documents import (
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.reports import forecast
-from pagefeed.sequences import cut_sequences
 from pagefeed.sequences.packed import BLOCK_SEQUENCES
 
 SEPARATORS = [(None, None), (None, EOS), (BOS, None), (BOS, EOS)]
@@ -107,7 +106,7 @@ def test_packed_has_every_token_once(written, bos, eos, length, method):
     assert len(rows) == loader.num_sequences
     assert loader.num_padding_tokens == length * len(rows) - sum(map(len, lines))
     assert not isinstance(loader.dataset, pf.Mixture)
-    sequences = cut_sequences(packed, loader.dataset.spans)
+    sequences = packed.index(loader.dataset.spans)
     tokens = np.diff(sequences.lines.first(sequences.first_span))
     borders = sequences.blocks("page").first_sequence(np.arange(len(sequences) + 1))
     yields = np.diff(borders)
@@ -251,7 +250,7 @@ def test_the_plan_tells_what_the_run_does(written, method):
     loader = loader_of(folder, packed, batch_size=1)
     plan = forecast(loader)
     assert not isinstance(loader.dataset, pf.Mixture)
-    num_blocks = len(cut_sequences(packed, loader.dataset.spans))
+    num_blocks = len(packed.index(loader.dataset.spans))
     assert num_blocks <= 16
     rows = sequences_of(loader)
     stats = loader.stats()
@@ -283,9 +282,7 @@ def test_the_command_line_plans_packed_runs(written, capsys):
         pf.Windows(40, join="file"),
     ]
     dataset = pf.parquet(folder, column="input_ids")
-    assert found == [
-        cut_sequences(each, dataset.spans).num_sequences for each in sequences
-    ]
+    assert found == [each.index(dataset.spans).num_sequences for each in sequences]
 
 
 def test_packed_sequences_by_number(written):
@@ -304,9 +301,7 @@ def test_blocks_are_large_and_stay_in_their_file_if_asked(written):
     folder, _ = written
     dataset = pf.parquet(folder, column="input_ids")
     for length in (1, 2, 5, 30, 1000):
-        sequences = cut_sequences(
-            pf.Packed(length, eos=EOS, join="file"), dataset.spans
-        )
+        sequences = pf.Packed(length, eos=EOS, join="file").index(dataset.spans)
         files = dataset.spans.file_first_span
         assert set(files) <= set(sequences.first_span)
         tokens = np.diff(sequences.lines.first(sequences.first_span))
@@ -330,7 +325,7 @@ def test_blocks_are_large_and_stay_in_their_file_if_asked(written):
 def test_row_groups_are_shuffled_as_one(written):
     folder, _ = written
     dataset = pf.parquet(folder, column="input_ids")
-    sequences = cut_sequences(pf.Packed(1), dataset.spans)
+    sequences = pf.Packed(1).index(dataset.spans)
     groups, blocks = sequences.blocks("row_group"), sequences.blocks("page")
     assert 1 < len(groups) <= len(blocks)
     borders = groups.first_sequence(np.arange(len(groups) + 1))

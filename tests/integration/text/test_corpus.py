@@ -9,7 +9,6 @@ from tokenizers import Tokenizer
 import pagefeed as pf
 from made.shared_data import shared
 from pagefeed.reports import forecast
-from pagefeed.sequences import cut_sequences
 
 EVERY = 20
 EOS = 0
@@ -45,7 +44,7 @@ def test_padding_and_splits_are_few(tokenized, length):
     )
     num_tokens = sum(len(row) + 1 for row in rows)
     assert not isinstance(loader.dataset, pf.Mixture)
-    sequences = cut_sequences(pf.Packed(length, eos=EOS), loader.dataset.spans)
+    sequences = pf.Packed(length, eos=EOS).index(loader.dataset.spans)
     num_blocks = len(sequences)
     assert num_blocks >= 1
     delivered = np.concatenate([batch["input_ids"][0] for batch in loader])

@@ -28,7 +28,7 @@ from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Shuffle
 from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
-from pagefeed.sequences import Documents, Packed, SequenceSetting, Windows
+from pagefeed.sequences import Cut, Documents, Packed, Windows
 from pagefeed.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.tokenizer import Tokenizer
 
@@ -185,7 +185,7 @@ def make_tokenizer(options: argparse.Namespace) -> Tokenizer:
     )
 
 
-def make_sequences(options: argparse.Namespace) -> SequenceSetting:
+def make_sequences(options: argparse.Namespace) -> Cut:
     """Return how to cut the dataset.
 
     Raises:

@@ -13,7 +13,7 @@ from pagefeed.loader import Loader
 from pagefeed.order import ShuffleBlock
 from pagefeed.reports.forecasts import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
-from pagefeed.sequences import SequenceSetting
+from pagefeed.sequences import Cut
 
 __all__ = ["ShuffleCost", "shuffle_costs"]
 
@@ -43,7 +43,7 @@ class ShuffleCost:
 
 def shuffle_costs(
     dataset: Dataset,
-    sequences: SequenceSetting,
+    sequences: Cut,
     *,
     memory: int | str,
     damage: list[Damage],

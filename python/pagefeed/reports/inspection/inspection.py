@@ -20,7 +20,7 @@ from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
-from pagefeed.sequences import Documents, SequenceSetting, Windows
+from pagefeed.sequences import Cut, Documents, Windows
 
 __all__ = ["Inspection", "PageSizes", "inspect"]
 
@@ -86,7 +86,7 @@ class Inspection:
 def inspect(
     dataset: Dataset,
     *,
-    sequences: SequenceSetting | None = None,
+    sequences: Cut | None = None,
     memory: int | str = "1GiB",
     whole: bool = False,
 ) -> Inspection:
