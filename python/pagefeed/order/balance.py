@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, UInt64Array, check_flag, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key
-from pagefeed.sequences import JoinedIndex, SequenceCosts, differ_in_tokens
+from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 __all__ = ["Balance", "BalanceLike", "Costs", "deal", "quantiles"]
 
@@ -127,7 +127,7 @@ class Balance:
         Raises:
             InvalidArgumentError: If all cost the same, or their costs are not known.
         """
-        if not (self.attention or differ_in_tokens(index)):
+        if not (self.attention or index.tokens_differ):
             raise InvalidArgumentError(
                 f"balance=Balance(tokens={self.tokens:g}) balances nothing: all of "
                 f"these sequences have {index.length} tokens, padding included. Give "

@@ -8,7 +8,7 @@ file order, grouped in blocks, each a few token ranges. No seed, no epoch, no da
 from pagefeed._names import name_as_imported
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
-from pagefeed.sequences.costs import SequenceCosts, differ_in_tokens
+from pagefeed.sequences.costs import SequenceCosts
 from pagefeed.sequences.cut import Cut, check_sequences
 from pagefeed.sequences.document_batches import DocumentBatchIndex
 from pagefeed.sequences.document_index import DocumentIndex
@@ -45,7 +45,6 @@ __all__ = [
     "Windows",
     "are_bundles",
     "check_sequences",
-    "differ_in_tokens",
     "epochs_of",
     "epochs_of_bundles",
     "numbers_of",

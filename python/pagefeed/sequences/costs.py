@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import CheckedArray, Int64Array
-from pagefeed.dataset import lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.document_batches import DocumentBatchIndex
-from pagefeed.sequences.document_index import DocumentIndex
 from pagefeed.sequences.epochs import numbers_of
 from pagefeed.sequences.joined import JoinedIndex
-from pagefeed.sequences.packed import PackedIndex
-from pagefeed.sequences.stored_numbers import (
-    SPANS_AT_ONCE,
-    document_lengths,
-    stored_numbers,
-)
-from pagefeed.sequences.windows import WindowIndex
+from pagefeed.sequences.sequence_index import SequenceIndex
 
-__all__ = ["SequenceCosts", "differ_in_tokens"]
+__all__ = ["SequenceCosts"]
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -45,7 +34,7 @@ class SequenceCosts:
         self._parts = [_stored(part) for part in index.parts]
         # Of documents their tokens are kept, of which all the rest follows.
         self._length = index.length
-        self._is_documents = differ_in_tokens(index)
+        self._is_documents = index.tokens_differ
 
     def tokens(self, sequences: Int64Array) -> Float64Array:
         """Return the tokens of sequences; padding counts, where it has a fixed place.
@@ -80,47 +69,12 @@ class SequenceCosts:
         return known
 
 
-def differ_in_tokens(index: JoinedIndex) -> bool:
-    """Return whether sequences have unlike numbers of tokens: documents have."""
-    part = index.parts[0]
-    is_batch = isinstance(part, DocumentBatchIndex)
-    return isinstance(part, DocumentIndex) and not is_batch
-
-
-def _stored(index: object) -> CheckedArray:
+def _stored(index: SequenceIndex) -> CheckedArray:
     """Map what is known of the sequences of a dataset, or make it first."""
-    known: tuple[Callable[[int], npt.NDArray[np.float64]], int, str, bytes]
-    if isinstance(index, PackedIndex | DocumentBatchIndex):
-        borders = np.ascontiguousarray(index.first_span).tobytes()
-        known = index.squares, len(index.first_span) - 1, index.identity, borders
-    elif isinstance(index, WindowIndex):
-        refuse_unknown_rows(index.spans, "balance=")
-        num_pieces = max(1, len(index.spans) // SPANS_AT_ONCE)
-        pieces = np.arange(num_pieces + 1) * index.num_sequences // num_pieces
-        cut = repr(index.windows)
-        known = (lambda n: _of_windows(index, *pieces[n : n + 2])), num_pieces, cut, b""
-    elif isinstance(index, DocumentIndex) and index.reads_lengths:
-        return document_lengths(index.spans)
-    else:
+    stored = index.stored_squares()
+    if stored is None:
         raise InvalidArgumentError(
             "balance= needs tokens, and these documents have columns only: give "
             "Documents a max_length, or leave balance out"
         )
-    return stored_numbers(index.spans, *known)
-
-
-def _of_windows(index: WindowIndex, first: int, last: int) -> Float64Array:
-    """Sums of squares of windows: parts at both ends, and whole documents between."""
-    starts, stops = index.token_ranges(np.arange(first, last))
-    if not len(starts):
-        return np.empty(0)
-    span, end = index.lines.spans_of(np.array([starts[0], stops[-1] - 1])).tolist()
-    lengths = lengths_of_rows(index.spans, span, end + 1) + index.layout.per_row
-    borders = np.append(0, np.cumsum(lengths)) + index.lines.first(span)
-    squares = np.append(0, np.cumsum(np.square(lengths.astype(np.float64))))
-    begin = np.searchsorted(borders, starts, side="left")
-    behind = np.searchsorted(borders, stops, side="right") - 1
-    whole = squares[behind] - squares[begin]
-    ends = np.square(borders[begin] - starts) + np.square(stops - borders[behind])
-    within: Float64Array = np.square((stops - starts).astype(np.float64))
-    return np.where(behind < begin, within, whole + ends)
+    return stored

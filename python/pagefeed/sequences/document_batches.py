@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, distinct, joined_ranges, lazy
+from pagefeed._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
 from pagefeed.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.document_index import DocumentIndex, RowCut
@@ -22,7 +22,7 @@ from pagefeed.sequences.sequence_index import (
     Segments,
     SequenceLayout,
 )
-from pagefeed.sequences.stored_numbers import document_lengths
+from pagefeed.sequences.stored_numbers import document_lengths, stored_numbers
 
 __all__ = ["BudgetCut", "DocumentBatchIndex", "batches_of_lengths"]
 
@@ -113,6 +113,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
 
     def __init__(self, spans: Spans, documents: BudgetCut) -> None:
         super().__init__(spans, documents)
+        self.tokens_differ = False
         if spans.index.is_infilled:
             raise InvalidArgumentError(
                 "batch_tokens makes batches by the lengths that documents have in the "
@@ -224,6 +225,14 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
     def erased_sequences(self) -> Int64Array:
         """Return the batches that documents were erased of, rising."""
         return np.unique(self.batches_of(super().erased_sequences())[0])
+
+    def stored_squares(self) -> CheckedArray:
+        """Map the sum of squared lengths of each sequence's documents, or make it."""
+        borders = np.ascontiguousarray(self.first_span).tobytes()
+        num_blocks = len(self.first_span) - 1
+        return stored_numbers(
+            self.spans, self.squares, num_blocks, self.identity, borders
+        )
 
     def squares(self, block: int) -> npt.NDArray[np.float64]:
         """Return the sum of squared lengths of each batch of a block."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, joined_ranges, lazy
+from pagefeed._base import CheckedArray, Int64Array, joined_ranges, lazy
 from pagefeed.dataset import (
     Spans,
     length_counts,
@@ -24,6 +24,7 @@ from pagefeed.sequences.sequence_index import (
     SequenceLayout,
 )
 from pagefeed.sequences.span_index import SpanIndex
+from pagefeed.sequences.stored_numbers import document_lengths
 
 __all__ = ["DocumentIndex", "RowCut"]
 
@@ -52,6 +53,7 @@ class DocumentIndex(SpanIndex):
     """The documents of a dataset, numbered as its rows."""
 
     layout = SequenceLayout()
+    tokens_differ = True
     keeps_empty = True
 
     def __init__(self, spans: Spans, documents: RowCut) -> None:
@@ -153,6 +155,10 @@ class DocumentIndex(SpanIndex):
 
         first, stop = (bisect_left(every, border, key=row) for border in (begin, end))
         return range(first, stop)
+
+    def stored_squares(self) -> CheckedArray | None:
+        """Map the tokens of each document, or count them first; see the protocol."""
+        return document_lengths(self.spans) if self.reads_lengths else None
 
     def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which documents were not erased: bool."""

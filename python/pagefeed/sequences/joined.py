@@ -53,6 +53,11 @@ class JoinedIndex:
         return self.parts[0].layout
 
     @property
+    def tokens_differ(self) -> bool:
+        """Whether sequences have unlike numbers of tokens, padding included."""
+        return self.parts[0].tokens_differ
+
+    @property
     def num_padding_tokens(self) -> int:
         """Padding of all sequences together."""
         return sum(part.num_padding_tokens for part in self.parts)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import (
+    CheckedArray,
     Int64Array,
     UInt32Array,
     check_choice,
@@ -34,6 +35,7 @@ from pagefeed.sequences.sequence_index import (
     SequenceLayout,
     bytes_of_pages,
 )
+from pagefeed.sequences.stored_numbers import stored_numbers
 
 __all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
 
@@ -344,6 +346,14 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """
         first, stop = self.first_span[block : block + 2].tolist()
         return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
+
+    def stored_squares(self) -> CheckedArray:
+        """Map the sum of squared lengths of each sequence's documents, or make it."""
+        borders = np.ascontiguousarray(self.first_span).tobytes()
+        num_blocks = len(self.first_span) - 1
+        return stored_numbers(
+            self.spans, self.squares, num_blocks, self.identity, borders
+        )
 
     def squares(self, block: int) -> npt.NDArray[np.float64]:
         """Return the sum of squared lengths of each sequence's documents, of a block.

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import (
+    CheckedArray,
     Int64Array,
     UInt32Array,
 )
@@ -108,6 +109,8 @@ class SequenceIndex(Protocol):
     """Padding of all sequences together."""
     columns: tuple[str, ...] = ()
     """Columns of the rows that sequences carry beside the tokens."""
+    tokens_differ: bool = False
+    """Whether sequences have unlike numbers of tokens, padding included."""
     keeps_empty: bool = False
     """Whether a document without tokens is in a sequence."""
 
@@ -141,6 +144,15 @@ class SequenceIndex(Protocol):
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
         """Return the decoded size of each page or bundle, in the column's own type."""
         return bytes_of_pages(self.spans, pages)
+
+    def stored_squares(self) -> CheckedArray | None:
+        """Map the sum of squared lengths of each sequence's documents, or make it.
+
+        Where :attr:`tokens_differ` it is the tokens of each, of which that follows.
+
+        Returns:
+            float32 [sequences]; None if the rows have no tokens.
+        """
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its pages."""
