@@ -12,18 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "pagefeed"
 
 LAYERS = (
-    *(
-        "_names",
-        "_core",
-        "errors",
-        "_base",
-        "storage",
-        "tokenizer",
-        "dataset",
-        "sequences",
-    ),
-    *("order", "mixture", "run", "launch", "metrics", "batches", "loader_facts"),
-    *("loader", "view", "mixing"),
+    *("_names", "_core", "errors", "wiring", "rooms", "_base", "storage", "tokenizer"),
+    *("dataset", "sequences", "order", "run", "mixture", "launch", "metrics"),
+    *("batches", "documents", "uncounted", "loader_facts", "loader", "view", "mixing"),
     *("integrations", "torch", "reports", "prepare", "cli", "__init__", "__main__"),
 )
 """Each may import those before it. A new folder gets its place here."""

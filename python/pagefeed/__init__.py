@@ -15,12 +15,13 @@ from typing import Any as _Any
 from pagefeed._names import EXPORTS as _EXPORTS
 from pagefeed._names import FACES as _FACES
 from pagefeed._names import imported as _imported
+from pagefeed.rooms import PROVIDED as _PROVIDED  # noqa: F401 - it says where they are
 
 if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     __version__: str
     from pagefeed import errors, mixing
     from pagefeed._base import Progress, show_progress
-    from pagefeed.batches import ContextParallel, Decode, Fields
+    from pagefeed.batches import ContextParallel, Fields
     from pagefeed.dataset import (
         Aligned,
         Infill,
@@ -34,6 +35,7 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
         stream,
         tokens,
     )
+    from pagefeed.documents import Decode, Documents
     from pagefeed.errors import PagefeedError
     from pagefeed.loader import Loader
     from pagefeed.mixture import Mixture, Stage, mix
@@ -49,7 +51,7 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
         trace,
         verify,
     )
-    from pagefeed.sequences import Documents, Packed, Windows
+    from pagefeed.sequences import Packed, Windows
     from pagefeed.tokenizer import Tokenizer
     from pagefeed.view import SequenceView
 

@@ -14,11 +14,12 @@ FACES = ("dataset", "errors", "mixing", "prepare", "reports", "run")
 _NAMES = {
     "_base": ("Progress", "show_progress"),
     "_core": ("__version__",),
-    "batches": ("ContextParallel", "Decode", "Fields"),
+    "batches": ("ContextParallel", "Fields"),
     "dataset": (
         *("Aligned", "Infill", "PageIndex", "StreamWriter", "delta", "iceberg"),
         *("mds", "megatron", "parquet", "stream", "tokens"),
     ),
+    "documents": ("Decode", "Documents"),
     "errors": ("PagefeedError",),
     "loader": ("Loader",),
     "mixture": ("Mixture", "Stage", "mix"),
@@ -28,7 +29,7 @@ _NAMES = {
         *("diagnose", "doctor", "forecast", "inspect", "report", "smoke", "trace"),
         "verify",
     ),
-    "sequences": ("Documents", "Packed", "Windows"),
+    "sequences": ("Packed", "Windows"),
     "tokenizer": ("Tokenizer",),
     "view": ("SequenceView",),
 }

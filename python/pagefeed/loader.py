@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, Self, cast
+from typing import Any, Literal, NoReturn, Self
 
 from pagefeed._base import (
     check_callable,
@@ -21,8 +21,6 @@ from pagefeed._base import (
 from pagefeed._names import name_as_imported
 from pagefeed.batches import (
     Batch,
-    ContextParallel,
-    Decode,
     DType,
     FieldName,
     Fields,
@@ -35,14 +33,14 @@ from pagefeed.batches import (
     parse_dtype,
     sized,
 )
-from pagefeed.dataset import Dataset, UncountedText, check_dataset
+from pagefeed.dataset import Source, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
 from pagefeed.loader_facts import LoaderFacts
-from pagefeed.mixture import Mixture
-from pagefeed.order import Balance, BalanceLike, Shuffle, ShuffleLike
-from pagefeed.run import MixtureRun, Origin, Slot
+from pagefeed.order import Shuffle, ShuffleLike
+from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Cut, check_sequences
+from pagefeed.wiring import parsed
 
 __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
 
@@ -122,15 +120,15 @@ class Loader(LoaderFacts):
 
     def __init__(
         self,
-        dataset: Dataset | Mixture | UncountedText,
+        dataset: Source,
         *,
         sequences: Cut,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         seed: int = 0,
         shuffle: ShuffleLike = "page",
-        balance: BalanceLike = None,
-        context_parallel: ContextParallel | None = None,
+        balance: Any = None,
+        context_parallel: Any = None,
         memory: int | str = "1GiB",
         format: Format = "numpy",  # noqa: A002 - as others name it
         dtype: DType = "int64",
@@ -138,7 +136,7 @@ class Loader(LoaderFacts):
         vocab_size: int | None = None,
         fields: Fields | Iterable[FieldName] = ("input_ids",),
         transform: Callable[[Batch], Any] | None = None,
-        decode: Decode | Mapping[str, Callable[[Any], Any]] | None = None,
+        decode: Any = None,
         pin_memory: bool = False,
         epochs: int | None = 1,
         drop_last: bool = True,
@@ -146,7 +144,7 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if not isinstance(dataset, UncountedText | Mixture):
+        if not isinstance(dataset, Source):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         token_dtype = parse_dtype(dtype)
@@ -156,15 +154,14 @@ class Loader(LoaderFacts):
         rank, world_size = resolve_rank(rank, world_size)
         sequences, batch_size = sized(sequences, batch_size, batch_tokens)
         settings = LoaderSettings(
-            # Uncounted text has what its own kind of session asks of it.
-            dataset=cast("Dataset | Mixture", dataset),
+            dataset=dataset,
             sequences=sequences,
             batch_size=batch_size,
             batch_tokens=batch_tokens,
             seed=check_whole(seed, "seed"),
             shuffle=Shuffle.parse(shuffle),
-            balance=Balance.parse(balance),
-            context_parallel=ContextParallel.parse(context_parallel),
+            balance=parsed("balance", balance),
+            context_parallel=parsed("context_parallel", context_parallel),
             memory=parse_bytes(memory, name="memory"),
             format=format,
             dtype=token_dtype,
@@ -172,7 +169,7 @@ class Loader(LoaderFacts):
             vocab_size=check_vocab_size(vocab_size, padding=padding),
             fields=fields,
             transform=check_callable(transform, "transform"),
-            decode=Decode.parse(decode),
+            decode=parsed("decode", decode),
             pin_memory=pin_memory,
             epochs=epochs if epochs is None else check_positive(epochs, "epochs"),
             drop_last=check_flag(drop_last, "drop_last"),
@@ -391,11 +388,6 @@ class Loader(LoaderFacts):
                 there were too many changes for a small state.
         """
         session, run = self._counted, self._counted.run
-        if not isinstance(run, MixtureRun):
-            raise InvalidArgumentError(
-                "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
-                "...}), ...)"
-            )
         session.check_state()
         sequences = check_whole(anneal, "anneal", least=0) * run.step_sequences
         with session.lock:

@@ -8,17 +8,14 @@ from typing import Any
 from pagefeed._base import Facts, Setting, format_bytes, html_of, text_of
 from pagefeed.batches import (
     Batch,
-    ContextParallel,
     Fields,
     Format,
     LoaderSession,
     LoaderSettings,
     Session,
 )
-from pagefeed.dataset import Dataset
 from pagefeed.errors import UncountedError
-from pagefeed.mixture import Mixture
-from pagefeed.order import Balance, Shuffle
+from pagefeed.order import Shuffle
 from pagefeed.sequences import Cut
 
 __all__ = ["LoaderFacts"]
@@ -29,14 +26,14 @@ class LoaderFacts:
 
     _session: LoaderSession
 
-    dataset = Setting[Dataset | Mixture]()
+    dataset = Setting[Any]()
     sequences = Setting[Cut]()
     batch_size = Setting[int]()
     batch_tokens = Setting[int | None]()
     seed = Setting[int]()
     shuffle = Setting[Shuffle]()
-    balance = Setting[Balance | None]()
-    context_parallel = Setting[ContextParallel | None]()
+    balance = Setting[Any]()
+    context_parallel = Setting[Any]()
     memory = Setting[int]()
     format = Setting[Format]()
     dtype = Setting[str]()

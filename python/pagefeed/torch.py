@@ -27,7 +27,8 @@ from pagefeed.integrations import (
     varlen_arguments,
 )
 from pagefeed.loader import Loader, loader_session_of, session_of, share
-from pagefeed.run import MAX_STATE_BYTES, LoaderState
+from pagefeed.mixture import MAX_STATE_BYTES
+from pagefeed.run import LoaderState
 
 try:
     import torch

@@ -26,14 +26,10 @@ from pagefeed.batches import (
     token_engine,
 )
 from pagefeed.dataset import Dataset, check_dataset, known_vocab_size
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 from pagefeed.launch import resolve_threads
-from pagefeed.sequences import (
-    Cut,
-    Documents,
-    SequenceIndex,
-    check_sequences,
-)
+from pagefeed.sequences import Cut, SequenceIndex, check_sequences
 
 __all__ = ["SequenceView"]
 

@@ -296,7 +296,7 @@ class PlannedRun:
     def set_weights(self) -> None:
         weights = {name: float(self.chance.randint(0, 5)) for name in ROWS}
         if any(weights.values()):
-            self.state = self.run.reweighted(self.state, weights, 0)  # type: ignore[attr-defined]
+            self.state = self.run.reweighted(self.state, weights, 0)
 
     def resume(self) -> None:
         """Killed; the state goes to loaders of other sizes, some rows perhaps gone."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagefeed.sequences.document_batches import batches_of_lengths
+from pagefeed.documents.budgets import batches_of_lengths
 
 LENGTHS = st.lists(st.integers(0, 40), max_size=200)
 

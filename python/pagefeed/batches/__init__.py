@@ -8,42 +8,53 @@ plan. ``options`` says what each kind of source can do.
 from pagefeed._names import name_as_imported
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.context_parallel import ContextParallel
-from pagefeed.batches.decode import Decode
 from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.feeds import check_infills, token_engine
+from pagefeed.batches.feeds import EngineFeed, Feed, check_infills, token_engine
 from pagefeed.batches.fields import FieldName, Fields
 from pagefeed.batches.formats import (
     Batch,
     DType,
     Format,
     check_padding,
+    converted,
     make_converter,
     parse_dtype,
+    transformed,
 )
 from pagefeed.batches.iteration import steps_ahead
-from pagefeed.batches.loader_session import LoaderSession, MoveListener
-from pagefeed.batches.plan import plan_batches
-from pagefeed.batches.session import Session
+from pagefeed.batches.loader_session import (
+    BatchIterator,
+    LoaderSession,
+    MoveListener,
+    warn_of_return,
+)
+from pagefeed.batches.metadata import Metadata
+from pagefeed.batches.plan import BatchPlan, plan_batches
+from pagefeed.batches.session import Session, open_session
 from pagefeed.batches.settings import LoaderSettings, sized
 from pagefeed.batches.sources import make_feed, make_run
-from pagefeed.batches.uncounted import open_session
 
 __all__ = [
     "AlignedColumns",
     "Batch",
+    "BatchIterator",
+    "BatchPlan",
     "ContextParallel",
     "DType",
-    "Decode",
+    "EngineFeed",
+    "Feed",
     "FieldName",
     "Fields",
     "Format",
     "LoaderSession",
     "LoaderSettings",
+    "Metadata",
     "MoveListener",
     "ProcessEngine",
     "Session",
     "check_infills",
     "check_padding",
+    "converted",
     "make_converter",
     "make_feed",
     "make_run",
@@ -53,6 +64,8 @@ __all__ = [
     "sized",
     "steps_ahead",
     "token_engine",
+    "transformed",
+    "warn_of_return",
 ]
 
 name_as_imported(__name__)

@@ -10,7 +10,6 @@ import numpy as np
 
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.dataset import PageIndex
-from pagefeed.mixture import datasets_of
 
 __all__ = ["block_for", "with_chosen_block"]
 
@@ -63,6 +62,6 @@ def with_chosen_block(settings: LoaderSettings) -> LoaderSettings:
     """Return settings whose shuffle names the block that ``"auto"`` comes to."""
     if settings.shuffle.block != "auto":
         return settings
-    parts = datasets_of(settings.dataset).values()
-    block = block_for([getattr(part, "texts", part).index for part in parts])
+    parts = settings.dataset.parts.values()
+    block = block_for([part.index for part in parts])
     return replace(settings, shuffle=replace(settings.shuffle, block=block))

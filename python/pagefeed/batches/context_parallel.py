@@ -17,7 +17,7 @@ from pagefeed._base import (
 )
 from pagefeed.batches.formats import Batch
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import Cut, Documents
+from pagefeed.sequences import Cut
 
 __all__ = ["ContextParallel"]
 
@@ -119,10 +119,10 @@ class ContextParallel:
         Raises:
             InvalidArgumentError: Saying what to give.
         """
-        if isinstance(sequences, Documents) and sequences.pad != "max_length":
+        if not sequences.has_one_length:
             raise InvalidArgumentError(
-                f"{self!r} cuts sequences of one length, and those of Documents("
-                f"pad={sequences.pad!r}) differ: give pad='max_length'"
+                f"{self!r} cuts sequences of one length, and those of {sequences!r} "
+                "differ: give pad='max_length'"
             )
         self.check_length(length)
         multiple_of = getattr(sequences, "multiple_of", 1)

@@ -74,6 +74,10 @@ class Feed(ABC):
     def batch(self, delivered: Any) -> Batch:
         """Make a batch of what the engine delivered."""
 
+    def rows_each(self, made: Batch) -> int:  # noqa: ARG002
+        """Return how many rows of a batch a sequence has."""
+        return 1
+
 
 class EngineFeed(Feed):
     """A feed with an engine of the data plane.

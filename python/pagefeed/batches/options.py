@@ -10,10 +10,8 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import ParquetDataset, UncountedText
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import Mixture, datasets_of
-from pagefeed.sequences import Cut, Packed, Windows
+from pagefeed.sequences import Packed, Windows
 
 __all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
 
@@ -48,8 +46,7 @@ class Option(NamedTuple):
 
 def _parts(settings: LoaderSettings) -> list[Any]:
     """The datasets that are read; of uncounted text that of the texts."""
-    parts = datasets_of(settings.dataset).values()
-    return [getattr(part, "texts", part) for part in parts]
+    return list(settings.dataset.parts.values())
 
 
 _COUNT = ", or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
@@ -157,7 +154,7 @@ OPTIONS: tuple[Option, ...] = (
         # Those of a stream are its own: nobody asked for them.
         lambda s: any(
             part.span_columns
-            and (isinstance(part, ParquetDataset) or _kind(part, s.sequences) == "flat")
+            and (part.kind != "flat" or s.sequences.delivers == "tokens")
             for part in _parts(s)
         ),
         ("uncounted", "rows"),
@@ -195,7 +192,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "epochs=None",
-        lambda s: s.epochs is None and getattr(s.dataset, "has_end", True),
+        lambda s: s.epochs is None and s.dataset.has_end,
         ("mixture",),
         "this mixture ends as its stop, max_steps, max_tokens and max_epochs say: "
         "leave epochs at 1",
@@ -225,20 +222,12 @@ CALLS: dict[str, Collection[str]] = {
 
 def kinds_of(settings: LoaderSettings) -> set[str]:
     """Return what kinds of source settings are of."""
-    dataset, sequences = settings.dataset, settings.sequences
-    if isinstance(dataset, UncountedText):
-        return {"uncounted"}
-    if isinstance(dataset, Mixture):
-        return {"mixture", *(_kind(part, sequences) for part in _parts(settings))}
-    return {_kind(dataset, sequences)}
-
-
-def _kind(dataset: object, sequences: Cut) -> str:
-    if sequences.delivers != "tokens":
-        return sequences.delivers
-    if not hasattr(dataset, "tokenizer"):
-        return "flat"
-    return "tokens" if dataset.tokenizer is None else "text"
+    source, delivers = settings.dataset, settings.sequences.delivers
+    if source.kind == "uncounted":
+        return {source.kind}
+    parts = source.parts.values()
+    kinds = {part.kind if delivers == "tokens" else delivers for part in parts}
+    return kinds | ({source.kind} & {"mixture"})
 
 
 def check_options(settings: LoaderSettings) -> None:
@@ -273,7 +262,7 @@ def _warn_of_joined(settings: LoaderSettings) -> None:
     dataset, windows = settings.dataset, settings.sequences
     if not isinstance(windows, Windows) or (windows.eos, windows.bos) != (None, None):
         return
-    for part in [dataset] if isinstance(dataset, UncountedText) else _parts(settings):
+    for part in [dataset] if dataset.kind == "uncounted" else _parts(settings):
         tokenizer = getattr(part, "tokenizer", None)
         if tokenizer is None or getattr(part, "row_encoder", None) is not None:
             continue

@@ -11,31 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Facts, Int64Array, logger
+from pagefeed._base import Facts, Int64Array
+from pagefeed.batches.block_choice import with_chosen_block
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.batches.iteration import Iteration, StepIterator
 from pagefeed.batches.loader_session import LoaderSession, warn_of_return
+from pagefeed.batches.options import check_options
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.sources import Grown, make_feed, make_run, rest_of_epoch
 from pagefeed.batches.watch import Watch
 from pagefeed.dataset import what_changed
 from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.launch import check_share
-from pagefeed.mixture import Mixture
-from pagefeed.run import (
-    Cursor,
-    LoaderState,
-    MixtureCursor,
-    Run,
-    last_position,
-    totals,
-    totals_as_text,
-)
-from pagefeed.sequences import Documents
+from pagefeed.run import Cursor, LoaderState, Run
 
-__all__ = ["Session"]
+__all__ = ["Session", "open_session"]
 
 
 LEARNING = "learning"
@@ -62,7 +54,7 @@ class Session(LoaderSession):
         self._convert = make_converter(settings.format, pin_memory=False)
         self._watch = Watch(run, settings.fields, settings.memory)
         self._begin_state = run.beginning(0)
-        if not isinstance(settings.dataset, Mixture):  # A state may bring it steps.
+        if not run.is_of_state:
             run.check_steps(self._begin_state)
         self._iteration: Iteration | None = None
         self._finished: LoaderState | None = None
@@ -390,25 +382,13 @@ class Session(LoaderSession):
         cursor = self.run.at(begin, worker=worker, num_workers=num_workers)
         if worker == 0:
             self._watch.begin(cursor.route, self.accumulated)
-            if self.settings.rank == 0:
-                self._log_totals(cursor)
+            if self.settings.rank == 0 and not self._has_logged:
+                self._has_logged = True
+                cursor.log()
         memory, plan_bytes = self.settings.memory, self.settings.plan_bytes
         iteration = Iteration(cursor, self._feed, memory, plan_bytes)
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
-
-    def _log_totals(self, cursor: Cursor) -> None:
-        """Log once what the run of a mixture comes to."""
-        if self._has_logged or not isinstance(cursor, MixtureCursor):
-            return
-        self._has_logged = True
-        course, step = cursor.course, self.run.step_sequences
-        end = last_position(course, cursor.end)
-        logger.info(
-            "the run of the mixture%s:\n  %s",
-            ", until every dataset was delivered once" if cursor.end is None else "",
-            "\n  ".join(totals_as_text(totals(course, end), step)),
-        )
 
     def _made(self, delivered: Any, dataset_ids: npt.NDArray[np.int32]) -> Batch:
         if self._num_made % STEPS_BETWEEN_LOOKS == 0:
@@ -416,9 +396,7 @@ class Session(LoaderSession):
         self._num_made += 1
         made = self._feed.batch(delivered)
         if "dataset_ids" in self.settings.fields.names:
-            cut = self.settings.sequences
-            is_rows = isinstance(cut, Documents) and cut.pad is not None
-            count = len(made["lengths"]) if self.run.takes_batches and is_rows else 1
+            count = self._feed.rows_each(made)
             numbers = {"dataset_ids": np.repeat(dataset_ids, count)}
             made |= converted(numbers, self._convert)
         return transformed(self.settings.transform, made)
@@ -429,3 +407,15 @@ class Session(LoaderSession):
             finished = self.state
             self.restart(self.run.after(self.begin))
             self._finished = finished
+
+
+def open_session(settings: LoaderSettings) -> LoaderSession:
+    """Return what is behind a loader of these settings.
+
+    Raises:
+        InvalidArgumentError: If its kind of source cannot do what they ask for.
+    """
+    check_options(settings)
+    settings = with_chosen_block(settings)
+    own: LoaderSession | None = settings.dataset.open_session(settings)
+    return Session(settings) if own is None else own

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed._base import check_positive
-from pagefeed.batches.context_parallel import ContextParallel
-from pagefeed.batches.decode import Decode
 from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Format
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Source
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import Mixture
 from pagefeed.order import Balance, Shuffle
 from pagefeed.sequences import Cut
 
@@ -33,14 +30,14 @@ MAX_ORDER_BYTES = 32 << 20
 class LoaderSettings:
     """The arguments of a loader, each checked and of its final type."""
 
-    dataset: Dataset | Mixture
+    dataset: Source
     sequences: Cut
     batch_size: int
     batch_tokens: int | None
     seed: int
     shuffle: Shuffle
     balance: Balance | None
-    context_parallel: ContextParallel | None
+    context_parallel: Any
     memory: int
     format: Format
     dtype: str
@@ -48,7 +45,7 @@ class LoaderSettings:
     vocab_size: int | None
     fields: Fields
     transform: Callable[[Batch], Any] | None
-    decode: Decode | None
+    decode: Any
     pin_memory: bool
     epochs: int | None
     drop_last: bool

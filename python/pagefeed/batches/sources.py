@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
-from pagefeed.batches.documents import DecodingFeed, DocumentFeed
 from pagefeed.batches.feeds import Feed, TokenFeed
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import before_growth
+from pagefeed.dataset import Dataset, before_growth
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import Mixture
-from pagefeed.run import DatasetRun, GrownRun, LoaderState, MixtureRun, Run
-from pagefeed.sequences import Documents
+from pagefeed.run import DatasetRun, GrownRun, LoaderState, Run
 
 __all__ = ["Grown", "make_feed", "make_run", "rest_of_epoch"]
 
@@ -33,11 +30,13 @@ def make_run(settings: LoaderSettings, *, begun: LoaderState | None = None) -> R
     names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     options["memory"] = settings.order_bytes
-    if isinstance(settings.dataset, Mixture):
-        return MixtureRun(mixture=settings.dataset, **options)
+    run: Run | None = settings.dataset.make_run(options)
+    if run is not None:
+        return run
+    dataset = cast("Dataset", settings.dataset)
     if begun is not None and begun.grown:
-        return GrownRun(dataset=settings.dataset, begun=begun, **options)
-    return DatasetRun(dataset=settings.dataset, **options)
+        return GrownRun(dataset=dataset, begun=begun, **options)
+    return DatasetRun(dataset=dataset, **options)
 
 
 def make_feed(settings: LoaderSettings, run: Run) -> Feed:
@@ -46,11 +45,8 @@ def make_feed(settings: LoaderSettings, run: Run) -> Feed:
     Raises:
         InvalidArgumentError: If its batches cannot hold what is asked for.
     """
-    if not isinstance(settings.sequences, Documents):
-        return TokenFeed(settings, run)
-    if settings.decode is not None:
-        return DecodingFeed(settings, run, settings.decode)
-    return DocumentFeed(settings, run)
+    feed: Feed | None = settings.sequences.feed(settings, run)
+    return TokenFeed(settings, run) if feed is None else feed
 
 
 def rest_of_epoch(
@@ -69,7 +65,7 @@ def rest_of_epoch(
             are to be mixed into steps some of which are skipped.
     """
     dataset = settings.dataset
-    if isinstance(dataset, Mixture) or whole.epochs != 1:
+    if not isinstance(dataset, Dataset) or whole.epochs != 1:
         raise InvalidArgumentError(
             "an epoch in which data were added ends on its own: give one dataset "
             "and epochs=1, and loop over the loader once an epoch"

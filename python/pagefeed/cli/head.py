@@ -27,7 +27,6 @@ from pagefeed.cli.common import (
 )
 from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import datasets_of
 from pagefeed.reports import (
     UNREADABLE,
     Damage,
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     data, damage = make_sound_dataset(options)
     tokenizer = make_text_tokenizer(options, data)
     shown, lines = list[Row](), list[str]()
-    for name, dataset in datasets_of(data).items():
+    for name, dataset in data.parts.items():
         with_columns = _with_columns(dataset, tuple(options.columns))
         for number, row in _rows(with_columns, options, damage):
             values = row | _texts(row, tokenizer)

@@ -25,7 +25,6 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
-from pagefeed.mixture import datasets_of
 from pagefeed.reports import Inspection, facts_of_inspection, inspect
 
 BAR = 40
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         name: inspect(
             dataset, sequences=cut, memory=options.memory, whole=options.whole
         )
-        for name, dataset in datasets_of(data).items()
+        for name, dataset in data.parts.items()
     }
     damage = [*damage, *(one for each in found.values() for one in each.damage)]
     made: dict[str, Any] = {name: asdict(one) for name, one in found.items()}

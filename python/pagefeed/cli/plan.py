@@ -28,7 +28,6 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
-from pagefeed.mixture import datasets_of
 from pagefeed.order import Shuffle
 from pagefeed.reports import (
     facts_of_plan,
@@ -139,5 +138,5 @@ def _line(options: argparse.Namespace) -> int:
 
 
 def _is_remote(data: AnyDataset) -> bool:
-    parts = datasets_of(data).values()
+    parts = data.parts.values()
     return any(is_url(part.files[0]) for part in parts if part.files)

@@ -36,6 +36,7 @@ from pagefeed.dataset.page_index import BlockKind, Page, PageIndex
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.recorded import RecordedTokenizer, known_vocab_size
 from pagefeed.dataset.row_lengths import length_counts, lengths_of_rows
+from pagefeed.dataset.source import Source, SourceKind
 from pagefeed.dataset.spans import (
     Erased,
     SpanParts,
@@ -61,6 +62,8 @@ __all__ = [
     "PageIndex",
     "ParquetDataset",
     "RecordedTokenizer",
+    "Source",
+    "SourceKind",
     "SpanParts",
     "Spans",
     "UncountedText",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from pagefeed._base import (
     Facts,
@@ -32,6 +32,7 @@ from pagefeed.dataset.infilled_rows import (
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.row_reader import checked_row, rows_at
 from pagefeed.dataset.select import Expression, Selection
+from pagefeed.dataset.source import Source, SourceKind
 from pagefeed.dataset.spans import (
     Erased,
     Spans,
@@ -45,17 +46,12 @@ __all__ = ["Dataset", "check_dataset", "wide_bytes"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Dataset(ABC):
+class Dataset(Source):
     """Rows of tokens in a fixed order, and further columns of the same rows.
 
     All rows that an index holds, or a selection of them. Sequences are cut from a
     dataset, runs are planned over it, reports describe it.
     """
-
-    can_seek: ClassVar[bool] = True
-    """Whether any row can be read without those before it."""
-    has_length: ClassVar[bool] = True
-    """Whether the number of rows and tokens is known before they are read."""
 
     files: tuple[str, ...]
     """Absolute paths of the files with the tokens, in the order of the dataset."""
@@ -84,6 +80,16 @@ class Dataset(ABC):
         if self.cache_dir is not None:
             folder = local_path(self.cache_dir, "cache_dir")
             object.__setattr__(self, "cache_dir", folder)
+
+    @property
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+        return "flat"
+
+    @property
+    def parts(self) -> Mapping[str, Dataset]:
+        """This dataset, which has no name."""
+        return {"": self}
 
     @lazy
     def index(self) -> PageIndex:
@@ -419,7 +425,7 @@ def check_dataset(dataset: Any, name: str) -> None:
             f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
             "column='input_ids')"
         )
-    if not dataset.has_length and hasattr(dataset, "tokenizer"):  # A UncountedText.
+    if dataset.kind == "uncounted":
         raise UncountedError(
             f"{name}={dataset!r:.60} is not counted, and only a Loader reads it so: "
             "count its tokens, tokenize(tokenizer), ahead by `pagefeed count`"

@@ -28,6 +28,7 @@ from pagefeed.dataset.recorded import (
 )
 from pagefeed.dataset.select import Constant, Expression
 from pagefeed.dataset.shared_index import SharedIndex
+from pagefeed.dataset.source import SourceKind
 from pagefeed.dataset.text import (
     TextColumn,
     TokenizedIndex,
@@ -185,6 +186,11 @@ class ParquetDataset(Dataset):
             selection=None if chosen is None else chosen.over(spans),
             erasures=tuple(each.over(spans) for each in self.erasures),
         )
+
+    @property
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+        return "tokens" if self.tokenizer is None else "text"
 
     def column_index(self, column: str) -> PageIndex:
         """Return the page index of any column of the same rows."""

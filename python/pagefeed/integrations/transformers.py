@@ -22,6 +22,7 @@ except ImportError as error:
         "'pagefeed[transformers]'"
     ) from error
 
+from pagefeed.documents import Documents
 from pagefeed.integrations.accelerate import PreparedLoader, Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_ends,
@@ -37,7 +38,6 @@ from pagefeed.integrations.learning import EVERY, logits_of, make_learner
 from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy
-from pagefeed.sequences import Documents
 
 __all__ = ["LoaderCallback", "attach"]
 

@@ -4,6 +4,7 @@
 - :class:`Schedule`: the weights of sequences by position, as a state records them.
 - :class:`Course`: position -> (dataset, its local position), and back, pure;
   :class:`CourseInOrder` for datasets in file order.
+- :class:`MixtureRun`: what a loader of a mixture delivers.
 """
 
 from pagefeed._names import name_as_imported
@@ -14,23 +15,34 @@ from pagefeed.mixture.mixture import (
     Stage,
     check_names,
     check_weights,
-    datasets_of,
     mix,
+)
+from pagefeed.mixture.mixture_run import MixtureCursor, MixtureRun
+from pagefeed.mixture.mixture_totals import (
+    DatasetTotals,
+    last_position,
+    totals,
+    totals_as_text,
 )
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Component, Interval, Schedule
+from pagefeed.mixture.state_part import MAX_STATE_BYTES
 from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.mixture.tree import Tree
 from pagefeed.mixture.weights import WeightChange
 
 __all__ = [
     "LEAST_LANES",
+    "MAX_STATE_BYTES",
     "Anchor",
     "Component",
     "Course",
     "CourseInOrder",
+    "DatasetTotals",
     "Interval",
     "Mixture",
+    "MixtureCursor",
+    "MixtureRun",
     "Schedule",
     "Stage",
     "Tree",
@@ -39,10 +51,12 @@ __all__ = [
     "check_names",
     "check_tokenizers",
     "check_weights",
-    "datasets_of",
+    "last_position",
     "mix",
     "resolve",
     "sequence_weights",
+    "totals",
+    "totals_as_text",
 ]
 
 name_as_imported(__name__)

@@ -12,9 +12,10 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import numpy as np
 
 from pagefeed._base import check_choice, check_positive, check_whole, html_table
-from pagefeed.dataset import Dataset, check_dataset
+from pagefeed.dataset import Dataset, Source, SourceKind, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.tokenizers import check_tokenizers
+from pagefeed.wiring import provided
 
 __all__ = [
     "Mixture",
@@ -22,7 +23,6 @@ __all__ = [
     "Stop",
     "check_names",
     "check_weights",
-    "datasets_of",
     "mix",
 ]
 
@@ -76,7 +76,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixture:
+class Mixture(Source):
     """Datasets and how they are mixed; made by :func:`mix`."""
 
     datasets: Mapping[str, Dataset]
@@ -121,7 +121,21 @@ class Mixture:
         )
 
     @property
-    def has_end(self) -> bool:
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+        return "mixture"
+
+    @property
+    def parts(self) -> Mapping[str, Dataset]:
+        """The datasets by name."""
+        return self.datasets
+
+    def make_run(self, settings: Mapping[str, Any]) -> Any:
+        """Return what a loader of these settings delivers."""
+        return provided("run of a mixture")(mixture=self, **settings)
+
+    @property
+    def has_end(self) -> bool:  # type: ignore[override]
         """Whether an end was asked for."""
         ends = self.stop, self.max_steps, self.max_tokens
         return ends != (None,) * 3 or len(self.max_epochs) == len(self.datasets)
@@ -168,11 +182,6 @@ class Mixture:
             weight = None if self.weights is None else f"{self.weights[name]:g}"
             rows.append((name, weight, *(facts.get(key) for key in header[2:])))
         return html_table("Mixture", header, rows)
-
-
-def datasets_of(data: Any) -> dict[str, Any]:
-    """Return the datasets of a mixture by name; any other dataset has the name ""."""
-    return dict(data.datasets) if isinstance(data, Mixture) else {"": data}
 
 
 def mix(

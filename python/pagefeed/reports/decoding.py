@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from pagefeed.dataset import Dataset, ParquetDataset
-from pagefeed.mixture import Mixture, datasets_of
+from pagefeed.mixture import Mixture
 from pagefeed.storage import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
@@ -40,7 +40,7 @@ def load_tokenizer(
             files say that another one made their tokens.
     """
     tokenizer = Tokenizer(path, storage_options=storage_options)
-    for dataset in () if data is None else datasets_of(data).values():
+    for dataset in () if data is None else data.parts.values():
         if isinstance(dataset, ParquetDataset) and dataset.tokenizer is None:
             dataset.check_tokenizer(tokenizer)
     return tokenizer

@@ -7,13 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.sequences import (
-    DocumentIndex,
-    PackedIndex,
-    Segments,
-    SequenceIndex,
-    with_erased,
-)
+from pagefeed.documents import DocumentIndex
+from pagefeed.sequences import PackedIndex, Segments, SequenceIndex, with_erased
 
 __all__ = ["changed_sequences"]
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 from pagefeed.loader import Loader, session_of
-from pagefeed.mixture import Component, Course
+from pagefeed.mixture import Component, Course, MixtureCursor, last_position, totals
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
-from pagefeed.run import Cursor, DatasetRun, MixtureCursor, last_position, totals
+from pagefeed.run import Cursor, DatasetRun
 from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
 
 __all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast"]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
-from pagefeed.run import MixtureCursor, last_position
+from pagefeed.mixture import MixtureCursor, last_position
 
 __all__ = ["mixture_shares", "mixture_weights", "plot_mixture"]
 

@@ -25,11 +25,11 @@ from pagefeed.dataset import (
     PageIndex,
     RecordColumn,
 )
+from pagefeed.documents import DocumentIndex
 from pagefeed.loader import Loader, session_of
 from pagefeed.reports.sampling import evenly
 from pagefeed.run import Cursor
 from pagefeed.sequences import (
-    DocumentIndex,
     JoinedIndex,
     Segments,
     SequenceIndex,

@@ -16,8 +16,9 @@ from pagefeed._base import Work
 from pagefeed.batches import LoaderSettings, make_run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import Loader, session_of
+from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.erasure import changed_sequences
-from pagefeed.run import NO_SEQUENCE, LoaderState, MixtureCursor, Route, Run
+from pagefeed.run import NO_SEQUENCE, LoaderState, Route, Run
 
 __all__ = ["Leg", "Verification", "verify"]
 

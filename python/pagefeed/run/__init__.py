@@ -5,46 +5,44 @@ state of a few integers, the route of a rank from there, and the sequences ahead
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
+from pagefeed.run.dataset_order import DatasetOrder
+from pagefeed.run.dataset_run import DatasetCursor, DatasetRun, check_bound
 from pagefeed.run.grown_run import GrownRun
-from pagefeed.run.mixture_parts import MAX_STATE_BYTES
-from pagefeed.run.mixture_run import MixtureCursor, MixtureRun
-from pagefeed.run.mixture_totals import (
-    DatasetTotals,
-    last_position,
-    totals,
-    totals_as_text,
-)
 from pagefeed.run.provenance import Origin
 from pagefeed.run.route import NO_POSITION, Ranges, Route, Slot, joined_ranges_of
-from pagefeed.run.run import NO_SEQUENCE, Cursor, Run
+from pagefeed.run.run import (
+    MAX_HORIZON,
+    NO_SEQUENCE,
+    Cursor,
+    Positions,
+    Run,
+    SequencesOf,
+)
 from pagefeed.run.state import MAX_SKIPPED, LoaderState
 from pagefeed.run.state_checks import check_same_run, reading_state
 
 __all__ = [
+    "MAX_HORIZON",
     "MAX_SKIPPED",
-    "MAX_STATE_BYTES",
     "NO_POSITION",
     "NO_SEQUENCE",
     "Cursor",
     "DatasetCursor",
+    "DatasetOrder",
     "DatasetRun",
-    "DatasetTotals",
     "GrownRun",
     "LoaderState",
-    "MixtureCursor",
-    "MixtureRun",
     "Origin",
+    "Positions",
     "Ranges",
     "Route",
     "Run",
+    "SequencesOf",
     "Slot",
+    "check_bound",
     "check_same_run",
     "joined_ranges_of",
-    "last_position",
     "reading_state",
-    "totals",
-    "totals_as_text",
 ]
 
 name_as_imported(__name__)

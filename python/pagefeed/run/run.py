@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, finished, gathered, lazy
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
-from pagefeed.mixture import Schedule
 from pagefeed.order import Balance, Costs, Shuffle, derive_key
 from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
@@ -85,6 +84,8 @@ class Run(ABC):
     """How ranks are balanced."""
 
     _cursor: ClassVar[type[Cursor]]
+    is_of_state: ClassVar[bool] = False
+    """Whether a state may bring sequences of its own: its schedule."""
 
     names: Sequence[str | None] = field(init=False)
     """Names of the datasets in a mixture. One dataset alone has none."""
@@ -114,7 +115,7 @@ class Run(ABC):
             self.costs = self.balance.costs(self.index)
 
     def _initial_state(
-        self, num_lanes: int, data: str, mixture: Schedule | None = None
+        self, num_lanes: int, data: str, mixture: Any = None
     ) -> LoaderState:
         """Return the state at the beginning of epoch 0."""
         balance = self.balance
@@ -231,6 +232,17 @@ class Run(ABC):
                 "batch_size, more epochs, or drop_last=False"
             )
 
+    def reweighted(self, *_: Any, **__: Any) -> LoaderState:
+        """Return a state that mixes with other weights from there on.
+
+        Raises:
+            InvalidArgumentError: If there is nothing to mix.
+        """
+        raise InvalidArgumentError(
+            "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
+            "...}), ...)"
+        )
+
     @property
     def takes_batches(self) -> bool:
         """Whether a sequence is a batch of documents, a row each."""
@@ -346,6 +358,10 @@ class Cursor(ABC):
     @abstractmethod
     def num_tokens_before(self) -> int:
         """Tokens delivered before ``begin``, of all epochs and ranks, by the mean."""
+
+    def log(self) -> None:
+        """Log what the run comes to; that of one dataset is plain."""
+        return
 
     @abstractmethod
     def stats(self) -> dict[str, float]:

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 from pagefeed._base import MOST, check_positive, check_whole
 from pagefeed.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.mixture import Schedule
 from pagefeed.order import ORDER_VERSION
 from pagefeed.run.erasures import Records, checked_records
 from pagefeed.run.route import Ranges, Route, merge_ranges
 from pagefeed.run.state_checks import check_same_run, reading_state
+from pagefeed.wiring import parsed
 
 __all__ = ["LoaderState"]
 
@@ -67,7 +67,7 @@ class LoaderState:
     """What was erased, as a record of each dataset by its name, "" if it has none."""
     grown: Growths = ()
     """Where in the epoch data were added, and what the record of all was before."""
-    mixture: Schedule | None = None
+    mixture: Any = None
     """Datasets and weights of a mixture, by position."""
 
     def goes_on(self, epoch: int) -> bool:
@@ -139,9 +139,7 @@ class LoaderState:
         with reading_state(state, VERSIONS):
             values = _checked(state)
         mixture = state.get("mixture")
-        return cls(
-            **values, mixture=None if mixture is None else Schedule.from_dict(mixture)
-        )
+        return cls(**values, mixture=parsed("mixture of a state", mixture))
 
     def check_lanes(self, num_pages: int) -> None:
         """Refuse more lanes than any run of a dataset of so many pages has.

@@ -9,45 +9,55 @@ from pagefeed._names import name_as_imported
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
 from pagefeed.sequences.costs import SequenceCosts
-from pagefeed.sequences.cut import Cut, check_sequences
-from pagefeed.sequences.document_batches import DocumentBatchIndex
-from pagefeed.sequences.document_index import DocumentIndex
-from pagefeed.sequences.documents import DocumentBatches, Documents
+from pagefeed.sequences.cut import Cut, Delivers, check_sequences
 from pagefeed.sequences.epochs import EPOCH_SHIFT, epochs_of, numbers_of, with_epoch
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
-from pagefeed.sequences.packed import Packed, PackedIndex
+from pagefeed.sequences.kept_numbers import document_lengths, stored_numbers
+from pagefeed.sequences.lines import Lines
+from pagefeed.sequences.packed import PACKING, Packed, PackedIndex, pack_lengths
+from pagefeed.sequences.packed_counts import stored_counts
+from pagefeed.sequences.page_runs import PackedRuns, block_starts
 from pagefeed.sequences.sequence_index import (
+    DocumentParts,
     Segments,
     SequenceIndex,
     SequenceLayout,
     with_erased,
 )
+from pagefeed.sequences.span_index import SpanIndex
 from pagefeed.sequences.windows import Windows
 
 __all__ = [
     "EPOCH_SHIFT",
+    "PACKING",
     "AnyIndex",
     "Blocks",
     "Bundles",
     "Cut",
-    "DocumentBatchIndex",
-    "DocumentBatches",
-    "DocumentIndex",
-    "Documents",
+    "Delivers",
+    "DocumentParts",
     "ExplicitBlocks",
     "JoinedIndex",
+    "Lines",
     "Packed",
     "PackedIndex",
+    "PackedRuns",
     "Segments",
     "SequenceCosts",
     "SequenceIndex",
     "SequenceLayout",
+    "SpanIndex",
     "Windows",
     "are_bundles",
+    "block_starts",
     "check_sequences",
+    "document_lengths",
     "epochs_of",
     "epochs_of_bundles",
     "numbers_of",
+    "pack_lengths",
+    "stored_counts",
+    "stored_numbers",
     "with_epoch",
     "with_erased",
 ]

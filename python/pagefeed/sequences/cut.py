@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pagefeed._base import check_choice, check_flag, check_token, check_whole
 from pagefeed.dataset import Spans
@@ -26,6 +26,8 @@ class Cut(ABC):
 
     packs: ClassVar[bool] = False
     """Whether a sequence holds whole documents, packed."""
+    has_one_length: bool = True
+    """Whether all sequences are of one length, padding included."""
     takes_batches: ClassVar[bool] = False
     """Whether a sequence is a batch of documents, a row each."""
 
@@ -47,6 +49,10 @@ class Cut(ABC):
             InvalidArgumentError: If rows are needed, and the index does not know them.
             UnsupportedError: If the column holds something else.
         """
+
+    def feed(self, settings: Any, run: Any) -> Any:  # noqa: ARG002
+        """Return what makes batches of a run; None for the engine's own, of tokens."""
+        return None
 
     @abstractmethod
     def with_budget(self, batch_tokens: int) -> tuple[Self, int]:

@@ -25,6 +25,7 @@ from pagefeed.dataset import Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.cut import TokenCut
+from pagefeed.sequences.kept_numbers import stored_numbers
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.packed_counts import stored_counts
 from pagefeed.sequences.page_runs import PackedRuns, block_starts
@@ -35,7 +36,6 @@ from pagefeed.sequences.sequence_index import (
     SequenceLayout,
     bytes_of_pages,
 )
-from pagefeed.sequences.stored_numbers import stored_numbers
 
 __all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
 

@@ -109,6 +109,10 @@ class SequenceIndex(Protocol):
     """Padding of all sequences together."""
     columns: tuple[str, ...] = ()
     """Columns of the rows that sequences carry beside the tokens."""
+    has_tokens: bool = True
+    """Whether the column has tokens that can be counted."""
+    reads_lengths: bool = False
+    """Whether counting the tokens that are delivered takes reading all rows."""
     tokens_differ: bool = False
     """Whether sequences have unlike numbers of tokens, padding included."""
     keeps_empty: bool = False

@@ -22,6 +22,7 @@ from pagefeed._base import (
 from pagefeed.dataset import Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.cut import TokenCut
+from pagefeed.sequences.kept_numbers import SPANS_AT_ONCE, stored_numbers
 from pagefeed.sequences.lines import Lines
 from pagefeed.sequences.sequence_index import (
     DocumentParts,
@@ -29,7 +30,6 @@ from pagefeed.sequences.sequence_index import (
     SequenceLayout,
 )
 from pagefeed.sequences.span_index import SpanIndex
-from pagefeed.sequences.stored_numbers import SPANS_AT_ONCE, stored_numbers
 
 __all__ = ["WindowIndex", "Windows"]
 

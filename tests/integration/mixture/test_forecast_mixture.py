@@ -13,8 +13,9 @@ import pagefeed as pf
 from made.numbered import LENGTH, write_numbered
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture import MixtureCursor
 from pagefeed.reports import Leg, forecast, plot_mixture, verify
-from pagefeed.run import LoaderState, MixtureCursor
+from pagefeed.run import LoaderState
 
 ROWS = {"code": 200, "math": 12, "web": 300}
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-import pagefeed.run.mixture_parts
+import pagefeed.mixture.state_part
 from made.numbered import LENGTH, first_tokens
 from models.mixing import (
     APART,

@@ -24,9 +24,9 @@ from models.mixing import (
     write_datasets,
 )
 from pagefeed.loader import session_of
-from pagefeed.mixture import LEAST_LANES
+from pagefeed.mixture import LEAST_LANES, MixtureCursor
 from pagefeed.reports.verification import Leg, verify
-from pagefeed.run import MixtureCursor, Slot
+from pagefeed.run import Slot
 
 TINY = {"code": 1, "math": 3, "web": 7}
 """Sequences of tiny datasets."""

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-import pagefeed.run.mixture_parts
+import pagefeed.mixture.state_part
 from made.numbered import write_numbered
 from models.mixing import APART, ROWS, make, mixture, take, write_datasets
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
+from pagefeed.mixture import MixtureCursor
 from pagefeed.reports import forecast, verify
-from pagefeed.run import MixtureCursor
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_an_empty_tier_is_left_out_of_a_mixture(tmp_path):
 
 
 def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
-    monkeypatch.setattr("pagefeed.run.mixture_parts.MAX_STATE_BYTES", 1000)
+    monkeypatch.setattr("pagefeed.mixture.state_part.MAX_STATE_BYTES", 1000)
     loader = make(mixture(datasets))
     states = []
 

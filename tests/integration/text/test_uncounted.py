@@ -27,9 +27,9 @@ from made.streamed import (
 from made.texts_made import make_tokenizer
 from models.field_model import assert_model
 from pagefeed._base import FIELDS
-from pagefeed.batches.uncounted.lane_passes import LanePasses, lanes_for_ranks
 from pagefeed.errors import CancelledError
 from pagefeed.sequences import ExplicitBlocks
+from pagefeed.uncounted.lane_passes import LanePasses, lanes_for_ranks
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,14 @@ from pagefeed.cli.common.arguments import (
     whole_number,
 )
 from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset, parquet
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingFileError
 from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture, Stage, mix
 from pagefeed.order import Shuffle
 from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
-from pagefeed.sequences import Cut, Documents, Packed, Windows
+from pagefeed.sequences import Cut, Packed, Windows
 from pagefeed.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.tokenizer import Tokenizer
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from pagefeed._base import Facts, html_of, text_of
 from pagefeed.dataset.dataset import Dataset
+from pagefeed.dataset.source import Source, SourceKind
 from pagefeed.errors import UncountedError
 from pagefeed.tokenizer import Tokenizer
+from pagefeed.wiring import provided
 
 __all__ = ["UncountedText"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class UncountedText:
+class UncountedText(Source):
     """Texts whose tokens are not counted; made by ``tokenize(count=False)``.
 
     A :class:`Loader` of it begins at once. Its sequences have no numbers, so that
@@ -27,15 +30,22 @@ class UncountedText:
     tokenizer: Tokenizer
     """What encodes them."""
 
-    @property
-    def can_seek(self) -> bool:
-        """Whether any sequence can be read without those before it: never."""
-        return False
+    can_seek: ClassVar[bool] = False
+    has_length: ClassVar[bool] = False
 
     @property
-    def has_length(self) -> bool:
-        """Whether the number of tokens is known before they are read: never."""
-        return False
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+        return "uncounted"
+
+    @property
+    def parts(self) -> Mapping[str, Dataset]:
+        """The texts, which have no name."""
+        return {"": self.texts}
+
+    def open_session(self, settings: Any) -> Any:
+        """Return what delivers it."""
+        return provided("session of uncounted text")(settings)
 
     @property
     def column(self) -> str:

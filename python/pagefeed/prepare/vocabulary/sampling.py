@@ -22,9 +22,9 @@ from pagefeed._base import (
     require,
 )
 from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
-from pagefeed.sequences import Documents
 
 __all__ = [
     "Mixing",

@@ -8,6 +8,7 @@ import numpy as np
 
 from pagefeed._base import Int64Array
 from pagefeed.dataset import Dataset, ParquetDataset, check_dataset, refuse_texts
+from pagefeed.documents import Documents
 from pagefeed.errors import MissingDependencyError
 from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
 from pagefeed.reports.inspection.footers import (
@@ -20,7 +21,7 @@ from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
-from pagefeed.sequences import Cut, Documents, Windows
+from pagefeed.sequences import Cut, Windows
 
 __all__ = ["Inspection", "PageSizes", "inspect"]
 

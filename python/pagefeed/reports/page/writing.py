@@ -12,7 +12,6 @@ import numpy as np
 from pagefeed._core import version
 from pagefeed.dataset import Dataset
 from pagefeed.loader import Loader, session_of
-from pagefeed.mixture import datasets_of
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
 from pagefeed.reports.mixture_plot import mixture_shares
@@ -70,7 +69,7 @@ def report(
     """
     recorded = None if metrics is None else read_metrics(metrics)
     dataset, plan = loader.dataset, forecast(loader)
-    parts = datasets_of(dataset)
+    parts = dataset.parts
     found = {
         name: inspect(part, sequences=loader.sequences, memory=loader.memory)
         for name, part in parts.items()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pagefeed._base import format_bytes
 from pagefeed.dataset import Dataset, ParquetDataset
 from pagefeed.loader import Loader
-from pagefeed.mixture import Mixture, datasets_of
+from pagefeed.mixture import Mixture
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
 from pagefeed.reports.plan_digest import plan_digest, sequences_of_step
@@ -73,9 +73,7 @@ def check_batches(seen: Observation, steps: int, rate: float) -> Check:
 
 def check_checksums(data: Dataset | Mixture) -> Check:
     """Pages carry checksums, and these are verified."""
-    found = [
-        one for one in datasets_of(data).values() if isinstance(one, ParquetDataset)
-    ]
+    found = [one for one in data.parts.values() if isinstance(one, ParquetDataset)]
     known = [share for one in found if (share := checksum_share(one.index)) is not None]
     if not known:
         return Check("checksums", "only pages of Parquet carry some", ok=None)

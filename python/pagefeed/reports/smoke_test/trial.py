@@ -11,9 +11,9 @@ from typing import Any
 
 from pagefeed._base import check_positive
 from pagefeed.dataset import known_vocab_size
+from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
 from pagefeed.loader import Loader, as_rank
-from pagefeed.mixture import datasets_of
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
 from pagefeed.reports.plan_digest import plan_digest
@@ -33,7 +33,6 @@ from pagefeed.reports.smoke_test.checks import (
 from pagefeed.reports.smoke_test.learning import learn
 from pagefeed.reports.smoke_test.observation import Observation, observe
 from pagefeed.reports.soundness import Damage
-from pagefeed.sequences import Documents
 
 __all__ = ["Smoke", "smoke"]
 
@@ -115,7 +114,7 @@ def smoke(
     known = vocab_size or loader.vocab_size
     if known is None and tokenizer is not None:
         known = tokenizer.vocab_size
-    known = known or known_vocab_size(datasets_of(loader.dataset).values())
+    known = known or known_vocab_size(loader.dataset.parts.values())
     size = known or ours.greatest + 1
     pairs = [pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.kept]
     losses = None

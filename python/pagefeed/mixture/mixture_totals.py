@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pagefeed.mixture import Component, Course
+from pagefeed.mixture.course import Course
+from pagefeed.mixture.schedule import Component
 
 __all__ = ["DatasetTotals", "last_position", "totals", "totals_as_text"]
 

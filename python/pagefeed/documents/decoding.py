@@ -10,13 +10,9 @@ from typing import Any, cast
 
 from pagefeed import _core
 from pagefeed._base import Int64Array
-from pagefeed.batches.decode import Decode
-from pagefeed.batches.documents.document_batches import DocumentFeed
-from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.feeds import Feed
-from pagefeed.batches.formats import Batch
-from pagefeed.batches.plan import BatchPlan
-from pagefeed.batches.settings import LoaderSettings
+from pagefeed.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
+from pagefeed.documents.decode import Decode
+from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.errors import DataError, InvalidArgumentError
 from pagefeed.run import Run
 

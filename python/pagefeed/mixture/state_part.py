@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.mixture import Component, Mixture, Schedule
-from pagefeed.run.state import LoaderState
-from pagefeed.sequences import DocumentIndex, SequenceIndex
+from pagefeed.mixture.mixture import Mixture
+from pagefeed.mixture.schedule import Component, Schedule
+from pagefeed.run import LoaderState
+from pagefeed.sequences import SequenceIndex
 
 __all__ = ["MAX_STATE_BYTES", "check_size", "make_parts", "schedule_of"]
 
@@ -48,22 +49,19 @@ def _num_tokens(
     mixture: Mixture, names: Sequence[str], indexes: Sequence[SequenceIndex]
 ) -> list[int]:
     """Tokens of each dataset; 0 where they are not counted and not needed."""
-    documents = [index for index in indexes if isinstance(index, DocumentIndex)]
     starts = [("start_tokens", stage.start_tokens) for stage in mixture.stages]
     asked = [("max_tokens", mixture.max_tokens), *starts]
     ends = [f"{name}={value}" for name, value in asked if value is not None]
-    if documents and not ends and not any(index.has_tokens for index in documents):
+    if not ends and not any(index.has_tokens for index in indexes):
         return [0] * len(indexes)  # Text and the like: rows are what counts.
     if not ends and mixture.unit == "sequences":
         # Lengths are not read for this.
         return [
-            0
-            if isinstance(index, DocumentIndex) and index.reads_lengths
-            else index.num_delivered_tokens
+            0 if index.reads_lengths else index.num_delivered_tokens
             for index in indexes
         ]
     for name, index in zip(names, indexes, strict=True):
-        is_bare = isinstance(index, DocumentIndex) and not index.has_tokens
+        is_bare = not index.has_tokens
         if is_bare or index.num_delivered_tokens == 0:
             what = "a column without tokens" if is_bare else "no token in any row"
             instead = "use max_steps" if ends else "give pagefeed.mix unit='sequences'"

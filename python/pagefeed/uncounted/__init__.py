@@ -6,6 +6,6 @@ these.
 :class:`UncountedSession` is what is behind a loader. Where all lanes are is the state.
 """
 
-from pagefeed.batches.uncounted.session import UncountedSession, open_session
+from pagefeed.uncounted.session import UncountedSession
 
-__all__ = ["UncountedSession", "open_session"]
+__all__ = ["UncountedSession"]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pagefeed._base import check_choice, check_columns, check_whole
 from pagefeed.dataset import Spans
+from pagefeed.documents.budgets import DocumentBatchIndex
+from pagefeed.documents.decoding import DecodingFeed
+from pagefeed.documents.document_feed import DocumentFeed
+from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.cut import Cut, Delivers
-from pagefeed.sequences.document_batches import DocumentBatchIndex
-from pagefeed.sequences.document_index import DocumentIndex
-from pagefeed.sequences.packed import PACKING
+from pagefeed.sequences import PACKING, Cut, Delivers
 
 __all__ = ["DocumentBatches", "Documents"]
 
@@ -122,6 +123,17 @@ class Documents(Cut):
         """Take the rows of ``spans`` for sequences."""
         spans.index.check_cut(self)
         return DocumentIndex(spans, self)
+
+    @property
+    def has_one_length(self) -> bool:  # type: ignore[override]
+        """Whether all sequences are of one length, padding included."""
+        return self.pad == "max_length"
+
+    def feed(self, settings: Any, run: Any) -> Any:
+        """Return what makes batches of a run."""
+        if settings.decode is not None:
+            return DecodingFeed(settings, run, settings.decode)
+        return DocumentFeed(settings, run)
 
     def with_budget(self, batch_tokens: int) -> tuple[Documents, int]:
         """Return batches of documents that are cut like these, each a sequence."""

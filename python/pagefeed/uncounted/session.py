@@ -15,26 +15,16 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Facts, check_vocab_size, format_bytes
-from pagefeed.batches.block_choice import with_chosen_block
-from pagefeed.batches.formats import Batch, converted, make_converter, transformed
-from pagefeed.batches.loader_session import (
+from pagefeed.batches import (
+    Batch,
     BatchIterator,
     LoaderSession,
+    LoaderSettings,
+    converted,
+    make_converter,
+    transformed,
     warn_of_return,
 )
-from pagefeed.batches.options import check_options
-from pagefeed.batches.session import Session
-from pagefeed.batches.settings import LoaderSettings
-from pagefeed.batches.uncounted.blocks import BlockReader, EncodedBlock
-from pagefeed.batches.uncounted.lane_passes import (
-    PASSES_HELD,
-    Cursor,
-    LanePasses,
-    Part,
-    lanes_for_ranks,
-)
-from pagefeed.batches.uncounted.lines import LaneLine
-from pagefeed.batches.uncounted.state import UncountedState, lanes_of_rank
 from pagefeed.dataset import BlockKind, UncountedText
 from pagefeed.errors import (
     CancelledError,
@@ -44,8 +34,18 @@ from pagefeed.errors import (
 )
 from pagefeed.order import derive_key
 from pagefeed.sequences import Windows
+from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
+from pagefeed.uncounted.lane_passes import (
+    PASSES_HELD,
+    Cursor,
+    LanePasses,
+    Part,
+    lanes_for_ranks,
+)
+from pagefeed.uncounted.lines import LaneLine
+from pagefeed.uncounted.state import UncountedState, lanes_of_rank
 
-__all__ = ["UncountedSession", "open_session"]
+__all__ = ["UncountedSession"]
 
 
 class UncountedSession(LoaderSession):
@@ -332,16 +332,3 @@ def _vocab_size(text: UncountedText, windows: Windows) -> int:
     """One more than the largest id that there can be."""
     separators = [each + 1 for each in (windows.eos, windows.bos) if each is not None]
     return max(text.tokenizer.vocab_size, *separators, 1)
-
-
-def open_session(settings: LoaderSettings) -> LoaderSession:
-    """Return what is behind a loader of these settings.
-
-    Raises:
-        InvalidArgumentError: If its kind of source cannot do what they ask for.
-    """
-    check_options(settings)
-    settings = with_chosen_block(settings)
-    if isinstance(settings.dataset, UncountedText):
-        return UncountedSession(settings)
-    return Session(settings)

@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
-from pagefeed._base import Int64Array, gathered, lazy, sorted_with_places
+from pagefeed._base import Int64Array, gathered, lazy, logger, sorted_with_places
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixture import (
-    LEAST_LANES,
-    Anchor,
-    Course,
-    CourseInOrder,
-    Mixture,
-    Schedule,
-    adopt,
-    check_tokenizers,
-    check_weights,
-    resolve,
-    sequence_weights,
-)
+from pagefeed.mixture.course import LEAST_LANES, Course
+from pagefeed.mixture.course_in_order import CourseInOrder
+from pagefeed.mixture.mixture import Mixture, check_weights
+from pagefeed.mixture.mixture_totals import last_position, totals, totals_as_text
+from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
+from pagefeed.mixture.schedule import Schedule
+from pagefeed.mixture.state_part import check_size, make_parts, schedule_of
+from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.order import Dealing, Ordered, derive_key
-from pagefeed.run.dataset_order import DatasetOrder
-from pagefeed.run.dataset_run import check_bound
-from pagefeed.run.mixture_parts import check_size, make_parts, schedule_of
-from pagefeed.run.route import Route
-from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
-from pagefeed.run.state import LoaderState
+from pagefeed.run import (
+    MAX_HORIZON,
+    Cursor,
+    DatasetOrder,
+    LoaderState,
+    Positions,
+    Route,
+    Run,
+    SequencesOf,
+    check_bound,
+)
 
 __all__ = ["MixtureCursor", "MixtureRun"]
 
@@ -137,6 +138,16 @@ class MixtureCursor(Cursor):
         """Tokens delivered before ``begin``, by the mean of each dataset."""
         counts = self.stats().items()
         return int(sum(count for name, count in counts if name.endswith("/tokens")))
+
+    def log(self) -> None:
+        """Log what each dataset comes to."""
+        end = last_position(self.course, self.end)
+        lines = totals_as_text(totals(self.course, end), self.run.step_sequences)
+        logger.info(
+            "the run of the mixture%s:\n  %s",
+            ", until every dataset was delivered once" if self.end is None else "",
+            "\n  ".join(lines),
+        )
 
     def stats(self) -> dict[str, float]:
         """Return sequences before ``begin``, and tokens by the mean of a sequence."""
@@ -283,6 +294,7 @@ class MixtureRun(Run):
     """
 
     _cursor = MixtureCursor
+    is_of_state: ClassVar[bool] = True
 
     mixture: Mixture
     """The datasets, and how they are mixed."""

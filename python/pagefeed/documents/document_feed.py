@@ -11,28 +11,24 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
-from pagefeed.batches.documents.row_columns import (
+from pagefeed.batches import (
+    Batch,
+    BatchPlan,
+    EngineFeed,
+    LoaderSettings,
+    Metadata,
+    ProcessEngine,
+)
+from pagefeed.dataset import Dataset, FolderColumn, PageIndex
+from pagefeed.documents.budgets import DocumentBatchIndex
+from pagefeed.documents.document_index import DocumentIndex, RowCut
+from pagefeed.documents.row_columns import (
     as_taken,
     row_columns,
 )
-from pagefeed.batches.engines import ProcessEngine
-from pagefeed.batches.feeds import EngineFeed
-from pagefeed.batches.formats import Batch
-from pagefeed.batches.metadata import Metadata
-from pagefeed.batches.plan import BatchPlan
-from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import NO_SEQUENCE, Run
-from pagefeed.sequences import (
-    EPOCH_SHIFT,
-    DocumentBatches,
-    DocumentBatchIndex,
-    DocumentIndex,
-    Documents,
-    epochs_of,
-    numbers_of,
-)
+from pagefeed.sequences import EPOCH_SHIFT, epochs_of, numbers_of
 
 __all__ = ["DocumentFeed"]
 
@@ -51,7 +47,7 @@ class DocumentFeed(EngineFeed):
 
     def __init__(self, settings: LoaderSettings, run: Run) -> None:
         super().__init__(settings, run)
-        documents, datasets = cast("Documents", settings.sequences), run.datasets
+        documents, datasets = cast("RowCut", settings.sequences), run.datasets
         self._documents, metadata = documents, self._metadata
         if metadata is not None:
             _refuse_infilled(datasets)
@@ -75,7 +71,7 @@ class DocumentFeed(EngineFeed):
         names = (*self.names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
         self._first_pages = _first_pages(self._columns)
-        self._takes_batches = isinstance(documents, DocumentBatches)
+        self._takes_batches = run.takes_batches
         self._num_rows = settings.batch_size
         if self._takes_batches:
             indexes = cast("Sequence[DocumentBatchIndex]", run.indexes)
@@ -176,6 +172,11 @@ class DocumentFeed(EngineFeed):
         )
         made |= self._aligned.loss_mask(made)
         return self._aligned.typed(self._taken(made, length))
+
+    def rows_each(self, made: Batch) -> int:
+        """Return how many rows of a batch a sequence has."""
+        is_rows = self._takes_batches and self._documents.pad is not None
+        return len(made["lengths"]) if is_rows else 1
 
     def _taken(self, made: Batch, length: int) -> Batch:
         """Return values of rows of ``length`` tokens as they are handed out."""

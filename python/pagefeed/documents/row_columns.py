@@ -9,8 +9,8 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed.dataset import Dataset
+from pagefeed.documents.document_index import RowCut
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import Documents
 
 __all__ = ["as_taken", "row_columns"]
 
@@ -18,7 +18,7 @@ TOKENS = "input_ids"
 
 
 def row_columns(
-    datasets: Sequence[Dataset], documents: Documents, *, tells_metadata: bool
+    datasets: Sequence[Dataset], documents: RowCut, *, tells_metadata: bool
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the columns that batches of documents hold, in the order they are read.
 

@@ -10,15 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, UInt32Array, distinct, require
-from pagefeed.batches.uncounted.lane_passes import LanePasses, Part
 from pagefeed.dataset import BlockKind, UncountedText
+from pagefeed.documents import DocumentIndex, Documents
 from pagefeed.errors import (
     CorruptFileError,
     DataError,
     TokenRangeError,
     UnsupportedError,
 )
-from pagefeed.sequences import DocumentIndex, Documents, Windows
+from pagefeed.sequences import Windows
+from pagefeed.uncounted.lane_passes import LanePasses, Part
 
 __all__ = ["BlockReader", "EncodedBlock"]
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.batches.uncounted.blocks import EncodedBlock
-from pagefeed.batches.uncounted.lane_passes import Cursor, LanePasses, Part
+from pagefeed.uncounted.blocks import EncodedBlock
+from pagefeed.uncounted.lane_passes import Cursor, LanePasses, Part
 
 __all__ = ["LaneLine", "Load"]
 

@@ -11,18 +11,20 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
 from pagefeed.dataset import Spans
+from pagefeed.documents.document_index import DocumentIndex, RowCut
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences.document_index import DocumentIndex, RowCut
-from pagefeed.sequences.lines import Lines
-from pagefeed.sequences.packed import pack_lengths
-from pagefeed.sequences.packed_counts import stored_counts
-from pagefeed.sequences.page_runs import PackedRuns, block_starts
-from pagefeed.sequences.sequence_index import (
+from pagefeed.sequences import (
     DocumentParts,
+    Lines,
+    PackedRuns,
     Segments,
     SequenceLayout,
+    block_starts,
+    document_lengths,
+    pack_lengths,
+    stored_counts,
+    stored_numbers,
 )
-from pagefeed.sequences.stored_numbers import document_lengths, stored_numbers
 
 __all__ = ["BudgetCut", "DocumentBatchIndex", "batches_of_lengths"]
 

@@ -18,13 +18,13 @@ from pagefeed.dataset import (
     refuse_unknown_rows,
 )
 from pagefeed.errors import UnsupportedError
-from pagefeed.sequences.sequence_index import (
+from pagefeed.sequences import (
     DocumentParts,
     Segments,
     SequenceLayout,
+    SpanIndex,
+    document_lengths,
 )
-from pagefeed.sequences.span_index import SpanIndex
-from pagefeed.sequences.stored_numbers import document_lengths
 
 __all__ = ["DocumentIndex", "RowCut"]
 
@@ -48,6 +48,10 @@ class RowCut(Protocol):
     def makes_tokens(self) -> bool:
         """Whether the dataset's own column comes as tokens, cut and padded."""
 
+    @property
+    def padded_columns(self) -> dict[str, int]:
+        """What fills up which columns, if that was said."""
+
 
 class DocumentIndex(SpanIndex):
     """The documents of a dataset, numbered as its rows."""
@@ -66,6 +70,8 @@ class DocumentIndex(SpanIndex):
         self.erased = spans.erased
         self.documents = documents
         self.columns = tuple(documents.columns or ())
+        self.has_tokens = spans.index.value_bytes > 0
+        self.reads_lengths = self.has_tokens and documents.max_length is not None
         self.length = documents.max_length or 0  # 0 if there is no such bound.
         self.num_sequences = spans.num_rows
 
@@ -73,16 +79,6 @@ class DocumentIndex(SpanIndex):
     def num_tokens(self) -> int:
         """Tokens of all rows; rows, where the column has no tokens."""
         return self.spans.num_values if self.has_tokens else self.spans.num_rows
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether the column has tokens that can be counted."""
-        return self.spans.index.value_bytes > 0
-
-    @property
-    def reads_lengths(self) -> bool:
-        """Whether counting the tokens that are delivered takes reading all rows."""
-        return self.has_tokens and self.documents.max_length is not None
 
     @lazy
     def num_delivered_tokens(self) -> int:

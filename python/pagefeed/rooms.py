@@ -1,0 +1,22 @@
+"""Where the rooms are: what the core and the public face take of each.
+
+A static table, read when :mod:`pagefeed` is imported; rooms are imported when they are
+first used.
+"""
+
+from pagefeed.wiring import provide
+
+__all__ = ["PROVIDED"]
+
+PROVIDED = {
+    # Arguments of a loader.
+    "balance": "pagefeed.order:Balance.parse",
+    "context_parallel": "pagefeed.batches:ContextParallel.parse",
+    "decode": "pagefeed.documents:Decode.parse",
+    # What delivers a kind of source.
+    "run of a mixture": "pagefeed.mixture:MixtureRun",
+    "mixture of a state": "pagefeed.mixture:Schedule.from_dict",
+    "session of uncounted text": "pagefeed.uncounted:UncountedSession",
+}
+
+provide(PROVIDED)

@@ -1,0 +1,38 @@
+"""What the core takes of rooms: by name, imported when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+__all__ = ["parsed", "provide", "provided"]
+
+_PROVIDED: dict[str, str] = {}
+
+
+def provide(table: Mapping[str, str]) -> None:
+    """Say where rooms have what: by name, ``"module:attribute"``."""
+    _PROVIDED.update(table)
+
+
+@cache
+def provided(name: str) -> Any:
+    """Return what a room provides under a name.
+
+    Raises:
+        UnsupportedError: If no room does.
+    """
+    if name not in _PROVIDED:
+        from pagefeed.errors import UnsupportedError
+
+        raise UnsupportedError(f"no room of this installation provides {name}")
+    module, _, attribute = _PROVIDED[name].partition(":")
+    return attrgetter(attribute)(import_module(module))
+
+
+def parsed(name: str, value: Any) -> Any:
+    """Return an argument as the room that provides its class parses it."""
+    return None if value is None else provided(name)(value)
