@@ -12,7 +12,9 @@ class ListedSpans:
     """Spans of listed sizes: of each file, the rows and the values of its spans."""
 
     erased = None
-    index: Any = SimpleNamespace(null_pages=(), is_joined=False, value_bytes=4)
+    index: Any = SimpleNamespace(
+        null_pages=(), is_joined=False, value_bytes=4, check_cut=lambda _: None
+    )
 
     def __init__(self, files: list[list[tuple[int, int]]]) -> None:
         sizes = np.array([span for file in files for span in file], dtype=np.int64)

@@ -121,7 +121,7 @@ def test_samples_are_counted_without_reading(folders, monkeypatch):
     def refuse(*_: Any) -> None:
         raise AssertionError("lengths are read")
 
-    monkeypatch.setattr("pagefeed.documents.documents.length_counts", refuse)
+    monkeypatch.setattr("pagefeed.documents.document_index.length_counts", refuse)
     mixed = halves(folders, unit="sequences", max_steps=50)
     loader = make(mixed, pf.Documents(max_length=16))
     rows = [int(row) // APART for batch in loader for row in batch["input_ids"][:, 0]]

@@ -11,13 +11,14 @@ import numpy as np
 
 from pagefeed._base import Int64Array, finished, gathered
 from pagefeed.batches import make_run
+from pagefeed.documents import DocumentBatchIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader, session_of
+from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.statistics.battery import findings
 from pagefeed.reports.statistics.deliveries import Draw, Seen, Taken, Units
 from pagefeed.reports.statistics.findings import Float64Array, OrderStatistics
-from pagefeed.run import MixtureCursor
-from pagefeed.sequences import DocumentBatchIndex, SequenceCosts, numbers_of
+from pagefeed.sequences import SequenceCosts, numbers_of
 
 __all__ = ["order_statistics"]
 
