@@ -208,7 +208,7 @@ DAMAGE: Sequence[Damage] = [
         "5 rows are deleted, the vector holds 4",
     ),
     ("positions", "cardinality", CorruptFileError, "deletes 5 rows, it lists 4"),
-    ("equality", "", UnsupportedError, "deletes.parquet deletes rows by their values"),
+    ("equality", "", CorruptFileError, "their values, and the table does not say of"),
 ]
 
 

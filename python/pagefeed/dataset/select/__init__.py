@@ -5,13 +5,16 @@ runs of rows. A :class:`Selection` is one part of a division, as spans. The func
 of ``divide`` make them.
 """
 
+from pagefeed.dataset.select.criteria import NO_PART, Criterion, Labels
 from pagefeed.dataset.select.divide import (
     by_length,
     by_tiers,
     by_weights,
     rows_of,
+    taken_by,
     where,
 )
+from pagefeed.dataset.select.pieces import Piece
 from pagefeed.dataset.select.pruning import files_that_may_match
 from pagefeed.dataset.select.query import Constant, Expression, names_in_table
 from pagefeed.dataset.select.scanning import Files, schema_of
@@ -19,9 +22,13 @@ from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.select.taking import taken
 
 __all__ = [
+    "NO_PART",
     "Constant",
+    "Criterion",
     "Expression",
     "Files",
+    "Labels",
+    "Piece",
     "Selection",
     "by_length",
     "by_tiers",
@@ -31,5 +38,6 @@ __all__ = [
     "rows_of",
     "schema_of",
     "taken",
+    "taken_by",
     "where",
 ]

@@ -59,6 +59,9 @@ class Criterion(ABC):
     counts_rows = False
     """Whether the numbers of rows in the dataset decide, and so do its other files."""
 
+    def begin(self) -> None:  # noqa: B027 - most need nothing
+        """Read what all pieces need, before the first one is labelled."""
+
     @abstractmethod
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""

@@ -26,7 +26,7 @@ from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["by_length", "by_tiers", "by_weights", "rows_of", "where"]
+__all__ = ["by_length", "by_tiers", "by_weights", "rows_of", "taken_by", "where"]
 
 
 def where(spans: Spans, predicate: str | Expression) -> Selection:
@@ -43,7 +43,12 @@ def rows_of(
     spans: Spans, rows: Mapping[str, Int64Array], *, are_deleted: bool = False
 ) -> Selection:
     """Select rows, of files by their path numbers that rise; or leave them out."""
-    return Selection(Division(spans, Listed(rows, are_deleted=are_deleted)), 0)
+    return taken_by(Listed(rows, are_deleted=are_deleted), spans)
+
+
+def taken_by(criterion: Criterion, spans: Spans) -> Selection:
+    """Select the rows of the first part of a criterion."""
+    return Selection(Division(spans, criterion), 0)
 
 
 def by_tiers(

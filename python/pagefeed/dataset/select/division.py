@@ -118,6 +118,7 @@ class Division:
         """Yield the runs of each piece, in order, made by a thread per CPU."""
         what, total = self.criterion.what, self.spans.num_rows
         logger.info("%s: %d rows are looked at, once", what, total)
+        self.criterion.begin()
         pieces = pieces_of(self.spans, by_file=self.criterion.by_file)
         work = Work(what, total=total, unit="rows")
         return work.each(self._runs_of, pieces, lambda piece: piece.num_wanted)

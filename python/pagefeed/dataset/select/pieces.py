@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,17 @@ class Piece:
         num_spans = np.diff(self.spans.spans_before(self.first_rows))
         pairs = zip(self.row_groups, num_spans.tolist(), strict=True)
         return [group for group, count in pairs if count]
+
+    def groups_by_file(self) -> Iterator[tuple[int, list[int], Int64Array]]:
+        """Yield the number of each file, its row groups, and their rows in here."""
+        located = [self.index.core.locate(page) for page in self.first_pages.tolist()]
+        files = np.array([file for file, *_ in located])
+        borders = np.searchsorted(files, [*self.files, self.files.stop])
+        for file, (first, stop) in zip(self.files, pairwise(borders), strict=True):
+            if first < stop:
+                groups = [group for _, group, *_ in located[first:stop]]
+                begin, end = self.first_rows[[first, stop]] - self.begin
+                yield file, groups, np.arange(begin, end)
 
     def wanted(self) -> npt.NDArray[np.bool_]:
         """Return which rows are wanted: bool [num_rows]."""

@@ -96,6 +96,10 @@ class Taking(Criterion):
         self._hash_key = first, second
         self.key = f"take {VERSION} {seed} {tokens}"
 
+    def begin(self) -> None:
+        """Find the last hash, once for all threads."""
+        _ = self._last_hash
+
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
         is_taken = self._hashes(piece) <= self._last_hash

@@ -27,24 +27,33 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
         CorruptFileError: If what deletes rows cannot be read, or a file has two
             deletion vectors.
     """
-    sequence_of = {file.path: file.sequence for file in live.data}
-    found: defaultdict[str, list[Int64Array]] = defaultdict(list)
+    data = {file.path: file for file in live.data}
+    listed: defaultdict[str, list[Int64Array]] = defaultdict(list)
     lists = in_order(partial(_rows_of_list, storage), live.positions)
     for deletes, rows_of in zip(live.positions, lists, strict=True):
         for path, rows in rows_of.items():
-            # Files that were added later have none of these rows.
-            if sequence_of.get(path, deletes.sequence + 1) <= deletes.sequence:
-                found[path].append(rows)
-    seen: set[str] = set()
+            if _applies(deletes, data.get(path)):
+                listed[path].append(rows)
+    found: dict[str, Int64Array] = {}
     vectors = in_order(partial(_rows_of_puffin, storage), live.vectors)
     for deletes, (path, rows) in zip(live.vectors, vectors, strict=True):
-        if sequence_of.get(path, deletes.sequence + 1) > deletes.sequence:
+        if not _applies(deletes, data.get(path)):
             continue
-        if path in seen:
+        if path in found:
             raise _damaged(deletes, f"{path} has another deletion vector: one may be")
-        seen.add(path)
-        found[path].append(rows)
-    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+        found[path] = rows
+        # A vector holds what lists of before deleted.
+        listed.pop(path, None)
+    found |= {path: np.unique(np.concatenate(parts)) for path, parts in listed.items()}
+    return found
+
+
+def _applies(deletes: LiveFile, data: LiveFile | None) -> bool:
+    """Whether a file of deletes means a file of data that it names."""
+    if data is None:
+        return False
+    # Files that were added later have none of these rows.
+    return data.sequence <= deletes.sequence and data.scope == deletes.scope
 
 
 def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:

@@ -12,7 +12,9 @@ from pagefeed._base import require
 from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.tables.equality_deletes import EqualityDeletes
 from pagefeed.dataset.tables.field_names import field_names
+from pagefeed.dataset.tables.file_columns import FileColumns
 from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
 from pagefeed.dataset.tables.manifests import live_files
@@ -100,8 +102,8 @@ def iceberg(
         MissingDependencyError: If ``pagefeed[iceberg]`` is not installed.
         MissingFileError: If there is no table, or a file of the snapshot is gone.
         InvalidArgumentError: If there is no such snapshot, or it has no file.
-        UnsupportedError: If the snapshot has equality deletes, or files that are no
-            Parquet, or a column that files call differently; it names them.
+        UnsupportedError: If the snapshot has files that are no Parquet, or a column
+            that files call differently; it names them.
         CorruptFileError: If metadata or deletes are not what they should be.
 
     Example:
@@ -124,7 +126,8 @@ def iceberg(
     with _told(str(table)):
         live = live_files(opened, chosen)
     paths = [path_of(entry.path) for entry in live.data]
-    beside = [path_of(entry.path) for entry in (*live.positions, *live.vectors)]
+    deletes = (*live.positions, *live.vectors, *live.keys)
+    beside = [path_of(entry.path) for entry in deletes]
     is_remote = any(map(is_url, (*paths, *beside)))
     storage = located_exactly(
         (*paths, *beside), storage_options if is_remote else None
@@ -144,7 +147,13 @@ def iceberg(
     )
     partitions = partitions_of(files)
     columns = TableColumns(name, partitions, names, live.reads, *types, bounds)
-    return snapshot_dataset(files, columns, storage_options, storage_cache, **wanted)
+    kept = None
+    if live.keys:
+        data = dict(zip(paths, live.data, strict=True))
+        kept = EqualityDeletes(storage, data, live.keys, FileColumns.of(metadata))
+    return snapshot_dataset(
+        files, columns, storage_options, storage_cache, kept, **wanted
+    )
 
 
 def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pagefeed._base import in_order
 from pagefeed.dataset.tables.iceberg_bounds import Metrics
 from pagefeed.dataset.tables.snapshot import Value, value_of
-from pagefeed.errors import UnsupportedError
+from pagefeed.errors import CorruptFileError, UnsupportedError
 
 __all__ = ["LiveFile", "LiveFiles", "live_files"]
 
@@ -18,8 +18,10 @@ ENTRY_VERSION = 3
 """Of the schema by which entries are read: those of older formats fit it."""
 
 
-Kind: TypeAlias = Literal["data", "positions", "vectors"]
-"""What a file holds: data, a list of deleted rows, or a deletion vector."""
+Kind: TypeAlias = Literal["data", "positions", "vectors", "keys"]
+"""What a file holds: data, or deletes by a list of rows, a vector, or keys."""
+Scope: TypeAlias = tuple[int, tuple[Any, ...]]
+"""A partition: number of the way to partition, and values."""
 
 
 class LiveFile(NamedTuple):
@@ -37,8 +39,14 @@ class LiveFile(NamedTuple):
     """Rows of data, or deleted rows."""
     metrics: Metrics
     """Between which values its columns lie."""
+    scope: Scope | None
+    """Its partition; None of deleted keys that count in all partitions."""
+    constants: Mapping[int, Any]
+    """Columns that have one value in all its rows, by their field ids."""
     vector: tuple[str, int, int] | None = None
     """Of a deletion vector: whose rows these are, where it begins, and its bytes."""
+    keys: tuple[int, ...] = ()
+    """Of deleted keys: field ids of their columns."""
 
 
 class LiveFiles(NamedTuple):
@@ -50,13 +58,15 @@ class LiveFiles(NamedTuple):
     """Lists of deleted rows, in Parquet."""
     vectors: list[LiveFile]
     """Deletion vectors, in Puffin files."""
+    keys: list[LiveFile]
+    """Deleted keys, in Parquet."""
     manifests: list[int]
     """Bytes of each manifest that names them."""
 
     @property
     def reads(self) -> dict[str, tuple[int, int]]:
         """What is read before any row: numbers of files and bytes, by what they are."""
-        deletes = [file.size for file in self.positions]
+        deletes = [file.size for file in (*self.positions, *self.keys)]
         deletes += [size for *_, size in (file.vector or (0,) for file in self.vectors)]
         return {
             name: (len(sizes), sum(sizes))
@@ -72,16 +82,16 @@ def live_files(opened: Any, chosen: Any) -> LiveFiles:
         chosen: Its ``Snapshot``.
 
     Raises:
-        UnsupportedError: If there are equality deletes, or files of other formats than
-            Parquet; it names the first.
+        UnsupportedError: If there are files of other formats than Parquet; it names the
+            first.
     """
     specs = {
-        spec.spec_id: _partition_names(spec, opened.schema())
+        spec.spec_id: _Partitioning.of(spec, opened.schema())
         for spec in opened.metadata.partition_specs
     }
     manifests = chosen.manifests(opened.io)
     live = in_order(partial(_live, opened.io, specs), manifests)
-    of_kind: dict[Kind, list[LiveFile]] = {"data": [], "positions": [], "vectors": []}
+    of_kind: dict[Kind, list[LiveFile]] = {kind: [] for kind in get_args(Kind)}
     for kind, file in chain.from_iterable(live):
         of_kind[kind].append(file)
     of_kind["data"].sort(key=lambda each: (each.sequence, each.path))
@@ -89,18 +99,37 @@ def live_files(opened: Any, chosen: Any) -> LiveFiles:
     return LiveFiles(**of_kind, manifests=sizes)
 
 
-def _partition_names(spec: Any, schema: Any) -> list[str]:
+class _Partitioning(NamedTuple):
+    """A way to partition."""
+
+    number: int
+    names: list[str]
     """What values of a partition are called: their column, or what is made of it."""
-    found = []
-    for field in spec.fields:
-        column = schema.find_column_name(field.source_id)
-        is_whole = str(field.transform) == "identity" and column is not None
-        found.append(column if is_whole else field.name)
-    return found
+    whole: list[int | None]
+    """Field ids of columns whose values these are; None of what is made of them."""
+    is_one: bool
+    """Whether all files are of one partition."""
+
+    @classmethod
+    def of(cls, spec: Any, schema: Any) -> _Partitioning:
+        """Return one of pyiceberg's."""
+        names, whole = [], []
+        for field in spec.fields:
+            column = schema.find_column_name(field.source_id)
+            is_whole = str(field.transform) == "identity"
+            names.append(column if is_whole and column is not None else field.name)
+            whole.append(field.source_id if is_whole else None)
+        is_one = all(str(field.transform) == "void" for field in spec.fields)
+        return cls(spec.spec_id, names, whole, is_one)
+
+
+def _comparable(value: Any) -> Any:
+    """A value of a partition: NaN is itself, and -0.0 is not 0.0."""
+    return repr(value) if isinstance(value, float) else value
 
 
 def _live(
-    io: Any, specs: Mapping[int, list[str]], manifest: Any
+    io: Any, specs: Mapping[int, _Partitioning], manifest: Any
 ) -> list[tuple[Kind, LiveFile]]:
     """The files of a manifest that are not deleted."""
     from pyiceberg.avro.file import AvroFile
@@ -119,7 +148,7 @@ def _live(
         fields.index(name)
         for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
     ]
-    names = specs[manifest.partition_spec_id]
+    spec = specs[manifest.partition_spec_id]
     found: list[tuple[Kind, LiveFile]] = []
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
@@ -133,12 +162,13 @@ def _live(
             file, sequence = entry.data_file, entry.sequence_number
             if sequence is None:  # That of its manifest; tables of version 1 have none.
                 sequence = manifest.sequence_number or 0
-            values = (value_of(file.partition[at]) for at in range(len(names)))
+            values = [file.partition[at] for at in range(len(spec.names))]
+            numbered = zip(spec.whole, values, strict=True)
             live = LiveFile(
                 file.file_path,
                 file.file_size_in_bytes,
                 sequence,
-                dict(zip(names, values, strict=True)),
+                dict(zip(spec.names, map(value_of, values), strict=True)),
                 file.record_count,
                 Metrics(
                     file.lower_bounds or {},
@@ -146,14 +176,9 @@ def _live(
                     file.value_counts or {},
                     file.null_value_counts or {},
                 ),
+                (spec.number, tuple(map(_comparable, values))),
+                {number: value for number, value in numbered if number is not None},
             )
-            if file.content == DataFileContent.EQUALITY_DELETES:
-                raise _refused(
-                    live.path,
-                    "deletes rows by their values (an equality delete), and pagefeed "
-                    "does not look for these: compact the table, so that deletes are "
-                    "positions or deletion vectors",
-                )
             is_data = file.content == DataFileContent.DATA
             if file.file_format == FileFormat.PUFFIN and not is_data:
                 vector = tuple(file[at] for at in of_vector)
@@ -163,6 +188,16 @@ def _live(
                 raise _refused(
                     live.path, f"is {file.file_format.value}, and only Parquet is read"
                 )
+            if file.content == DataFileContent.EQUALITY_DELETES:
+                scope = None if spec.is_one else live.scope
+                keys = tuple(sorted(file.equality_ids or ()))
+                if not keys:
+                    raise CorruptFileError(
+                        f"{live.path} deletes rows by their values, and the table does "
+                        "not say of which columns"
+                    ).at(file=live.path)
+                found.append(("keys", live._replace(scope=scope, keys=keys)))
+                continue
             found.append(("data" if is_data else "positions", live))
     return found
 

@@ -13,7 +13,7 @@ from pagefeed._base import Int64Array, check_choice, logger
 from pagefeed.dataset.folders import FolderColumn, TableColumns, column_of_values
 from pagefeed.dataset.named_files import Columns, named_dataset
 from pagefeed.dataset.parquet_dataset import ParquetDataset
-from pagefeed.dataset.select import rows_of
+from pagefeed.dataset.select import Criterion, Selection, rows_of, taken_by
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.storage import (
@@ -70,6 +70,7 @@ def snapshot_dataset(
     columns: TableColumns,
     storage_options: StorageOptions | None,
     storage_cache: str | int | None,
+    kept: Criterion | None = None,
     **wanted: Unpack[Columns],
 ) -> ParquetDataset:
     """Return the rows of a snapshot that are not deleted, as a dataset.
@@ -79,6 +80,7 @@ def snapshot_dataset(
         columns: What it says of their columns.
         storage_options: Settings of remote storage.
         storage_cache: Bytes kept on a local disk.
+        kept: Chooses rows of those that are not deleted by their numbers.
         **wanted: What is wanted of the files.
 
     Raises:
@@ -105,10 +107,12 @@ def snapshot_dataset(
         "%s: %d files, %d deleted rows in %d of them",
         *(name, len(files), sum(map(len, deleted.values())), len(deleted)),
     )
-    if not deleted:
-        return found
     spans = Spans(lambda: found.index)  # No file is opened before it is used.
-    return replace(found, selection=rows_of(spans, deleted, are_deleted=True))
+    if deleted:
+        spans = rows_of(spans, deleted, are_deleted=True)
+    if kept is not None:
+        spans = taken_by(kept, spans)
+    return replace(found, selection=spans) if isinstance(spans, Selection) else found
 
 
 def _alike(values: list[Value]) -> list[Value]:
