@@ -87,7 +87,7 @@ fuzz: $(HAVE_DEV) $(HAVE_CORE)  ## Mutate files for 10 minutes (ARGS="--seconds 
 	PYTHONPATH=tests $(BIN)/python tests/fuzz $(ARGS)
 
 # What holds everywhere, and takes seconds.
-RULES := tests/test_layers.py tests/test_house.py tests/test_exports.py tests/test_stubs.py \
+RULES := tests/test_layers.py tests/test_rooms.py tests/test_house.py tests/test_exports.py tests/test_stubs.py \
 	tests/test_prose.py tests/test_links.py
 
 # On the core that is there: what a change of Python needs, in less than a minute.
@@ -135,7 +135,7 @@ check: $(HAVE_DEV)  ## Formatting, lints, types, layers, prose and links; change
 	cargo clippy --quiet --locked --workspace --all-targets -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-python --no-default-features -- --deny warnings
 	cargo clippy --quiet --locked --package pagefeed-core --features simulate --test simulate -- --deny warnings
-	$(BIN)/pytest --quiet tests/test_layers.py tests/test_prose.py tests/test_links.py
+	$(BIN)/pytest --quiet tests/test_layers.py tests/test_rooms.py tests/test_prose.py tests/test_links.py
 
 .PHONY: format
 format: $(HAVE_DEV)  ## Format Python and Rust, apply the safe fixes
