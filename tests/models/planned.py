@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import made.shuffles
 import pagefeed as pf
 from made.flat_files import stream
 from made.numbered import numbered_loader
@@ -27,8 +28,7 @@ from models.runs import folder, infilled, numbered
 from pagefeed.loader import session_of
 from pagefeed.run import LoaderState, Run
 
-SHUFFLES: list[Any] = ["page", "row", "row_group", "buffer", None]
-SHUFFLES += [pf.Shuffle(passes=2), pf.Shuffle(window=20)]
+SHUFFLES = [*made.shuffles.SHUFFLES, pf.Shuffle(window=20, passes=2)]
 BUDGETS = {"batch_tokens": 150, "batch_size": None}
 CUTS: dict[str, dict[str, Any]] = {
     "windows": {},

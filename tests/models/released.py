@@ -11,12 +11,14 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+import made.shuffles
 import pagefeed as pf
 from made.files import ParquetBytes
 from made.handmade import one_column, token_list, token_page
@@ -73,12 +75,12 @@ def digest_of(batches: Iterator[dict[str, Any]]) -> str:
 
 SHUFFLES: dict[str, Any] = {
     "page": "page",
-    "row_group": "row_group",
+    "pages": made.shuffles.PAGES,
+    "row groups": made.shuffles.ROW_GROUPS,
     "row": "row",
-    "buffer": "buffer",
+    "buffer": made.shuffles.BUFFER,
     "file order": None,
-    "passes": pf.Shuffle(passes=3),
-    "window": pf.Shuffle(window=20),
+    "passes": replace(made.shuffles.PAGES, passes=3),
 }
 BALANCES = {
     "balanced": pf.Balance(attention=1, stretch=4),

@@ -30,7 +30,6 @@ def orders(case, cuts, exact):
         shuffle=Shuffle(),
         num_lanes=num_lanes,
         window=60,
-        inside=True,
     )
     balanced = BalancedOrder(
         plain,

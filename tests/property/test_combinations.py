@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made import flat_files
+from made.shuffles import SHUFFLES
 from pagefeed.errors import (
     ColumnNotFoundError,
     EmptySelectionError,
@@ -153,7 +154,7 @@ def settings(draw: st.DrawFn) -> dict[str, Any]:
     sequences = draw(st.sampled_from(SEQUENCES))
     found: dict[str, Any] = {
         "sequences": sequences,
-        "shuffle": draw(st.sampled_from(["page", "row", "row_group", "auto", None])),
+        "shuffle": draw(st.sampled_from(["auto", *SHUFFLES])),
         "balance": draw(st.sampled_from([None, None, None, "tokens", "attention"])),
         "drop_last": draw(st.booleans()),
         "epochs": draw(st.sampled_from([1, 2])),

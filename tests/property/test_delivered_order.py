@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.flat_files import write_megatron
+from made.shuffles import BUFFER, PAGES
 
 LENGTH = 256
 DOCUMENTS = pf.Documents([], max_length=LENGTH)
@@ -53,7 +54,7 @@ def delivered(data, shuffle, seed, options):
     return np.array([int(batch["document_ids"].max()) for batch in loader])
 
 
-@pytest.mark.parametrize("shuffle", ["page", "buffer"])
+@pytest.mark.parametrize("shuffle", ["page", PAGES, BUFFER])
 @pytest.mark.parametrize("name", SETTINGS)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 1 << 30), num_documents=st.sampled_from([700, 7000]))

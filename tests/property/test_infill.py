@@ -4,6 +4,7 @@ import atexit
 import functools
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.documents import PADDING, lines_of, make_documents
+from made.shuffles import PAGES, SHUFFLES
 from models.infill_model import (
     cut,
     infilled,
@@ -320,11 +322,11 @@ def test_a_state_goes_on_at_any_world_size(
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row", "row_group", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_every_shuffle_delivers_every_token_once(shuffle: Any) -> None:
     infill = pf.Infill(**MARKERS)
     dataset = parquet().infill(infill)
-    passes = pf.Shuffle(block=shuffle, passes=2) if shuffle == "page" else shuffle
+    passes = replace(shuffle, passes=2) if shuffle == PAGES else shuffle
     for sequences in (pf.Windows(50, eos=1), pf.Packed(50, eos=1)):
         loader = loader_of(dataset, sequences, shuffle=passes)
         for epoch in (0, 1):

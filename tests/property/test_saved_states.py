@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.shuffles import PAGES
 from models.released import write_dataset
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.loader import session_of
@@ -86,7 +87,7 @@ BALANCES = [pf.Balance(attention=1, stretch=8, exact=exact) for exact in (False,
 RUNS = st.fixed_dictionaries(
     {
         "sequences": SEQUENCES,
-        "shuffle": st.sampled_from(["page", "row", None]),
+        "shuffle": st.sampled_from(["page", "row", None, PAGES]),
         "balance": st.sampled_from([None, *BALANCES]),
         "drop_last": st.booleans(),
     }

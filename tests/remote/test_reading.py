@@ -9,6 +9,7 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
+from made.shuffles import SHUFFLES
 
 
 def remote(place, **options):
@@ -35,7 +36,7 @@ def test_index_is_that_of_the_files(place):
     assert replace(far.locate(3), file="") == replace(near.locate(3), file="")
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_batches_are_those_of_the_files(place, shuffle):
     far = numbered_loader(remote(place), shuffle=shuffle)
     near = numbered_loader(local(place), shuffle=shuffle)

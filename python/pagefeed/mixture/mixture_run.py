@@ -19,7 +19,7 @@ from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.state_part import check_size, make_parts, schedule_of
 from pagefeed.mixture.tokenizers import check_tokenizers
-from pagefeed.order import Dealing, Ordered, derive_key
+from pagefeed.order import NODE_BYTES, Dealing, Ordered, derive_key
 from pagefeed.run import (
     MAX_HORIZON,
     Cursor,
@@ -167,15 +167,9 @@ class MixtureCursor(Cursor):
         """Return how many sequences of a rank to plan ahead, to use each page well."""
         shares, run = self._largest_shares, self.run
         horizons = [0.0]
-        for name, orders, sequences in zip(
-            run.names, run.orders(self.begin.epoch), run.indexes, strict=True
-        ):
-            if run.is_scattered:
-                held = int(memory / max(1.0, orders.page_bytes))
-                window = min(held, sequences.num_sequences) * run.world_size
-            else:
-                window = orders.reach(self.begin)
-            horizons.append(2 * window / max(RARE, shares[name]))
+        for name, orders in zip(run.names, run.orders(self.begin.epoch), strict=True):
+            ahead = orders.ahead(self.begin, memory)
+            horizons.append(ahead / max(RARE, shares[name]))
         return min(int(max(horizons)) // run.world_size, 2 * MAX_HORIZON)
 
     @lazy
@@ -342,6 +336,7 @@ class MixtureRun(Run):
                 seed=seed,
                 name=name or "",
                 least_lanes=LEAST_LANES,
+                auto_bytes=NODE_BYTES // 8,  # There may be many in one memory.
             )
             for number, name in enumerate(self.names)
         ]

@@ -16,7 +16,7 @@ from pagefeed.order.balanced_order import BalancedOrder, Dealing
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.grown_order import GrownOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
-from pagefeed.order.lanes import Lanes, choose_num_lanes
+from pagefeed.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
 from pagefeed.order.ordered import Ordered
 from pagefeed.order.permutation import Permutation
 from pagefeed.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
@@ -24,6 +24,7 @@ from pagefeed.order.small_order import SmallOrder
 from pagefeed.sequences import Blocks, ExplicitBlocks
 
 __all__ = [
+    "NODE_BYTES",
     "ORDER_VERSION",
     "Balance",
     "BalanceLike",

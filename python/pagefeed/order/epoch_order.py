@@ -48,8 +48,6 @@ class EpochOrder(Ordered):
         cache_dir: Folder shared by the processes of a node, for the sums over blocks;
             needs ``fingerprint``. None: every process makes its own.
         most_held: Units that reading ahead may hold, of 8 bytes each.
-        inside: Whether the units of a block are permuted, too: packed sequences lie
-            there by length, so that the two halves of a block are unlike.
 
     Raises:
         InvalidArgumentError: An argument is out of range.
@@ -79,7 +77,6 @@ class EpochOrder(Ordered):
         fingerprint: str = "",
         cache_dir: str | Path | None = None,
         most_held: int = MOST_HELD,
-        inside: bool = False,
     ) -> None:
         if not 0 <= window <= MAX_DELAY:
             raise InvalidArgumentError(
@@ -103,7 +100,6 @@ class EpochOrder(Ordered):
             shuffle,
             derive_key(key, "sequence"),
             sums=partial(shared_sums, fingerprint=fingerprint, folder=folder),
-            inside=inside,
         )
         self.lanes = Lanes(num_units=blocks.num_sequences, num_lanes=num_lanes)
         delay = max(window, 1) if shuffle.delayed else 1

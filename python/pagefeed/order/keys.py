@@ -19,7 +19,7 @@ from pagefeed.errors import InvalidArgumentError
 
 KeyPart: TypeAlias = SupportsIndex | str | bytes
 
-ORDER_VERSION = 1
+ORDER_VERSION = 2
 """Changes whenever the same arguments would give another order."""
 
 HALF = np.uint64(32)

@@ -81,12 +81,15 @@ class SingleList(UnitList):
 class BlockList(UnitList):
     """Blocks in permuted order, or, in several passes, shares of them.
 
+    The units of a block are permuted, too, so that those of a dataset of one block do
+    not stay where they were. The line of all is then turned by a keyed amount: so each
+    unit is equally likely at each index, whether its block is small or large.
+
     Args:
         blocks: The blocks.
         passes: How many shares a block gives its units in.
         key: Key of this epoch's order.
         sums: Makes the sums over blocks, or takes those of other processes.
-        inside: Whether the units of a block are permuted; those of shares always are.
     """
 
     def __init__(
@@ -96,17 +99,18 @@ class BlockList(UnitList):
         key: bytes,
         *,
         sums: Sums,
-        inside: bool,
     ) -> None:
-        self._is_inside = inside or passes > 1
         self._blocks = blocks
         self._passes = passes
         self._order = ItemOrder(blocks, passes, key)
         self._starts = Starts(self._order, partial(sums, self._order, key))
-        if self._is_inside:
-            self._inside = PermutationFamily(derive_key(key, "inside"))
-            inside_key = expand_key(derive_key(key, "inside blocks"), 2)
-            self._inside_key = (inside_key[0], inside_key[1])
+        self._inside = PermutationFamily(derive_key(key, "inside"))
+        inside_key = expand_key(derive_key(key, "inside blocks"), 2)
+        self._inside_key = (inside_key[0], inside_key[1])
+        self._size = blocks.num_sequences
+        turn = int.from_bytes(derive_key(key, "turn")[:16], "little")
+        self._turn = turn % self._size
+        """Index, before the line is turned, of the unit that comes first."""
 
     def prepare(self) -> Iterator[None]:
         """Make the sums over blocks, in steps."""
@@ -114,25 +118,38 @@ class BlockList(UnitList):
 
     def units(self, chosen: Chosen) -> Int64Array:
         """Return the units at some indices: int64 [chosen]."""
-        items, begins, counts = self._starts.cover(chosen.starts, chosen.stops)
+        starts, stops = chosen.starts + self._turn, chosen.stops + self._turn
+        # Where the line ends a run goes on at its begin.
+        over = np.flatnonzero((starts < self._size) & (stops > self._size))
+        starts = np.insert(starts, over + 1, self._size)
+        stops = np.insert(stops, over, self._size)
+        behind = starts >= self._size
+        starts[behind] -= self._size
+        stops[behind] -= self._size
+        items, begins, counts = self._starts.cover(starts, stops)
         # How many of the indices lie in each item.
         ends = np.append(0, np.cumsum(counts))
         counts = np.diff(np.searchsorted(chosen.which, ends))
-        return self._units(items, begins, counts, chosen.indices)
+        return self._units(items, begins, counts, self._turned(chosen.indices))
+
+    def _turned(self, indices: Int64Array) -> Int64Array:
+        """Indices before the line is turned."""
+        turned = indices + self._turn
+        turned[turned >= self._size] -= self._size
+        return turned
 
     def all(self) -> Int64Array:
         """Return all units: int64."""
         items = self._order.items(np.arange(len(self._order)))
         counts = items.sizes(self._passes)
         ends = np.cumsum(counts)
-        return self._units(items, ends - counts, counts, np.arange(ends[-1]))
+        units = self._units(items, ends - counts, counts, np.arange(ends[-1]))
+        return np.roll(units, -self._turn)
 
     def _units(
         self, items: Items, begins: Int64Array, counts: Int64Array, indices: Int64Array
     ) -> Int64Array:
-        """Units at rising indices, so many of each item, which begins there."""
-        if not self._is_inside:
-            return indices + np.repeat(items.first_unit - begins, counts)
+        """Units at indices, so many of each item, which begins there."""
         ranks = indices + np.repeat(items.skipped(self._passes) - begins, counts)
         return np.repeat(items.first_unit, counts) + self._inside.map(
             ranks, *self._domains(items.block, items.block_units, counts)
@@ -143,15 +160,13 @@ class BlockList(UnitList):
         block = self._blocks.block_of(units)
         first = self._blocks.first_sequence(block)
         block_units = self._blocks.first_sequence(block + 1) - first
-        rank = units - first
-        share = np.zeros_like(rank)
-        if self._is_inside:
-            tweak = mix(block, self._inside_key)
-            rank = self._inside.map(rank, block_units, tweak, inverse=True)
-            share = ((rank + 1) * self._passes - 1) // block_units
+        tweak = mix(block, self._inside_key)
+        rank = self._inside.map(units - first, block_units, tweak, inverse=True)
+        share = ((rank + 1) * self._passes - 1) // block_units
         item = Items(block, share, first, block_units)
         numbers = self._order.numbers(block, share)
-        return self._starts.of(numbers) + rank - item.skipped(self._passes)
+        index = self._starts.of(numbers) + rank - item.skipped(self._passes)
+        return (index - self._turn) % self._size
 
     def _domains(
         self, block: Int64Array, block_units: Int64Array, counts: Int64Array
@@ -169,7 +184,6 @@ def make_list(
     key: bytes,
     *,
     sums: Sums = shared_sums,
-    inside: bool = False,
 ) -> UnitList:
     """Build the sequence a shuffle asks for."""
     if not shuffle.permuted or blocks.num_sequences == 0:
@@ -177,4 +191,4 @@ def make_list(
     if not shuffle.in_blocks:
         permutation = Permutation(blocks.num_sequences, key)
         return SingleList(blocks.num_sequences, permutation)
-    return BlockList(blocks, shuffle.passes, key, sums=sums, inside=inside)
+    return BlockList(blocks, shuffle.passes, key, sums=sums)

@@ -33,11 +33,15 @@ class Shuffle:
     None          nothing           no       file order
     ============= ================= ======== =====================================
 
+    Where the window holds all of an epoch, any of these but None is ``"row"``. The
+    units of a block are permuted in any case.
+
     Args:
-        block: What is permuted over the whole dataset.
+        block: What is permuted over the whole dataset. Row groups that take more than
+            256 MiB are permuted page by page.
         window: How far units are mixed, over all lanes together: units (int), decoded
             bytes (``"256MiB"``), or ``"auto"``. Only ``"auto"`` fits ``"row"`` and
-            None, which have no window. 0 or 1 mixes nothing. A loader refuses a
+            None, which have no window. 0 or 1 mixes no blocks. A loader refuses a
             ``"buffer"`` whose window is longer, but not two units for each lane.
         passes: How often a block is read in an epoch, each time for another share of
             its units: reads grow by it, neighbours of one page shrink by it.
@@ -128,6 +132,24 @@ class Shuffle:
         """Whether units are mixed in a window."""
         return self.in_blocks or self.block == "buffer"
 
+    def of_epoch(
+        self, *, num_units: int, unit_bytes: float, auto_bytes: int = NODE_BYTES
+    ) -> Shuffle:
+        """Return the shuffle of an epoch: a full one where the window holds all of it.
+
+        Args:
+            num_units: Units of the epoch.
+            unit_bytes: Mean decoded size of a unit.
+            auto_bytes: Decoded bytes that the window ``"auto"`` holds.
+
+        Example:
+            >>> Shuffle().of_epoch(num_units=1000, unit_bytes=4096)
+            Shuffle(block='row', window='auto', passes=1)
+        """
+        if self.delayed and self._units(unit_bytes, auto_bytes) >= num_units:
+            return Shuffle(block="row")
+        return self
+
     def delay(
         self, *, num_units: int, num_blocks: int, unit_bytes: float, num_lanes: int
     ) -> int:
@@ -151,9 +173,7 @@ class Shuffle:
         if not self.delayed or num_units == 0:
             return 1
         lane = -(-num_units // num_lanes)
-        amount, in_bytes = _window_amount(self.window)
-        units = int(amount / max(unit_bytes, 1.0)) if in_bytes else amount
-        delay = units // num_lanes
+        delay = self._units(unit_bytes) // num_lanes
         if self.window == "auto":
             delay = max(delay, -(-num_units // max(num_blocks, 1)))
             delay = min(delay, lane // 4, MAX_DELAY)
@@ -164,6 +184,13 @@ class Shuffle:
                 f"lanes; at most {MAX_DELAY} can be mixed: choose a smaller window"
             )
         return delay
+
+    def _units(self, unit_bytes: float, auto_bytes: int = NODE_BYTES) -> int:
+        """Units of such a mean size that the window holds."""
+        amount, in_bytes = _window_amount(self.window)
+        if self.window == "auto":
+            amount = auto_bytes
+        return int(amount / max(unit_bytes, 1.0)) if in_bytes else amount
 
 
 def _window_amount(window: int | str) -> tuple[int, bool]:

@@ -193,7 +193,7 @@ def forecast(loader: Loader) -> Forecast:
         steps=None if is_endless else route.num_steps,
         remainder=end % route.step_sequences,
         num_lanes=lanes,
-        window_sequences=sum(order.window(lanes) * lanes for order in orders),
+        window_sequences=sum(order.mixed(lanes) for order in orders),
         memory_bytes=loader.memory,
         tables=_table_reads(tables),
         pruned_files=sum(len(table.pruned) for table in tables),

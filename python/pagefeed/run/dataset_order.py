@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pagefeed.dataset import BlockKind, wide_bytes
+from pagefeed._base import lazy
+from pagefeed.dataset import wide_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
+    NODE_BYTES,
     BalancedOrder,
     EpochOrder,
     KeyPart,
     Ordered,
+    Shuffle,
     SmallOrder,
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.run.run import Run
+from pagefeed.run.run import MAX_HORIZON, Run
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import Blocks
 
@@ -38,27 +41,46 @@ class DatasetOrder:
     """Name of the dataset in a mixture."""
     least_lanes: int = 1
     """Fewest lanes."""
+    auto_bytes: int = NODE_BYTES
+    """Decoded size up to which an epoch is shuffled in full unless told otherwise."""
 
     def __post_init__(self) -> None:
         self.dataset = self.run.datasets[self.number]
         """The dataset."""
         self.index = self.run.indexes[self.number]
         """Its sequences."""
-        self.shuffle = self.run.shuffle
-        """How it is shuffled."""
-        kind: BlockKind = "row_group" if self.shuffle.block == "row_group" else "page"
-        self._blocks: Blocks = self.index.blocks(kind)
-        num_blocks, num_sequences = len(self._blocks), self.index.num_sequences
+        self._blocks = self._choose_blocks()
         self.num_lanes = choose_num_lanes(
-            num_blocks=num_blocks,
-            block_bytes=self._sequence_bytes * num_sequences / max(1, num_blocks),
+            num_blocks=len(self._blocks),
+            block_bytes=self._bytes_of(self._blocks),
             world_size=self.run.world_size,
             least=self.least_lanes,
-            file_order=self.shuffle.in_order,
+            file_order=self.run.shuffle.in_order,
         )
         """Lanes of an epoch that begins on so many ranks."""
         self.of = lru_cache(maxsize=2)(self._make)
         """Returns the order of an epoch with so many lanes, for so many ranks."""
+
+    def _choose_blocks(self) -> Blocks:
+        """Return what is permuted: a row group only where the window could hold one."""
+        if self.run.shuffle.block == "row_group":
+            blocks = self.index.blocks("row_group")
+            if self._bytes_of(blocks) <= NODE_BYTES:
+                return blocks
+        return self.index.blocks("page")
+
+    def _bytes_of(self, blocks: Blocks) -> float:
+        """Mean decoded size of a block."""
+        return self._sequence_bytes * self.index.num_sequences / max(1, len(blocks))
+
+    @lazy
+    def shuffle(self) -> Shuffle:
+        """How an epoch is shuffled: in full where the window holds all of it."""
+        return self.run.shuffle.of_epoch(
+            num_units=self.index.num_sequences,
+            unit_bytes=self._sequence_bytes,
+            auto_bytes=self.auto_bytes,
+        )
 
     @property
     def _sequence_bytes(self) -> float:
@@ -80,12 +102,32 @@ class DatasetOrder:
         # Of other columns only those count that have several numbers a token.
         return spans.page_values * (value_bytes + wide_bytes(self.dataset))
 
+    def ahead(self, state: LoaderState, memory: int) -> int:
+        """Return how many sequences of all ranks to plan ahead, to use each page well.
+
+        In blocks that is from the first to the last use of a page. Where the uses of a
+        page are anywhere, it pays to know all if all pages fit into ``memory`` bytes,
+        or else those of twice as many as do.
+        """
+        if self.shuffle.block != "row":
+            return 2 * self.reach(state)
+        held = int(memory / max(1.0, self.page_bytes))
+        most = MAX_HORIZON if held >= self.dataset.spans.num_pages else 2 * held
+        most = min(most, MAX_HORIZON) * self.run.world_size
+        return min(most, self.index.num_sequences)
+
     def reach(self, state: LoaderState) -> int:
         """Return how far the epoch of a state moves sequences, over all lanes."""
-        reach = self.window(state.num_lanes) * state.num_lanes
+        reach = self.mixed(state.num_lanes)
         if self.run.balance is not None:
             reach += self.run.balance.stretch * (state.ranks or 0)
         return reach
+
+    def mixed(self, num_lanes: int) -> int:
+        """Return how many sequences are mixed with each other, over all lanes."""
+        if self.shuffle.block == "row":
+            return self.index.num_sequences
+        return self.window(num_lanes) * num_lanes
 
     def window(self, num_lanes: int) -> int:
         """Return the longest delay of a sequence in its lane, in sequences."""
@@ -128,8 +170,9 @@ class DatasetOrder:
         )
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
-        if self.shuffle.in_order:
-            # The lanes of a mixture say themselves which place of a file is next.
+        if not self.shuffle.delayed:
+            # A full shuffle has no use of lanes. Of file order the lanes of a mixture
+            # say themselves which place of a file is next.
             num_lanes = 1
         settings: dict[str, Any] = {
             "seed": self.seed,
@@ -147,5 +190,4 @@ class DatasetOrder:
             fingerprint=f"{self.dataset.fingerprint} {self.run.sequences.identity}",
             cache_dir=self.dataset.index.cache_dir,
             most_held=self.run.memory // len(self.run.datasets) // 8,
-            inside=self.run.balance is not None,
         )

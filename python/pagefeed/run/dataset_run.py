@@ -14,7 +14,7 @@ from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import Ordered
 from pagefeed.run.dataset_order import DatasetOrder
-from pagefeed.run.run import MAX_HORIZON, Cursor, Positions, Run, SequencesOf
+from pagefeed.run.run import Cursor, Positions, Run, SequencesOf
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import (
     Cut,
@@ -58,17 +58,8 @@ class DatasetCursor(Cursor):
         return {}
 
     def horizon(self, memory: int) -> int:
-        """Return how many sequences of a rank to plan ahead, to use each page well.
-
-        In blocks that is from the first to the last use of a page. Where the uses of a
-        page are anywhere, it pays to know those of twice as many pages as fit into
-        ``memory`` bytes.
-        """
-        orders, world_size = self.run.orders, self.run.world_size
-        if self.run.is_scattered:
-            most = 2 * int(memory / max(1.0, orders.page_bytes))
-            return min(most, self.run.num_sequences // world_size, MAX_HORIZON)
-        return 2 * orders.reach(self.begin) // world_size
+        """Return how many sequences of a rank to plan ahead, to use each page well."""
+        return self.run.orders.ahead(self.begin, memory) // self.run.world_size
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts; None after other work."""

@@ -106,7 +106,7 @@ class _GrownOrders(DatasetOrder):
     def reach(self, state: LoaderState) -> int:
         """Return how far the epoch of a state moves sequences, over all lanes."""
         lanes = state.num_lanes
-        added = sum(part.window(lanes) * lanes for part, _ in self._added)
+        added = sum(part.mixed(lanes) for part, _ in self._added)
         return super().reach(state) + added
 
     def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:

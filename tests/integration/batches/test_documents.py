@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 from pagefeed.loader import session_of
 from pagefeed.run import DatasetRun
@@ -66,7 +67,7 @@ def numbers_of(batches):
     return [n for batch in batches for n in pa.array(batch["number"]).to_pylist()]
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_every_row_arrives_once_and_whole(folder, shuffle):
     loader = make_loader(
         folder, pf.Documents(columns=COLUMNS), shuffle=shuffle, drop_last=False

@@ -12,6 +12,7 @@ import pytest
 
 import pagefeed as pf
 from made import flat_files
+from made.shuffles import SHUFFLES
 from pagefeed import errors
 
 DOCUMENTS = flat_files.some_documents()
@@ -73,7 +74,7 @@ def test_packed_documents_are_whole(dataset):
     assert sorted(found) == sorted([*each, 1] for each in DOCUMENTS)
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_every_shuffle_resumes_at_another_world_size(dataset, shuffle):
     whole = loader(dataset, pf.Windows(100, "drop"), shuffle=shuffle, batch_size=6)
     expected = [batch["input_ids"] for batch in whole]

@@ -12,6 +12,7 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import LENGTH, first_tokens
+from made.shuffles import SHUFFLES
 from models.mixing import (
     APART,
     ROWS,
@@ -52,7 +53,7 @@ def tiny(tmp_path_factory) -> dict[str, pf.dataset.ParquetDataset]:
     return found
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("world_size", [1, 3, 8])
 def test_tiny_datasets_have_enough_lanes(tiny, world_size, shuffle):
     caps = {"code": 5, "math": 2, "web": 1}

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from pagefeed.batches import steps_ahead
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
@@ -148,7 +149,7 @@ def test_simulated_loads_are_the_fewest(uses, capacity):
         assert loads.sum() == len(set(uses))
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_epochs_with_resumes_are_verified(token_files, shuffle):
     loader = make_loader(token_files, shuffle=shuffle)
     legs = [

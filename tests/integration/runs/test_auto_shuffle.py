@@ -52,7 +52,10 @@ def test_row_groups_where_pages_are_small_and_row_groups_many(small):
     auto = loader(small)
     assert auto.shuffle == pf.Shuffle(block="row_group")
     assert rows(auto) == rows(loader(small, shuffle="row_group"))
-    assert rows(loader(small)) != rows(loader(small, shuffle="page"))
+    blocks: tuple[Any, ...] = ("auto", "row_group", "page")
+    shuffles = [pf.Shuffle(block=block, window=100) for block in blocks]
+    chosen, groups, pages = (rows(loader(small, shuffle=each)) for each in shuffles)
+    assert chosen == groups != pages
 
 
 def test_pages_where_row_groups_would_not_mix(tmp_path):

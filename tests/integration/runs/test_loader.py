@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
@@ -45,7 +46,7 @@ def same(left, right):
     return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_every_token_is_delivered_exactly_once(token_files, num_tokens, shuffle):
     loader = make_loader(token_files, shuffle=shuffle, drop_last=False)
     tokens = np.concatenate(run(loader))

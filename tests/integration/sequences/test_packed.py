@@ -11,6 +11,7 @@ import pytest
 import pagefeed as pf
 from made.documents import EOS, PADDING, loader_of, sequences_of
 from made.numbered import write_numbered
+from made.shuffles import SHUFFLES
 from pagefeed.sequences.packed import PackedIndex
 
 FIRST = 10  # tokens below are separators and padding
@@ -76,7 +77,7 @@ def numbered(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("shuffle", [None, "page", "row_group", "row"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("length", [7, 40, 500])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_document_is_whole(numbered, method, length, shuffle):

@@ -19,6 +19,7 @@ from made.documents import (
     sequences_of,
     write_documents,
 )
+from made.shuffles import SHUFFLES
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.reports import forecast
@@ -191,7 +192,7 @@ def test_rows_without_tokens_are_found_by_their_separators(tmp_path):
 
 
 @pytest.mark.parametrize("sequences", [pf.Windows(40, eos=EOS), pf.Packed(40, eos=EOS)])
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "row", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_order_survives_any_change_of_ranks(written, sequences, shuffle):
     folder, _ = written
     whole = loader_of(folder, sequences, batch_size=4, shuffle=shuffle, seed=9)

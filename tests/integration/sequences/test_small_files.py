@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from pagefeed.batches import plan_batches
 from pagefeed.errors import PaddingWarning
 from pagefeed.loader import session_of
@@ -124,7 +125,7 @@ def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     return len(pages) - num_bundles, num_bundles
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row_group", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_the_first_batch_needs_few_pages(folders, shuffle):
     # A window of 2048 tokens has some of six files of 500 at most.
     loader = make(folders / "300 of 500", pf.Windows(2048), shuffle=shuffle)

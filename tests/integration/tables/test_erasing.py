@@ -14,6 +14,7 @@ import pytest
 
 import pagefeed as pf
 from made.flat_files import mds, megatron, stream
+from made.shuffles import SHUFFLES
 from made.tables import (
     data_files,
     delete_from_delta,
@@ -52,7 +53,6 @@ SETTINGS = {
     "never split": pf.Packed(64, eos=2, bos=1, split="never"),
     "greedy": pf.Packed(64, eos=2, method="greedy", join="file"),
 }
-SHUFFLES: list[Any] = ["page", "row_group", "row", "buffer", None]
 
 
 @pytest.fixture(scope="module")

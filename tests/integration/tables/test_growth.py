@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from made.tables import delete_from_delta, rows_table, write_delta
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
@@ -261,7 +262,7 @@ def all_ranks(folder: Path, world_size: int, **options) -> list[pf.Loader]:
     ]
 
 
-@pytest.mark.parametrize("shuffle", ["page", "row", "row_group", "buffer", None])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("name", ["z.parquet", "0.parquet"])
 def test_new_data_are_mixed_into_what_remains(tmp_path, name, shuffle):
     for number, old in enumerate(["a.parquet", "b.parquet"]):

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 
 PADDING, EOS, BOS = 0, 1, 2
 FIRST_TOKEN = 10
@@ -205,7 +206,7 @@ def delivered(batches: Iterable[dict[str, Any]], layout: Layout) -> list[int]:
     files=some_files(),
     layout=layouts,
     cut=cuts,
-    shuffle=st.sampled_from([None, "page", "row", "row_group"]),
+    shuffle=st.sampled_from(SHUFFLES),
     memory=st.sampled_from(["1MiB", "64MiB"]),
 )
 def test_every_token_keeps_its_numbers(

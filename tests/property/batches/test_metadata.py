@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
 PADDING, EOS, BOS = 0, 1, 2
@@ -179,7 +180,7 @@ def parquet(path: Any) -> pf.dataset.ParquetDataset:
     files=some_files(),
     layout=layouts,
     cut=cuts,
-    shuffle=st.sampled_from([None, "page", "row", "row_group"]),
+    shuffle=st.sampled_from(SHUFFLES),
     memory=st.sampled_from(["1MiB", "64MiB"]),
 )
 def test_every_part_of_a_document_is_told_of(

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from made.shuffles import SHUFFLES
 from models.told import FIRST_TOKEN, Row, cut_span, parts_of
 
 EOS, BOS = 1, 2
@@ -130,7 +131,7 @@ def check(batches: Iterable[Row], documents: list[Document]) -> list[int]:
 @given(
     shards=some_shards(),
     some_cuts=st.lists(cuts, min_size=2, max_size=2),
-    shuffle=st.sampled_from([None, "page", "row", "row_group", "buffer"]),
+    shuffle=st.sampled_from(SHUFFLES),
     memory=st.sampled_from(["4MiB", "64MiB"]),
 )
 def test_spans_of_every_part_are_those_written(
