@@ -35,12 +35,12 @@ from pagefeed.batches import (
 )
 from pagefeed.dataset import Source, check_dataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import resolve_rank, resolve_threads, warn_of_accelerator
+from pagefeed.launch import resolve_rank, resolve_threads
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.order import Shuffle, ShuffleLike
 from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Cut, check_sequences
-from pagefeed.wiring import parsed
+from pagefeed.wiring import parsed, room
 
 __all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
 
@@ -182,7 +182,7 @@ class Loader(LoaderFacts):
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
         if not self._session.is_adapted:
-            self._session.is_adapted = warn_of_accelerator()
+            self._session.is_adapted = room("launch").warn_of_accelerator()
         return self._session.iterate()
 
     def __getitem__(self, number: object) -> NoReturn:

@@ -9,6 +9,7 @@ from pagefeed.wiring import provide
 __all__ = ["PROVIDED"]
 
 PROVIDED = {
+    "room launch": "pagefeed.launch",
     # Arguments of a loader.
     "balance": "pagefeed.order:Balance.parse",
     "context_parallel": "pagefeed.batches:ContextParallel.parse",

@@ -8,7 +8,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["parsed", "provide", "provided"]
+__all__ = ["parsed", "provide", "provided", "room"]
 
 _PROVIDED: dict[str, str] = {}
 
@@ -30,7 +30,17 @@ def provided(name: str) -> Any:
 
         raise UnsupportedError(f"no room of this installation provides {name}")
     module, _, attribute = _PROVIDED[name].partition(":")
-    return attrgetter(attribute)(import_module(module))
+    found = import_module(module)
+    return attrgetter(attribute)(found) if attribute else found
+
+
+def room(name: str) -> Any:
+    """Return the module of a room, imported when it is first used.
+
+    Raises:
+        UnsupportedError: If there is no such room.
+    """
+    return provided(f"room {name}")
 
 
 def parsed(name: str, value: Any) -> Any:

@@ -11,8 +11,8 @@ from pagefeed._base import Facts
 from pagefeed.batches.engines import ProcessLock
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.launch import Ranks, check_agreement, gather_from, members
 from pagefeed.metrics import Meter, over_ranks
+from pagefeed.wiring import room
 
 __all__ = ["BatchIterator", "LoaderSession", "MoveListener", "warn_of_return"]
 
@@ -161,7 +161,11 @@ class LoaderSession(ABC):
     def metrics(self, group: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         found = self._meter.read(self.stats()) | dict(self._progress())
-        return found if group is None else over_ranks(gather_from(group)(found))
+        return (
+            found
+            if group is None
+            else over_ranks(room("launch").gather_from(group)(found))
+        )
 
     def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
@@ -173,14 +177,9 @@ class LoaderSession(ABC):
             "context_parallel": parts and [parts.size, parts.layout],
             "fields": settings.fields.settings,
         }
-        ranks = Ranks(settings.rank, settings.world_size)
-        check_agreement(
-            ranks,
-            {**self._agreed(), **plan},
-            Ranks(0, 1) if parts is None else Ranks(parts.rank, parts.size),
-            gather=gather_from(group),
-            same=None if same is None else members(same, group),
-        )
+        part = (0, 1) if parts is None else (parts.rank, parts.size)
+        ranks = settings.rank, settings.world_size
+        room("launch").check_ranks(ranks, {**self._agreed(), **plan}, part, group, same)
 
 
 class BatchIterator(Iterator[Batch]):

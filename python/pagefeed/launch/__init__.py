@@ -7,6 +7,7 @@ the launcher, from a framework's groups and meshes, and the proof that all ranks
 from pagefeed.launch.agreement import (
     Gather,
     check_agreement,
+    check_ranks,
     gather_from,
     members,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Gather",
     "Ranks",
     "check_agreement",
+    "check_ranks",
     "check_share",
     "from_deepspeed",
     "from_group",

@@ -18,7 +18,7 @@ from pagefeed._base import require, some_of
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch.frameworks import Ranks
 
-__all__ = ["Gather", "check_agreement", "gather_from", "members"]
+__all__ = ["Gather", "check_agreement", "check_ranks", "gather_from", "members"]
 
 MODEL_PARALLEL = re.compile(
     r"(?:^|_)(?:tp|tensor|pp|pipeline|cp|context|sp|sequence)(?:_|$)", re.IGNORECASE
@@ -62,6 +62,23 @@ def members(same: Any, group: Any = None) -> list[int]:
     distributed = require("torch.distributed", extra="torch", purpose="check_ranks")
     everyone = distributed.get_process_group_ranks(group or distributed.group.WORLD)
     return [everyone.index(one) for one in distributed.get_process_group_ranks(same)]
+
+
+def check_ranks(
+    ranks: tuple[int, int],
+    settings: Mapping[str, Any],
+    part: tuple[int, int],
+    group: Any,
+    same: Any,
+) -> None:
+    """Check it over process groups of torch, see :meth:`Loader.check_ranks`."""
+    check_agreement(
+        Ranks(*ranks),
+        settings,
+        Ranks(*part),
+        gather=gather_from(group),
+        same=None if same is None else members(same, group),
+    )
 
 
 def check_agreement(
