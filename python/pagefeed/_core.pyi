@@ -17,6 +17,7 @@ __all__ = [
     "Index",
     "Infilling",
     "ListFile",
+    "Naming",
     "RecordColumn",
     "Remote",
     "Tokenizer",
@@ -142,6 +143,7 @@ class Index:
         num_threads: int,
         by_row_group: bool = False,
         missing_as_null: bool = False,
+        naming: Naming | None = None,
         storage: Remote | None = None,
         advance: Callable[[int], object] | None = None,
     ) -> Index: ...
@@ -163,6 +165,8 @@ class Index:
     def changed_files(self, files: Sequence[int]) -> list[int]: ...
     @property
     def column(self) -> str: ...
+    def with_missing(self, values: ArrowArray) -> Index: ...
+    def lacking_files(self) -> list[int]: ...
     def infilled(self, infilling: Infilling, filling: int | None = None) -> Index: ...
     @property
     def num_pages(self) -> int: ...
@@ -208,6 +212,13 @@ class Index:
         self, page: int, column: Index, per_token: Mapping[str, Any]
     ) -> None: ...
     def read_page(self, page: int, *, verify_checksums: bool) -> ArrowArray: ...
+
+@final
+class Naming:
+    def __new__(
+        cls, fields: Sequence[tuple[Any, ...]], by_id: bool, by_name: bool
+    ) -> Naming: ...
+    def rename(self, footer: bytes) -> bytes: ...
 
 @final
 class Infilling:
@@ -286,7 +297,11 @@ class Engine:
         batch_rows: int,
         verify_checksums: Sequence[bool],
         columns: Sequence[
-            Index | RecordColumn | Sequence[int | None] | Sequence[str | None]
+            Index
+            | RecordColumn
+            | ArrowArray
+            | Sequence[int | None]
+            | Sequence[str | None]
         ] = ...,
         names: Sequence[str] = ...,
         has_tokens: bool = False,

@@ -26,6 +26,7 @@ use pagefeed_core::pages::token_ids::TokenIds;
 use pagefeed_core::per_token::PerToken;
 use pyo3::prelude::*;
 
+use crate::arrow::ArrowArray;
 use crate::flat::{FlatField, RecordColumn};
 use crate::index::Index;
 use crate::metadata::{Asked, Metadata};
@@ -36,6 +37,7 @@ use crate::storage::stopped_by;
 pub enum Values<'py> {
     Index(Bound<'py, Index>),
     Records(Bound<'py, RecordColumn>),
+    Array(Bound<'py, ArrowArray>),
     Numbers(Vec<Option<i64>>),
     Text(Vec<Option<String>>),
 }
@@ -68,6 +70,7 @@ impl Values<'_> {
                     ),
                 }
             }
+            Self::Array(array) => Column::Values(Arc::clone(&array.get().array)),
             Self::Numbers(numbers) => {
                 let is_nothing = numbers.iter().all(Option::is_none);
                 let array: ArrayRef = match is_nothing {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arrow_array::ArrayRef;
 use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
@@ -28,6 +29,7 @@ use pyo3::types::{PyBytes, PyString, PyTuple};
 use crate::arrow::ArrowArray;
 use crate::columns::AskedAligned;
 use crate::infill::PyInfilling;
+use crate::naming::PyNaming;
 use crate::numbers::{bytes_of, lookup};
 use crate::run::{cancellable, detached, detached_if_many};
 use crate::storage::{PerProcess, reading, stopped_by, storage_of};
@@ -47,6 +49,8 @@ pub struct Index {
     /// How its documents are infilled, if they are; and the bits of the number that
     /// markers have, unless it holds tokens.
     pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
+    /// What rows have of each file that lacks the column, if it is not null.
+    if_missing: Option<ArrayRef>,
     storage: PerProcess<dyn Storage>,
 }
 
@@ -56,6 +60,7 @@ impl Index {
             index: Arc::new(index),
             tokenization: None,
             infilling: None,
+            if_missing: None,
             storage: PerProcess::new(storage),
         }
     }
@@ -66,6 +71,7 @@ impl Index {
             index: Arc::clone(&self.index),
             tokenization: Some(tokenization),
             infilling: None,
+            if_missing: self.if_missing.clone(),
             storage: PerProcess::new(self.storage()),
         }
     }
@@ -81,6 +87,7 @@ impl Index {
             index: self.index.clone(),
             storage: self.storage(),
             verify_checksums,
+            if_missing: self.if_missing.clone(),
         }
     }
 
@@ -97,7 +104,7 @@ impl Index {
     /// Reads the footers of `paths` and indexes `column`; serves Ctrl-C, and tells
     /// `advance` from time to time how many more files are done.
     #[staticmethod]
-    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, by_row_group = false, missing_as_null = false, storage = None, advance = None))]
+    #[pyo3(signature = (paths, column, *, page_index, verify_checksums, num_threads, by_row_group = false, missing_as_null = false, naming = None, storage = None, advance = None))]
     #[expect(
         clippy::too_many_arguments,
         reason = "all but two are keywords in Python"
@@ -111,6 +118,7 @@ impl Index {
         num_threads: usize,
         by_row_group: bool,
         missing_as_null: bool,
+        naming: Option<PyRef<'_, PyNaming>>,
         storage: Option<Bound<'_, PyAny>>,
         advance: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
@@ -123,12 +131,14 @@ impl Index {
                 _ => Ok(()),
             }
         };
+        let naming = naming.map(|naming| Arc::clone(&naming.naming));
         let storage = storage_of(storage.as_ref())?;
         cancellable(py, tell, |cancel| {
             let options = BuildOptions {
                 use_page_index: page_index,
                 by_row_group,
                 missing_as_null,
+                naming: naming.clone(),
                 verify_checksums,
                 num_threads,
                 cancel: Arc::clone(cancel),
@@ -214,8 +224,26 @@ impl Index {
             index: Arc::clone(&self.index),
             tokenization: self.tokenization.clone(),
             infilling: Some((Arc::clone(&infilling.infilling), filling)),
+            if_missing: self.if_missing.clone(),
             storage: PerProcess::new(self.storage()),
         }
+    }
+
+    /// The same index, whose rows of files that lack the column have a value: that of the
+    /// file in the array.
+    fn with_missing(&self, values: &ArrowArray) -> Self {
+        Self {
+            index: Arc::clone(&self.index),
+            tokenization: self.tokenization.clone(),
+            infilling: self.infilling.clone(),
+            if_missing: Some(Arc::clone(&values.array)),
+            storage: PerProcess::new(self.storage()),
+        }
+    }
+
+    /// Files, by their numbers, whose rows have no value as they lack the column.
+    fn lacking_files(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        detached(py, || self.index.lacking_files())
     }
 
     /// Number of pages.

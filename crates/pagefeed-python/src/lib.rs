@@ -17,6 +17,7 @@ mod index;
 mod infill;
 mod list_file;
 mod metadata;
+mod naming;
 mod numbers;
 mod order;
 mod packing;
@@ -55,6 +56,8 @@ mod _core {
     use crate::list_file::ListFile;
     #[pymodule_export]
     use crate::metadata::{check_metadata, document_table};
+    #[pymodule_export]
+    use crate::naming::PyNaming;
     #[pymodule_export]
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 

@@ -117,7 +117,6 @@ def _source(dataset: Dataset, name: str) -> Source | None:
         return None
     source: PageIndex | FolderColumn = dataset.source_of(name)
     if isinstance(source, FolderColumn):
-        files = range(len(source.number_of_file))
-        values: Any = [source.value_of_file(file) for file in files]
+        values: Any = source.handle_of_files
         return values
     return source.handle

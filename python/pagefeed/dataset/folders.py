@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed._base import Int64Array
-from pagefeed.dataset.bounds import FileBounds
-from pagefeed.errors import UnsupportedError
+from pagefeed import _core
+from pagefeed._base import Int64Array, require
 
-__all__ = [
-    "ColumnNames",
-    "FolderColumn",
-    "TableColumns",
-    "column_of_values",
-    "folder_columns",
-]
+__all__ = ["FolderColumn", "column_of_values", "folder_columns"]
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -32,100 +28,60 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 class FolderColumn:
     """A column with one value in all rows of a file."""
 
-    values: tuple[int, ...] | tuple[str, ...]
-    """Its different values; whole numbers if all values are."""
+    values: tuple[Any, ...]
+    """Its different values; of folders, whole numbers if all values are, else texts."""
     number_of_file: Int64Array
     """Number of the value of each file, int64 [files]; ``len(values)`` without one."""
+    kind: Any = None
+    """Arrow type of the values, as a table has it; None of folders."""
+    is_given: BoolArray | None = None
+    """Whether a table says what each file has, be it null; None if it does of all."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the values are whole numbers."""
-        return bool(self.values) and isinstance(self.values[0], int)
+    def arrow_type(self) -> Any:
+        """Return the Arrow type of the values."""
+        if self.kind is not None:
+            return self.kind
+        arrow = require("pyarrow", extra="pyarrow", purpose="selecting rows")
+        is_whole = bool(self.values) and isinstance(self.values[0], int)
+        return arrow.int64() if is_whole else arrow.string()
 
-    def value_of_file(self, file: int) -> int | str | None:
+    def value_of_file(self, file: int) -> Any:
         """Return the value of a file by its number; None if it has none."""
         number = int(self.number_of_file[file])
         return self.values[number] if number < len(self.values) else None
 
-
-@dataclass(frozen=True, eq=False)
-class ColumnNames:
-    """What files of a table call its columns, by dotted names.
-
-    Example:
-        >>> names = ColumnNames({"tokens": "col-7"})
-        >>> names.in_files("tokens"), names.in_table(0)
-        ('col-7', {'col-7': 'tokens'})
-    """
-
-    in_all: Mapping[str, str]
-    """Names in all files, by those in the table, where they differ."""
-    torn: Mapping[str, str] = field(default_factory=dict)
-    """Columns that files call otherwise than others do, and what is to be told."""
-    of_file: Sequence[Mapping[str, str]] = ()
-    """Names in the table by those in each file, if files differ."""
-
-    def in_files(self, column: str) -> str:
-        """Return what all files call a column of the table.
-
-        Raises:
-            UnsupportedError: If they differ.
-        """
-        if column in self.torn:
-            raise UnsupportedError(self.torn[column]).at(column=column)
-        return self.in_all.get(column, column)
-
-    def in_table(self, file: int) -> Mapping[str, str]:
-        """Return what the table calls columns of a file, by their names there."""
-        if self.of_file:
-            return self.of_file[file]
-        return {in_file: name for name, in_file in self.in_all.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class TableColumns:
-    """What a table says of its snapshot: which one it is, and its columns."""
-
-    snapshot: str
-    """Kind of the table and number of the snapshot: ``delta:12``."""
-    of_files: Mapping[str, FolderColumn]
-    """Columns with one value in all rows of a file: its partition."""
-    names: ColumnNames
-    """What columns are called in the files."""
-    reads: Mapping[str, tuple[int, int]]
-    """Files that were read to know this, and their bytes, by what they are."""
-    types: Mapping[str, Any] = field(default_factory=dict)
-    """Arrow types of the columns of the snapshot."""
-    missing_as_null: bool = False
-    """Whether these are null in the rows of files that lack them."""
-    bounds: FileBounds | None = None
-    """Between which values the columns of files lie."""
-    pruned: frozenset[str] = frozenset()
-    """Files that are left out, as the table proves that no row of them is selected."""
-    without_rows: frozenset[str] = frozenset()
-    """Files that are left out, as no row of them is selected, which were looked at."""
+    def gives(self, file: int) -> bool:
+        """Whether rows of a file have this value, or null, by what a table says."""
+        return self.is_given is None or bool(self.is_given[file])
 
     @property
-    def if_missing(self) -> Mapping[str, Any]:
-        """Arrow types of the columns that are null where files lack them."""
-        return self.types if self.missing_as_null else {}
+    def handle(self) -> Any:
+        """The values, and behind them null, as engines read them."""
+        return self._read_by_engines([*self.values, None])
 
     @property
-    def left_out(self) -> frozenset[str]:
-        """Files of the snapshot of which no row is selected."""
-        return self.pruned | self.without_rows
+    def handle_of_files(self) -> Any:
+        """The value of each file, as engines read them."""
+        files = range(len(self.number_of_file))
+        return self._read_by_engines([self.value_of_file(file) for file in files])
 
-    def with_files(self, numbers: Sequence[int]) -> TableColumns:
+    def _read_by_engines(self, values: list[Any]) -> Any:
+        if self.kind is None:
+            return values
+        arrow = require("pyarrow", extra="pyarrow", purpose="partitions of tables")
+        batch = arrow.record_batch({"": arrow.array(values, self.kind)})
+        stream = arrow.BufferOutputStream()
+        with arrow.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write(batch)
+        return _core.ArrowArray._from_bytes(stream.getvalue().to_pybytes())  # noqa: SLF001
+
+    def with_files(self, numbers: Sequence[int]) -> FolderColumn:
         """Return the same of some of the files."""
         at = np.array(numbers, dtype=np.int64)
-        of_files = {
-            name: replace(column, number_of_file=column.number_of_file[at])
-            for name, column in self.of_files.items()
-        }
-        of_file = tuple(self.names.of_file[n] for n in numbers if self.names.of_file)
-        names = replace(self.names, of_file=of_file)
-        bounds = self.bounds and self.bounds.with_files(numbers)
-        return replace(self, of_files=of_files, names=names, bounds=bounds)
+        is_given = None if self.is_given is None else self.is_given[at]
+        return replace(
+            self, number_of_file=self.number_of_file[at], is_given=is_given
+        )
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
@@ -167,8 +123,8 @@ def _column(found: Sequence[str | None]) -> FolderColumn:
     return column_of_values(found)
 
 
-def column_of_values(found: Sequence[int | str | None]) -> FolderColumn:
-    """Return the column that files have these values of, all numbers or all texts.
+def column_of_values(found: Sequence[Any], kind: Any = None) -> FolderColumn:
+    """Return the column that files have these values of, all of one type.
 
     Example:
         >>> column_of_values([7, None, 5]).values
@@ -177,4 +133,4 @@ def column_of_values(found: Sequence[int | str | None]) -> FolderColumn:
     known: Any = sorted({value for value in found if value is not None})
     places = {value: number for number, value in enumerate(known)}
     of_file = [len(known) if value is None else places[value] for value in found]
-    return FolderColumn(tuple(known), np.array(of_file, dtype=np.int64))
+    return FolderColumn(tuple(known), np.array(of_file, dtype=np.int64), kind)

@@ -21,10 +21,12 @@ from pagefeed._base import (
     format_bytes,
     logger,
 )
-from pagefeed.dataset.folders import TableColumns
+from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.kept_index import kept_index, saved_index
 from pagefeed.dataset.shared_index import ColumnIndex, SharedIndex
+from pagefeed.dataset.table_columns import Naming, TableColumns
 from pagefeed.errors import (
+    ColumnNotFoundError,
     CorruptFileError,
     FileAccessError,
     InvalidArgumentError,
@@ -115,6 +117,10 @@ class Recipe(ABC):
         """Return the index as a part of another in the cache folder, if one has it."""
         return None
 
+    def completed(self, core: _core.Index) -> _core.Index:
+        """Return the index with what it says of no file, if there is any such."""
+        return core
+
     @abstractmethod
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return bytes that differ between files with different contents."""
@@ -151,8 +157,13 @@ class IndexRecipe(Recipe):
     page_index: PageIndexUse = True
     shared: SharedIndex | None = None
     """Where the index of these files, and perhaps of others, was written."""
-    missing_as_null: bool = False
-    """Rows of files that lack the column are null, if another file has it."""
+    constants: FolderColumn | None = None
+    """What rows of files of a table have that lack the column, if another has it."""
+
+    @property
+    def naming(self) -> Naming | None:
+        """How the column is found in files of a table; None if by its name."""
+        return None if self.table is None else self.table.naming
 
     def __post_init__(self) -> None:
         Recipe.__post_init__(self)
@@ -163,8 +174,9 @@ class IndexRecipe(Recipe):
     def settings(self) -> list[str]:
         """All that decides on the index but the files."""
         digests = [self._written.digest] if self._written else []
-        nulls = ["missing as null"] * self.missing_as_null
-        return [self.column, str(self.page_index), *digests, *nulls]
+        nulls = ["missing as null"] * (self.constants is not None)
+        naming = [] if self.naming is None else [self.naming.key_of(self.column)]
+        return [self.column, str(self.page_index), *digests, *nulls, *naming]
 
     @property
     def _written(self) -> ColumnIndex | None:
@@ -227,7 +239,8 @@ class IndexRecipe(Recipe):
                 self.column,
                 page_index=self.page_index is True,
                 by_row_group=self.page_index == "row_group",
-                missing_as_null=self.missing_as_null,
+                missing_as_null=self.constants is not None,
+                naming=None if self.naming is None else self.naming.core,
                 verify_checksums=self.verify_checksums,
                 num_threads=num_threads,
                 storage=self.storage.handle,
@@ -251,6 +264,24 @@ class IndexRecipe(Recipe):
                 format_bytes(fetched),
             )
         return core
+
+    def completed(self, core: _core.Index) -> _core.Index:
+        """Return the index with what rows have of files that lack the column.
+
+        Raises:
+            ColumnNotFoundError: If nothing says what they have.
+        """
+        constants = self.constants
+        lacking = [] if constants is None else core.lacking_files()
+        if constants is None or not lacking:
+            return core
+        for file in lacking:
+            if not constants.gives(file):
+                path = self.files[file]
+                raise ColumnNotFoundError(
+                    f"{path}: there is no column {self.column!r}"
+                ).at(file=path, column=self.column)
+        return core.with_missing(constants.handle_of_files)
 
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return the footer of a file."""

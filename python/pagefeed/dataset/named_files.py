@@ -9,7 +9,6 @@ from typing import Required, TypedDict, Unpack
 
 from pagefeed._base import check_column, check_columns, check_flag, near_name
 from pagefeed.dataset.aligned import AlignedColumnNames, parse_aligned
-from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.index_recipe import (
     PageIndexUse,
     cache_folder,
@@ -17,6 +16,7 @@ from pagefeed.dataset.index_recipe import (
 )
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.shared_index import SharedIndex
+from pagefeed.dataset.table_columns import TableColumns
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import (
     Located,

@@ -85,7 +85,7 @@ class PageIndex:
     """
 
     def __init__(self, core: _core.Index, recipe: Recipe) -> None:
-        self.core = core
+        self.core = core = recipe.completed(core)
         """The index of the data plane, which answers all questions of this class."""
         self.handle: _core.Index = core
         """What engines read the column by."""

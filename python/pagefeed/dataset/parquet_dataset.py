@@ -13,7 +13,7 @@ from pagefeed._base import Facts, check_flag, is_made, lazy, require
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned
 from pagefeed.dataset.dataset import Dataset
-from pagefeed.dataset.folders import FolderColumn, TableColumns, folder_columns
+from pagefeed.dataset.folders import FolderColumn, folder_columns
 from pagefeed.dataset.index_recipe import (
     IndexRecipe,
     PageIndexUse,
@@ -29,6 +29,7 @@ from pagefeed.dataset.recorded import (
 from pagefeed.dataset.select import Constant, Expression
 from pagefeed.dataset.shared_index import SharedIndex
 from pagefeed.dataset.source import SourceKind
+from pagefeed.dataset.table_columns import TableColumns
 from pagefeed.dataset.text import (
     TextColumn,
     TokenizedIndex,
@@ -81,8 +82,8 @@ class ParquetDataset(Dataset):
         index = self._build_index(self.column)
         # A column that does not exist is an error here.
         for name in (*self.metadata, *self.span_columns):
-            if name not in index.folder_columns and name != self.column:
-                self._found(name)
+            if name != self.column:
+                self.source_of(name)
         if self.tokenizer is not None:
             return self._tokenized(index, self.tokenizer)
         for each in self.aligned:
@@ -106,13 +107,13 @@ class ParquetDataset(Dataset):
         recipe = IndexRecipe(
             files=self.files,
             storage=self.storage,
-            column=column if table is None else table.names.in_files(column),
+            column=column,
             cache_dir=cache_folder(self.cache_dir),
             page_index=self._page_index,
             verify_checksums=self.verify_checksums,
             table=table,
             shared=self.shared,
-            missing_as_null=self._may_be_missing(column),
+            constants=self._constants_of(column),
         )
         if column in self._of_more_files:
             core = self._of_more_files[column].core
@@ -211,33 +212,27 @@ class ParquetDataset(Dataset):
 
         Raises:
             ColumnNotFoundError: If neither the files nor the names of their folders
-                have it.
+                have it, nor what a table says of them.
         """
-        try:
-            return self._found(column)
-        except ColumnNotFoundError:
-            if column not in self.index.folder_columns:
-                raise
-            return self.index.folder_columns[column]
-
-    def _found(self, column: str) -> PageIndex | FolderColumn:
-        """Return the pages of a column, or nulls if all files lack it by rule."""
+        table = self.table
+        if table is not None and table.decides(column):
+            return table.of_files[column]
         try:
             return self.column_index(column)
         except ColumnNotFoundError:
-            if not self._may_be_missing(column):
+            constants = self._constants_of(column)
+            if constants is None and table is None:
+                constants = folder_columns(self.files).get(column)
+            if constants is None or constants.is_given is not None:
                 raise
-            return FolderColumn((), np.zeros(len(self.files), dtype=np.int64))
+            return constants
 
-    def _may_be_missing(self, column: str) -> bool:
-        """Whether rows of files that lack a column are null, by the rule of a table."""
+    def _constants_of(self, column: str) -> FolderColumn | None:
+        """Return what rows of files have that lack a column of a table."""
         of_tokens = {self.column, *(each.column for each in self.aligned)}
-        top = column.partition(".")[0]
-        return (
-            self.table is not None
-            and top in self.table.if_missing
-            and column not in of_tokens
-        )
+        if self.table is None or column in of_tokens:
+            return None
+        return self.table.constants_of(column, len(self.files))
 
     @lazy
     def _column_indexes(self) -> dict[str, PageIndex]:
@@ -252,12 +247,8 @@ class ParquetDataset(Dataset):
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
-        pyarrow = require("pyarrow", extra="pyarrow", purpose="the schema of files")
-        found = select.schema_of(self._named_files, 0)
-        in_table = select.names_in_table(found)
-        return pyarrow.schema(
-            [field.with_name(in_table.get(field.name, field.name)) for field in found]
-        )
+        require("pyarrow", extra="pyarrow", purpose="the schema of files")
+        return select.schema_of(self._named_files, 0)
 
     @property
     def _named_files(self) -> select.Files:

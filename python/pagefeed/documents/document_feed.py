@@ -92,10 +92,7 @@ class DocumentFeed(EngineFeed):
             _core.Engine,
             [],
             columns=[
-                (*source.values, None)
-                if isinstance(source, FolderColumn)
-                else source.handle
-                for source in self._columns
+source.handle for source in self._columns
             ],
             names=names,
             num_threads=settings.num_threads,

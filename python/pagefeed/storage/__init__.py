@@ -7,6 +7,7 @@ machine, and its module is the only one of Python that opens files of data.
 :class:`ObjectWriter`.
 """
 
+from pagefeed.storage.arrow_files import open_renamed
 from pagefeed.storage.options import StorageOptions, library_options
 from pagefeed.storage.outputs import (
     ObjectWriter,
@@ -58,6 +59,7 @@ __all__ = [
     "located_exactly",
     "locked",
     "make_folder",
+    "open_renamed",
     "names_in",
     "options_of",
     "output_file",

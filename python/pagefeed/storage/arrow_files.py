@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from typing import Any
 
+from pagefeed._base import require
+from pagefeed.errors import CorruptFileError
 from pagefeed.storage.storage import Storage
 
-__all__ = ["RangeFile"]
+__all__ = ["RangeFile", "open_renamed"]
+
+TAIL_BYTES = 64 << 10
+"""Bytes of the end of a file that are read at first: footers mostly fit."""
+TRAILER = 8
+"""Length of a footer, and magic."""
 
 
 class RangeFile(io.RawIOBase):
@@ -42,3 +51,63 @@ class RangeFile(io.RawIOBase):
         return found
 
     readall = read
+
+
+class RenamedFile(RangeFile):
+    """A Parquet file with another footer."""
+
+    def __init__(self, source: Storage, file: str, begin: int, tail: bytes) -> None:
+        super().__init__(source, file)
+        self._begin, self._tail = begin, tail
+        self._size = begin + len(tail)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read some bytes, or all that are left."""
+        end = self._size if size is None or size < 0 else self._at + size
+        at, end = self._at, min(end, self._size)
+        if at >= end:
+            return b""
+        before = b""
+        if at < self._begin:
+            before = self._source.read(self._file, at, min(end, self._begin))
+        self._at = end
+        tail = self._tail[max(at - self._begin, 0) : max(end - self._begin, 0)]
+        return before + tail
+
+    readall = read
+
+
+def open_renamed(
+    storage: Storage, file: str, rename: Callable[[bytes], bytes]
+) -> Any:
+    """Open a Parquet file as a ``pyarrow.NativeFile``, its footer made another.
+
+    Args:
+        storage: Where it lies.
+        file: Its path.
+        rename: Makes a footer of its footer.
+
+    Raises:
+        CorruptFileError: If it has no footer.
+        MissingDependencyError: If pyarrow is not installed.
+    """
+    arrow = require("pyarrow", extra="pyarrow", purpose="reading columns")
+    size = storage.size(file)
+    begin = max(0, size - TAIL_BYTES)
+    tail = storage.read(file, begin, size)
+    length = int.from_bytes(tail[-TRAILER:-4], "little")
+    if not tail.endswith(b"PAR1") or length > size - 2 * TRAILER:
+        raise CorruptFileError(
+            f"{file}: not a Parquet file, or a truncated one: it ends with "
+            f"{tail[-4:]!r} and promises a footer of {length} bytes"
+        ).at(file=file)
+    if length + TRAILER > len(tail):
+        begin = size - TRAILER - length
+        tail = storage.read(file, begin, size)
+    at = len(tail) - TRAILER - length
+    try:
+        footer = rename(tail[at:-TRAILER])
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{file}: {error}").at(file=file) from None
+    new = tail[:at] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    return arrow.PythonFile(RenamedFile(storage, file, begin, new), mode="r")

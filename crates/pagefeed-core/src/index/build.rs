@@ -27,8 +27,8 @@ struct IndexedFile {
 
 /// The pages of a column in a file.
 enum FilePages {
-    /// One table per leaf.
-    Found(Arc<ColumnSchema>, Vec<Table>),
+    /// One table per leaf, and rows of its row groups.
+    Found(Arc<ColumnSchema>, Vec<Table>, Vec<u64>),
     /// It lacks the column: rows of its row groups, and what to tell if all files do.
     Missing(Vec<u64>, Error),
 }
@@ -72,14 +72,25 @@ impl Index {
         })?;
         let mut all = Joint::default();
         let known = files.iter().find_map(|file| match &file.pages {
-            FilePages::Found(schema, _) => Some(Arc::clone(schema)),
+            FilePages::Found(schema, ..) => Some(Arc::clone(schema)),
             FilePages::Missing(..) => None,
         });
+        let most_leaves = files.iter().map(|file| match &file.pages {
+            FilePages::Found(_, tables, _) if options.naming.is_some() => tables.len(),
+            _ => 0,
+        });
+        let most_leaves = most_leaves.max().unwrap_or(0);
         for file in files {
             let (schema, tables) = match (file.pages, &known) {
-                (FilePages::Found(schema, tables), _) => (schema, tables),
+                (FilePages::Found(schema, mut tables, rows), _) => {
+                    // Of a table, a struct may have got fields since.
+                    let num_missing = most_leaves.saturating_sub(tables.len());
+                    tables.extend(missing(num_missing, &rows)?);
+                    (schema, tables)
+                }
                 (FilePages::Missing(rows, _), Some(schema)) => {
-                    (Arc::clone(schema), missing(schema, &rows)?)
+                    let num_leaves = schema.leaves.len().max(most_leaves);
+                    (Arc::clone(schema), missing(num_leaves, &rows)?)
                 }
                 (FilePages::Missing(_, error), None) => return Err(error),
             };
@@ -89,18 +100,18 @@ impl Index {
             all.push_tables(&tables, 0..1)
                 .map_err(|error| error.in_column(column))?;
         }
-        all.finish(column)
+        all.finish(column, options.naming.is_some())
     }
 }
 
-/// Null rows of a file, as many as its row groups have.
-fn missing(schema: &ColumnSchema, rows: &[u64]) -> Result<Vec<Table>> {
+/// Null rows of a file in some leaves, as many as its row groups have.
+fn missing(num_leaves: usize, rows: &[u64]) -> Result<Vec<Table>> {
     let mut table = TableBuilder::new();
     for (number, rows) in (0u32..).zip(rows) {
         table.push_chunk(number, Codec::Uncompressed, &ChunkPages::missing(*rows))?;
     }
     table.end_file();
-    Ok(vec![table.finish(); schema.leaves.len()])
+    Ok(vec![table.finish(); num_leaves])
 }
 
 impl IndexBuilder<'_> {
@@ -110,7 +121,11 @@ impl IndexBuilder<'_> {
             stamp: self.store.stamp(path)?,
         };
         let tail = read_tail(self.store, &file)?;
-        let footer = match Footer::parse(tail.footer(), tail.footer_start, self.column) {
+        let named = match &self.options.naming {
+            Some(naming) => naming.rename(tail.footer())?,
+            None => tail.footer().into(),
+        };
+        let footer = match Footer::parse(&named, tail.footer_start, self.column) {
             Err(error) if self.options.missing_as_null && error.kind() == Kind::ColumnNotFound => {
                 let rows = Footer::row_counts(tail.footer())?;
                 return Ok(IndexedFile {
@@ -152,6 +167,11 @@ impl IndexBuilder<'_> {
             pages: FilePages::Found(
                 schema,
                 tables.into_iter().map(TableBuilder::finish).collect(),
+                footer
+                    .row_groups
+                    .iter()
+                    .map(|group| group.num_rows)
+                    .collect(),
             ),
         })
     }

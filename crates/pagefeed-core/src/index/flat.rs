@@ -205,8 +205,15 @@ impl Index {
         };
         flat.check(&table)?;
         let all = all.finish();
-        let field = field_of_all(column, &all, std::slice::from_ref(&schema))?;
-        let index = Self::new(column.to_string(), field, all, vec![schema], vec![table], 0);
+        let field = field_of_all(column, false, &all, std::slice::from_ref(&schema))?;
+        let index = Self::new(
+            (column.to_string(), false),
+            field,
+            all,
+            vec![schema],
+            vec![table],
+            0,
+        );
         Ok(Self {
             flat: Some(flat),
             ..index

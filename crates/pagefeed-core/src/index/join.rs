@@ -34,7 +34,10 @@ impl Index {
         let mut all = Joint::default();
         for &(part, start, stop) in pieces {
             let part = parts.get(part).filter(|part| {
-                part.column == first.column && part.flat.is_none() && stop <= part.files.len()
+                part.column == first.column
+                    && part.of_table == first.of_table
+                    && part.flat.is_none()
+                    && stop <= part.files.len()
             });
             let part = part.filter(|_| start <= stop);
             let part = part.ok_or_else(|| Error::corrupt("indexes do not fit each other"))?;
@@ -48,7 +51,7 @@ impl Index {
             all.push_tables(&part.tables, start..stop)
                 .map_err(|error| error.in_column(&first.column))?;
         }
-        all.finish(&first.column)
+        all.finish(&first.column, first.of_table)
     }
 }
 
@@ -84,7 +87,7 @@ impl Joint {
         pairs.try_for_each(|(into, table)| into.append(table, files.clone()))
     }
 
-    pub fn finish(self, column: &str) -> Result<Index> {
+    pub fn finish(self, column: &str, of_table: bool) -> Result<Index> {
         // Schemas in the order of the files, of those that files have.
         let mut order: HashMap<u32, u32> = HashMap::new();
         let mut schemas = Vec::new();
@@ -96,14 +99,16 @@ impl Joint {
             });
         }
         let files = files.finish();
-        let field = field_of_all(column, &files, &schemas)?;
+        let field = field_of_all(column, of_table, &files, &schemas)?;
         let tables: Vec<_> = self.tables.into_iter().map(TableBuilder::finish).collect();
         let cost = |leaf: &usize| {
             let table = &tables[*leaf];
             (table.splits_records(), u64::MAX - table.stored_bytes())
         };
-        let driving = (0..tables.len()).min_by_key(cost).unwrap_or(0);
-        let column = column.to_string();
+        // Leaves that all files have.
+        let leaves = schemas.iter().map(|schema| schema.leaves.len()).min();
+        let driving = (0..leaves.unwrap_or(0)).min_by_key(cost).unwrap_or(0);
+        let column = (column.to_string(), of_table);
         Ok(Index::new(column, field, files, schemas, tables, driving))
     }
 }

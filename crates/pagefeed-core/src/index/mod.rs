@@ -33,6 +33,7 @@ use crate::error::{Error, Kind, Result};
 use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
 use crate::schema::common::common_field;
+use crate::schema::naming::{self, Naming};
 use crate::storage::Storage;
 use crate::store::FileId;
 use files::Files;
@@ -55,6 +56,8 @@ pub struct BuildOptions {
     pub by_row_group: bool,
     /// Rows of files that lack the column are null, if another file has it.
     pub missing_as_null: bool,
+    /// How columns of a table are found in its files; by their names if they are of none.
+    pub naming: Option<Arc<Naming>>,
     /// Verify CRCs of pages read while building.
     pub verify_checksums: bool,
     /// Threads for reading footers.
@@ -134,18 +137,21 @@ pub struct Index {
     /// What its pages are made of, if they are no Parquet pages.
     flat: Option<Flat>,
     fingerprint: String,
+    /// Whether a table names the column: the files may call it otherwise.
+    of_table: bool,
 }
 
 impl Index {
     fn new(
-        column: String,
+        (column, of_table): (String, bool),
         field: Arc<Field>,
         files: Files,
         schemas: Vec<Arc<ColumnSchema>>,
         tables: Vec<Table>,
         driving: usize,
     ) -> Self {
-        let fingerprint = fingerprint(&column, &files, &tables[driving]);
+        let of_column = identity(&column, of_table, &schemas);
+        let fingerprint = fingerprint(&of_column, &files, &tables[driving]);
         Self {
             column,
             field,
@@ -155,6 +161,7 @@ impl Index {
             driving,
             flat: None,
             fingerprint,
+            of_table,
         }
     }
 
@@ -271,6 +278,20 @@ impl Index {
         Line::new(self.pages(), per_row).cut(starts, stops)
     }
 
+    /// Files that lack the column, by their numbers.
+    pub fn lacking_files(&self) -> Result<Vec<usize>> {
+        let first = self.file_first_page();
+        let lacks = |file: &usize| match first[*file] < first[*file + 1] {
+            true => self.page(first[*file]).map(|page| page.is_missing()),
+            false => Ok(false),
+        };
+        let files = 0..self.num_files();
+        files
+            .map(|file| Ok(lacks(&file)?.then_some(file)))
+            .filter_map(Result::transpose)
+            .collect()
+    }
+
     /// Where `page` lies.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
         self.pages().record(page)
@@ -304,14 +325,27 @@ impl Index {
 }
 
 /// A type for the columns of all files, or the first two that have none in common.
-fn field_of_all(column: &str, files: &Files, schemas: &[Arc<ColumnSchema>]) -> Result<Arc<Field>> {
+fn field_of_all(
+    column: &str,
+    of_table: bool,
+    files: &Files,
+    schemas: &[Arc<ColumnSchema>],
+) -> Result<Arc<Field>> {
+    let in_table = |field: &Arc<Field>| match of_table {
+        true => naming::known(field),
+        false => Arc::clone(field),
+    };
     let mut schemas = schemas.iter().enumerate();
     let (_, first) = schemas
         .next()
         .ok_or_else(|| Error::invalid("an index of no files"))?;
-    let mut all = Arc::clone(&first.field);
+    let mut all = in_table(&first.field);
     for (number, schema) in schemas {
-        all = common_field(&all, &schema.field).ok_or_else(|| {
+        let mut field = in_table(&schema.field);
+        if of_table {
+            (all, field) = (naming::widened(&all, &field), naming::widened(&field, &all));
+        }
+        all = common_field(&all, &field).ok_or_else(|| {
             let file = files
                 .numbers
                 .schema_id
@@ -329,6 +363,19 @@ fn field_of_all(column: &str, files: &Files, schemas: &[Arc<ColumnSchema>]) -> R
         })?;
     }
     Ok(all)
+}
+
+/// What tells a column from others of the same files: its name, or where it lies in files
+/// of a table, which may be renamed.
+fn identity(column: &str, of_table: bool, schemas: &[Arc<ColumnSchema>]) -> String {
+    if !of_table {
+        return column.to_string();
+    }
+    let leaves = schemas.iter().map(|schema| {
+        let first = schema.leaves.first().map_or(0, |leaf| leaf.ordinal);
+        format!("{first}+{}", schema.leaves.len())
+    });
+    leaves.collect::<Vec<_>>().join(" ")
 }
 
 /// What an order of the pages depends on: the files' contents, and where the index

@@ -33,6 +33,8 @@ const VERSION: (&str, &str) = ("pagefeed.version", "2");
 const COLUMN: &str = "pagefeed.column";
 const DRIVING_LEAF: &str = "pagefeed.driving_leaf";
 const FINGERPRINT: &str = "pagefeed.fingerprint";
+/// Whether a table names the column.
+const OF_TABLE: &str = "pagefeed.of_table";
 /// Of what the pages are made, if they are no Parquet pages.
 const FLAT: &str = "pagefeed.flat";
 
@@ -190,6 +192,9 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
         (DRIVING_LEAF.to_string(), index.driving.to_string()),
         (FINGERPRINT.to_string(), index.fingerprint.clone()),
     ]);
+    if index.of_table {
+        metadata.insert(OF_TABLE.to_string(), "true".to_string());
+    }
     if let Some(flat) = &index.flat {
         metadata.insert(FLAT.to_string(), flat.records.to_text());
     }
@@ -279,15 +284,17 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
         || !files.numbers.schema_id.iter().all(known)
         || !schemas
             .iter()
-            .all(|schema| schema.leaves.len() == tables.len())
+            .all(|schema| (driving + 1..=tables.len()).contains(&schema.leaves.len()))
     {
         return Err(Error::corrupt("its columns do not fit each other"));
     }
+    let of_table = schema.metadata().contains_key(OF_TABLE);
     let flat = schema.metadata().get(FLAT);
     let flat = flat.map(|records| Flat::from_batch(batch, records, &tables[0]));
     Ok(Index {
         flat: flat.transpose()?,
-        field: field_of_all(&column, &files, &schemas)?,
+        field: field_of_all(&column, of_table, &files, &schemas)?,
+        of_table,
         column,
         files,
         schemas,

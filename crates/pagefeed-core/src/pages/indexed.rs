@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
+
 use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
@@ -20,6 +22,8 @@ pub struct Indexed {
     pub storage: Arc<dyn Storage>,
     /// Verify CRCs of its pages where they are present.
     pub verify_checksums: bool,
+    /// What all rows have of each file that lacks the column; null without it.
+    pub if_missing: Option<ArrayRef>,
 }
 
 impl Indexed {

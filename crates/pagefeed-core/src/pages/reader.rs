@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{
-    Array, ArrayRef, GenericListArray, OffsetSizeTrait, new_empty_array, new_null_array,
+    Array, ArrayRef, GenericListArray, OffsetSizeTrait, UInt32Array, new_empty_array,
+    new_null_array,
 };
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
+use arrow_select::take::take;
 
 use crate::decode::{TokenPage, conform, decode_array};
 use crate::error::{Error, Result};
@@ -48,7 +50,13 @@ pub fn read_array(
         }
         if record.is_missing() {
             let num_rows = saturated(record.num_rows);
-            return Ok(new_null_array(data_type, num_rows));
+            return match &column.if_missing {
+                None => Ok(new_null_array(data_type, num_rows)),
+                Some(values) => {
+                    let which = UInt32Array::from(vec![record.file; num_rows]);
+                    conform(&take(values, &which, None)?, data_type)
+                }
+            };
         }
         let schema = index.schema(record.file);
         let runs = index.read_runs(&fetched.over(&*column.storage), page, true)?;
@@ -82,6 +90,7 @@ pub fn read_columns(
     for other in beside {
         let other = Indexed {
             index: Arc::clone(other),
+            if_missing: None,
             ..column.clone()
         };
         columns.push(read_rows(&other, opener, rows.clone())?);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, Fields};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields};
 
 /// The field that takes the values of both; `None` if there is none.
 pub fn common_field(first: &Field, second: &Field) -> Option<FieldRef> {
@@ -30,6 +30,13 @@ fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
         (T::Struct(first), T::Struct(second)) => T::Struct(common_fields(first, second)?),
         (T::Map(first, sorted), T::Map(second, also)) => {
             T::Map(common_field(first, second)?, *sorted && *also)
+        }
+        (T::Decimal128(one, its_scale), T::Decimal128(two, other)) => {
+            let scale = *its_scale.max(other);
+            let whole = |digits: &u8, scale: &i8| i16::from(*digits) - i16::from(*scale);
+            let digits = whole(one, its_scale).max(whole(two, other)) + i16::from(scale);
+            let digits = u8::try_from(digits).ok()?;
+            (digits <= DECIMAL128_MAX_PRECISION).then_some(T::Decimal128(digits, scale))?
         }
         _ if first.is_integer() && second.is_integer() => common_integer(first, second),
         _ if first.is_numeric() && second.is_numeric() => common_number(first, second)?,
@@ -158,6 +165,27 @@ mod tests {
                 assert_eq!(common(first, second), expected, "{first} and {second}");
             }
             assert_eq!(common(first, &T::Null), Some(first.clone()));
+        }
+    }
+
+    #[test]
+    fn decimals_keep_all_digits() {
+        use DataType as T;
+        for (first, second, expected) in [
+            (
+                T::Decimal128(5, 2),
+                T::Decimal128(9, 2),
+                Some(T::Decimal128(9, 2)),
+            ),
+            (
+                T::Decimal128(5, 4),
+                T::Decimal128(5, 0),
+                Some(T::Decimal128(9, 4)),
+            ),
+            (T::Decimal128(38, 0), T::Decimal128(38, 9), None),
+        ] {
+            assert_eq!(common(&first, &second), expected);
+            assert_eq!(common(&second, &first), expected);
         }
     }
 

@@ -4,6 +4,7 @@ pub mod common;
 pub mod converted;
 pub mod extension;
 pub mod hint;
+pub mod naming;
 pub mod rewrite;
 pub mod tree;
 

@@ -43,6 +43,7 @@ pub fn build_with(paths: &[String], column: &str, use_page_index: bool) -> Resul
         use_page_index,
         by_row_group: false,
         missing_as_null: false,
+        naming: None,
         verify_checksums: true,
         num_threads: 3,
         cancel: Default::default(),

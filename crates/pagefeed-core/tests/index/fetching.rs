@@ -88,6 +88,7 @@ fn column(folder: &Folder, fails: bool) -> (TokenColumn, Arc<Late>) {
         fails: AtomicBool::new(fails),
     });
     let indexed = Indexed {
+        if_missing: None,
         index,
         storage: Arc::clone(&storage) as Arc<dyn Storage>,
         verify_checksums: true,

@@ -16,7 +16,7 @@ from pagefeed.dataset.select.divide import (
 )
 from pagefeed.dataset.select.pieces import Piece
 from pagefeed.dataset.select.pruning import files_that_may_match
-from pagefeed.dataset.select.query import Constant, Expression, names_in_table
+from pagefeed.dataset.select.query import Constant, Expression
 from pagefeed.dataset.select.scanning import Files, schema_of
 from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.select.taking import taken
@@ -34,7 +34,6 @@ __all__ = [
     "by_tiers",
     "by_weights",
     "files_that_may_match",
-    "names_in_table",
     "rows_of",
     "schema_of",
     "taken",

@@ -72,6 +72,8 @@ class Division:
         parts += [self.spans.origin, self.criterion.key]
         for name, column in index.folder_columns.items():
             parts += [name, str(column.values), column.number_of_file.tobytes()]
+        if index.recipe.table is not None:
+            parts.append(index.recipe.table.key)
         return derived_key(index, *parts)
 
     @lazy

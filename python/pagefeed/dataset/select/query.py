@@ -7,11 +7,10 @@ their columns.
 from __future__ import annotations
 
 import hashlib
-import json
 import operator
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from pagefeed._base import near_name, require
@@ -28,13 +27,9 @@ __all__ = [
     "balanced",
     "check_boolean",
     "field_of",
-    "named_by_table",
-    "names_in_table",
     "scalar_columns",
 ]
 
-_TABLE_NAMES = b"pagefeed.names"
-"""Metadata of a schema: names of columns in a table, by those in the file."""
 Constant: TypeAlias = str | int | float | bool
 
 Expression: TypeAlias = Any
@@ -160,22 +155,6 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     return field, kind
 
 
-def named_by_table(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """Return the schema of a file, its columns to be called as a table does.
-
-    Args:
-        schema: Of the file.
-        names: Dotted names in the table, by those in the file.
-    """
-    return schema.with_metadata({_TABLE_NAMES: json.dumps(dict(names))})
-
-
-def names_in_table(schema: Schema) -> Mapping[str, str]:
-    """Return what a table calls columns of a file, see :func:`named_by_table`."""
-    names: dict[str, str] = json.loads((schema.metadata or {}).get(_TABLE_NAMES, "{}"))
-    return names
-
-
 def balanced(
     join: Callable[[Expression, Expression], Expression], parts: list[Expression]
 ) -> Expression:
@@ -189,15 +168,6 @@ def balanced(
 
 
 def scalar_columns(
-    schema: Schema,
-) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
-    """Name, path in the file and type of all columns."""
-    names = names_in_table(schema)
-    for name, column in _nested_columns(schema):
-        yield names.get(name, name), column
-
-
-def _nested_columns(
     fields: Iterable[Any], path: tuple[str, ...] = ()
 ) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
     """Dotted name, path and type of all columns; the inner ones of structs first."""
@@ -205,7 +175,7 @@ def _nested_columns(
     for field in fields:
         here = (*path, field.name)
         if types.is_struct(field.type):
-            yield from _nested_columns(field.type, here)
+            yield from scalar_columns(field.type, here)
         yield ".".join(here), (here, field.type)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, Work, joined_ranges, logger
-from pagefeed.dataset.folders import FolderColumn, TableColumns
+from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.select.pieces import Piece, pieces_of
 from pagefeed.dataset.select.query import (
@@ -18,9 +18,10 @@ from pagefeed.dataset.select.query import (
     Schema,
     arrow,
     field_of,
-    named_by_table,
+    scalar_columns,
 )
 from pagefeed.dataset.spans import Spans
+from pagefeed.dataset.table_columns import TableColumns
 from pagefeed.errors import (
     CorruptFileError,
     FileAccessError,
@@ -226,45 +227,58 @@ def _with_folders(
 ) -> Opened:
     """Open a file with the values in the names of its folders.
 
-    A column of the file has precedence.
+    A column of the file has precedence, unless a table says otherwise.
     """
-    path = files.files[file]
-    fragment = _open(files.storage, path, row_groups)
-    schema, known = fragment.physical_schema, None
+    fragment = _open(files, file, row_groups)
+    schema, table = fragment.physical_schema, files.table
+    if table is not None:
+        schema = _in_table(schema, table)
+    own = {name for name, _ in scalar_columns(schema)}
+    constants = _constants(files, [*dict.fromkeys((*files.folder_columns, *_later(table)))])
     pa, pc = arrow(), arrow("pyarrow.compute")
-    for name, column in files.folder_columns.items():
-        if name in fragment.physical_schema.names:
+    known = None
+    for name, column in constants.items():
+        if name in own or not column.gives(file):
             continue
-        kind = pa.int64() if column.is_whole else pa.string()
+        kind = column.arrow_type()
         schema = schema.append(pa.field(name, kind))
         value, field = column.value_of_file(file), pc.field(name)
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
         known = fact if known is None else known & fact
     if known is not None:
-        fragment = _open(files.storage, path, row_groups, known)
-    if files.table is not None:
-        schema = _as_in_table(schema, files.table, file)
+        fragment = _open(files, file, row_groups, known)
     return Opened(fragment, schema)
 
 
-def _as_in_table(schema: Schema, table: TableColumns, file: int) -> Schema:
-    """Return the schema of a file with the table's names, and the columns it lacks.
+def _later(table: TableColumns | None) -> Iterable[str]:
+    """Columns that files of a table may lack."""
+    if table is None:
+        return ()
+    return table.types if table.missing_as_null else table.defaults
 
-    These are null, if that is the rule of the table.
-    """
-    names = {**table.names.in_table(file)}
-    for name, kind in table.if_missing.items():
-        if name not in {names.get(own, own) for own in schema.names}:
-            # The file may have a column of that name which the table calls otherwise.
-            own = name if name not in schema.names else f"{name}, which is missing"
-            schema = schema.append(arrow().field(own, kind))
-            names[own] = name
-    return named_by_table(schema, names)
+
+def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]:
+    """Return what rows of files have that lack a column."""
+    table = files.table
+    if table is None:
+        return files.folder_columns
+    found = {name: table.constants_of(name, len(files.files)) for name in names}
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def _in_table(schema: Schema, table: TableColumns) -> Schema:
+    """Return the columns of a file that a table has, in their types of now."""
+    held = [
+        field.with_type(table.types[field.name])
+        for field in schema
+        if field.name in table.types and not table.decides(field.name)
+    ]
+    return arrow().schema(held)
 
 
 def _open(
-    storage: Storage,
-    path: str,
+    files: Files,
+    file: int,
     row_groups: Sequence[int] | None = None,
     known: Expression | None = None,
 ) -> Fragment:
@@ -275,9 +289,13 @@ def _open(
         MissingFileError: If the file is gone.
     """
     pa, dataset = arrow(), arrow("pyarrow.dataset")
+    storage, path, table = files.storage, files.files[file], files.table
+    naming = None if table is None else table.naming
     try:
         fragment = dataset.ParquetFileFormat().make_fragment(
-            storage.open_arrow(path),
+            storage.open_arrow(path)
+            if naming is None
+            else naming.open_arrow(storage, path),
             partition_expression=known,
             row_groups=None if row_groups is None else list(row_groups),
         )

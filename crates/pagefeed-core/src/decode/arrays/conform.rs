@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, ByteArrayType, Float16Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, LargeBinaryType, LargeUtf8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, ByteArrayType, Decimal128Type, Float16Type, Float32Type, Float64Type,
+    Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, UInt16Type, UInt32Type,
+    UInt64Type,
 };
 use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericListArray, MapArray,
@@ -29,6 +30,12 @@ pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
         (T::Map(..), T::Map(entries, sorted)) => map(array.as_map(), entries, *sorted)?,
         (_, T::List(item) | T::LargeList(item)) => list(array, item, target)?,
         (_, T::FixedSizeList(item, size)) => fixed_size_list(array, item, *size)?,
+        (T::Decimal128(_, from), T::Decimal128(digits, scale)) => {
+            let factor = 10i128.pow(u32::from(scale.saturating_sub(*from).unsigned_abs()));
+            let wide = array.as_primitive::<Decimal128Type>();
+            let wide = wide.unary::<_, Decimal128Type>(|value| value.wrapping_mul(factor));
+            Arc::new(wide.with_precision_and_scale(*digits, *scale)?)
+        }
         (from, _) if from.is_integer() => integers(array, target)?,
         (from, _) if from.is_floating() => floats(array, target)?,
         _ => return Err(impossible(array, target)),
@@ -59,11 +66,10 @@ fn wide_offsets(offsets: &OffsetBuffer<i32>) -> OffsetBuffer<i64> {
 }
 
 fn structs(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
-    let column = |field: &FieldRef| {
-        let column = array
-            .column_by_name(field.name())
-            .ok_or_else(|| Error::internal(format!("no field {:?}", field.name())))?;
-        conform(column, field.data_type())
+    let column = |field: &FieldRef| match array.column_by_name(field.name()) {
+        Some(column) => conform(column, field.data_type()),
+        None if field.is_nullable() => Ok(new_null_array(field.data_type(), array.len())),
+        None => Err(Error::internal(format!("no field {:?}", field.name()))),
     };
     let columns = fields.iter().map(column).collect::<Result<_>>()?;
     let nulls = array.nulls().cloned();

@@ -1,0 +1,249 @@
+//! Files of a table, whose columns are found by field ids, or by names that only files
+//! know: their footers, with the names of the table in place of their own.
+//!
+//! Whatever reads a footer so renamed finds the columns of the table, and no others.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use arrow_schema::{Field, FieldRef, Fields};
+
+use crate::error::{Error, Result};
+use crate::footer::schema_tree;
+use crate::thrift::{Reader, Wire, put_varint, read_fields};
+
+/// How the name of what a table does not have ends, in a footer that was renamed.
+const UNKNOWN: &str = ", not in the table)";
+/// Repetition of a repeated field, as Thrift has it.
+const REPEATED: i32 = 2;
+
+/// A column of a table, or a field in one.
+#[derive(Clone, Debug)]
+pub struct TableField {
+    /// What the table calls it.
+    pub name: String,
+    /// Its field id.
+    pub id: Option<i32>,
+    /// What files call it that are not to be asked for ids.
+    pub names: Vec<String>,
+    /// What it holds.
+    pub kind: TableKind,
+}
+
+/// What a column of a table holds.
+#[derive(Clone, Debug)]
+pub enum TableKind {
+    /// One value.
+    Value,
+    /// Fields by name.
+    Struct(Vec<TableField>),
+    /// A list of what this holds.
+    List(Box<TableKind>),
+    /// Keys and values.
+    Map(Box<[TableKind; 2]>),
+}
+
+/// How the columns of a table are found in its files.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    /// The columns.
+    pub fields: Vec<TableField>,
+    /// Whether field ids decide, in files that have any.
+    pub by_id: bool,
+    /// Whether names decide in the others.
+    pub by_name: bool,
+}
+
+/// A node of a file's schema.
+struct Node<'a> {
+    name: &'a str,
+    /// Where the name lies in the footer, with its length.
+    at: Range<usize>,
+    id: Option<i32>,
+    is_repeated: bool,
+    children: Vec<Node<'a>>,
+}
+
+/// What a name becomes: where it lies, and the new one.
+type Changes = Vec<(Range<usize>, String)>;
+
+impl Naming {
+    /// Returns a footer with the names of the table.
+    pub fn rename<'a>(&self, footer: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        schema_tree(footer)?; // Which refuses what is not sound.
+        let root = schema_of(footer)?;
+        let by_id = self.by_id && root.children.iter().any(has_id);
+        if !by_id && !self.by_name {
+            return Err(Error::unsupported(
+                "the table finds columns by field ids, and the file has none: give the \
+                 table a name mapping (schema.name-mapping.default), or write the file anew",
+            ));
+        }
+        let mut changes = Vec::new();
+        rename_fields(&root.children, &self.fields, by_id, &mut changes);
+        if changes.is_empty() {
+            return Ok(Cow::Borrowed(footer));
+        }
+        let (mut renamed, mut at) = (Vec::with_capacity(footer.len()), 0);
+        for (range, name) in changes {
+            renamed.extend_from_slice(&footer[at..range.start]);
+            put_varint(&mut renamed, name.len() as u64);
+            renamed.extend_from_slice(name.as_bytes());
+            at = range.end;
+        }
+        renamed.extend_from_slice(&footer[at..]);
+        Ok(Cow::Owned(renamed))
+    }
+}
+
+fn has_id(node: &Node<'_>) -> bool {
+    node.id.is_some() || node.children.iter().any(has_id)
+}
+
+fn rename_fields(nodes: &[Node<'_>], fields: &[TableField], by_id: bool, changes: &mut Changes) {
+    for node in nodes {
+        let field = fields.iter().find(|field| match by_id {
+            true => node.id.is_some() && field.id == node.id,
+            false => field.names.iter().any(|name| name == node.name),
+        });
+        let name = match (field, node.id) {
+            (Some(field), _) => field.name.clone(),
+            (None, Some(id)) => format!("{} (field id {id}{UNKNOWN}", node.name),
+            (None, None) => format!("{} (no field id{UNKNOWN}", node.name),
+        };
+        if name != node.name {
+            changes.push((node.at.clone(), name));
+        }
+        if let Some(field) = field {
+            rename_inside(node, &field.kind, by_id, changes);
+        }
+    }
+}
+
+/// Renames fields of structs in a column. Items of lists, keys and values of maps are
+/// found by where they are: writers call them differently.
+fn rename_inside(node: &Node<'_>, kind: &TableKind, by_id: bool, changes: &mut Changes) {
+    match kind {
+        TableKind::Value => {}
+        TableKind::Struct(fields) => rename_fields(&node.children, fields, by_id, changes),
+        TableKind::List(item) => {
+            if let Some(found) = item_of(node) {
+                rename_inside(found, item, by_id, changes);
+            }
+        }
+        TableKind::Map(both) => {
+            if let [entries] = &node.children[..] {
+                for (found, kind) in entries.children.iter().zip(both.iter()) {
+                    rename_inside(found, kind, by_id, changes);
+                }
+            }
+        }
+    }
+}
+
+/// The item of a list, by the rules of the format for old writers.
+fn item_of<'a, 'b>(list: &'a Node<'b>) -> Option<&'a Node<'b>> {
+    let [repeated] = &list.children[..] else {
+        return None;
+    };
+    let is_item = repeated.name == "array" || repeated.name == format!("{}_tuple", list.name);
+    match &repeated.children[..] {
+        [item] if repeated.is_repeated && !is_item => Some(item),
+        _ => Some(repeated),
+    }
+}
+
+fn schema_of(footer: &[u8]) -> Result<Node<'_>> {
+    let mut root = None;
+    let mut reader = Reader::new(footer);
+    read_fields!(reader, {
+        (2, Wire::List) => {
+            reader.list_of(Wire::Struct)?;
+            root = Some(node_of(reader)?);
+        },
+    })?;
+    root.ok_or_else(|| Error::corrupt("the footer lacks a schema"))
+}
+
+/// A node and those below it, of a tree that is sound.
+fn node_of<'a>(reader: &mut Reader<'a>) -> Result<Node<'a>> {
+    let mut num_children = 0;
+    let mut node = Node {
+        name: "",
+        at: 0..0,
+        id: None,
+        is_repeated: false,
+        children: Vec::new(),
+    };
+    read_fields!(reader, {
+        (3, Wire::I32) => node.is_repeated = reader.i32()? == REPEATED,
+        (4, Wire::Binary) => {
+            let start = reader.position();
+            node.name = reader.string()?;
+            node.at = start..reader.position();
+        },
+        (5, Wire::I32) => num_children = reader.size("a schema element's child count")?,
+        (9, Wire::I32) => node.id = Some(reader.i32()?),
+    })?;
+    for _ in 0..num_children {
+        node.children.push(node_of(reader)?);
+    }
+    Ok(node)
+}
+
+/// A field without what the table does not have.
+pub fn known(field: &FieldRef) -> FieldRef {
+    map_structs(field, &|fields| {
+        let known = fields.iter().filter(|each| !each.name().ends_with(UNKNOWN));
+        known.cloned().collect()
+    })
+}
+
+/// A field with what another of the same column has besides: null where it is not.
+pub fn widened(field: &FieldRef, other: &FieldRef) -> FieldRef {
+    use arrow_schema::DataType as T;
+    let inside = |item: &FieldRef, other: &FieldRef| widened(item, other);
+    let data_type = match (field.data_type(), other.data_type()) {
+        (T::Struct(fields), T::Struct(others)) => T::Struct(all_fields(fields, others)),
+        (T::List(item), T::List(other) | T::LargeList(other)) => T::List(inside(item, other)),
+        (T::LargeList(item), T::List(other) | T::LargeList(other)) => {
+            T::LargeList(inside(item, other))
+        }
+        (T::Map(entries, sorted), T::Map(other, _)) => T::Map(inside(entries, other), *sorted),
+        (other, _) => other.clone(),
+    };
+    retyped(field, data_type)
+}
+
+fn all_fields(fields: &Fields, others: &Fields) -> Fields {
+    let own = fields.iter().map(|field| match others.find(field.name()) {
+        Some((_, other)) => widened(field, other),
+        None => nullable(field),
+    });
+    let new = others
+        .iter()
+        .filter(|other| fields.find(other.name()).is_none());
+    own.chain(new.map(nullable)).collect()
+}
+
+fn nullable(field: &FieldRef) -> FieldRef {
+    Field::clone(field).with_nullable(true).into()
+}
+
+fn map_structs(field: &FieldRef, change: &dyn Fn(&Fields) -> Fields) -> FieldRef {
+    use arrow_schema::DataType as T;
+    let inside = |item: &FieldRef| map_structs(item, change);
+    let data_type = match field.data_type() {
+        T::Struct(fields) => T::Struct(change(fields).iter().map(inside).collect()),
+        T::List(item) => T::List(inside(item)),
+        T::LargeList(item) => T::LargeList(inside(item)),
+        T::FixedSizeList(item, size) => T::FixedSizeList(inside(item), *size),
+        T::Map(entries, sorted) => T::Map(inside(entries), *sorted),
+        other => other.clone(),
+    };
+    retyped(field, data_type)
+}
+
+fn retyped(field: &FieldRef, data_type: arrow_schema::DataType) -> FieldRef {
+    Field::clone(field).with_data_type(data_type).into()
+}
