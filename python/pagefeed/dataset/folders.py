@@ -79,9 +79,7 @@ class FolderColumn:
         """Return the same of some of the files."""
         at = np.array(numbers, dtype=np.int64)
         is_given = None if self.is_given is None else self.is_given[at]
-        return replace(
-            self, number_of_file=self.number_of_file[at], is_given=is_given
-        )
+        return replace(self, number_of_file=self.number_of_file[at], is_given=is_given)
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:

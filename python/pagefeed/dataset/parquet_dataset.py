@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, overload
 
-import numpy as np
-
 from pagefeed._base import Facts, check_flag, is_made, lazy, require
 from pagefeed.dataset import select
 from pagefeed.dataset.aligned import check_aligned_index, parse_aligned

@@ -1,8 +1,8 @@
 """What a table says of its snapshot: which one it is, and its columns.
 
-A column of a table is named by the table alone. In files it is found by its field id, or
-by a name that only files know: :class:`Naming` says how, and what reads a file sees its
-footer with the names of the table.
+A column of a table is named by the table alone. In files it is found by its field id,
+or by a name that only files know: :class:`Naming` says how, and what reads a file sees
+its footer with the names of the table.
 """
 
 from __future__ import annotations
@@ -72,6 +72,11 @@ class Naming:
         """Return text that differs where the column is found differently."""
         top = [each for each in self.fields if f"{column}.".startswith(f"{each.name}.")]
         return repr((top, self.by_id, self.by_name))
+
+    def name_in_files(self, column: str) -> str | None:
+        """Return what files without ids call a column; None if that is not known."""
+        names = {each.name: each.names for each in self.fields}.get(column)
+        return names[0] if names else None
 
     def open_arrow(self, storage: Storage, file: str) -> Any:
         """Open a file as pyarrow reads it, with the names of the table."""

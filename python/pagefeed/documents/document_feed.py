@@ -91,9 +91,7 @@ class DocumentFeed(EngineFeed):
         start = partial(
             _core.Engine,
             [],
-            columns=[
-source.handle for source in self._columns
-            ],
+            columns=[source.handle for source in self._columns],
             names=names,
             num_threads=settings.num_threads,
             memory=settings.engine_bytes,

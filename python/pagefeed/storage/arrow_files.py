@@ -77,9 +77,7 @@ class RenamedFile(RangeFile):
     readall = read
 
 
-def open_renamed(
-    storage: Storage, file: str, rename: Callable[[bytes], bytes]
-) -> Any:
+def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) -> Any:
     """Open a Parquet file as a ``pyarrow.NativeFile``, its footer made another.
 
     Args:

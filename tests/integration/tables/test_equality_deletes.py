@@ -325,7 +325,6 @@ def tokens_of(dataset: Any) -> set[int]:
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (None, {2, 3}),  # By the names of the table's columns.
         ([{"field-id": ID, "names": ["number", "nr"]}], {2, 3}),
         ([{"field-id": LANG, "names": ["id"]}], {1, 2, 3}),
     ],
@@ -333,7 +332,7 @@ def tokens_of(dataset: Any) -> set[int]:
 def test_files_without_ids(tmp_path, names, expected):
     """Imported files have columns by the table's mapping of names."""
     log = empty_table(tmp_path)
-    called = "nr" if names and "nr" in names[0]["names"] else "id"
+    called = "nr" if "nr" in names[0]["names"] else "id"
     rows = pa.table({called: [1, 2, 3], "tokens": [[1], [2], [3]]})
     file = Written(rows)
     file = file._replace(path=log.write(file, "imported"))
@@ -341,9 +340,8 @@ def test_files_without_ids(tmp_path, names, expected):
     delete_ids(log, [1])
     path = Path(log.metadata)
     told = json.loads(path.read_text())
-    if names is not None:
-        names = [*names, {"field-id": TOKENS, "names": ["tokens"]}]
-        told["properties"]["schema.name-mapping.default"] = json.dumps(names)
+    names = [*names, {"field-id": TOKENS, "names": ["tokens"]}]
+    told["properties"]["schema.name-mapping.default"] = json.dumps(names)
     path.write_text(json.dumps(told))
     found = left_in(pf.iceberg(log.metadata, column="tokens"))
     assert {row + 1 for _, row in found} == expected

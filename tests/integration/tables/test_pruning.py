@@ -175,7 +175,9 @@ def test_partitions_of_iceberg(tmp_path):
             n for n, lang in languages if n >= 40 and lang == "de"
         ],
         "at < '2026-01-04'": [n for n in range(60) if at[n] < 1_767_484_800_000_000],
-        "at_day == 20457": [n for n in range(60) if at[n] // 86_400_000_000 == 20_457],
+        "at_day == '2026-01-04'": [
+            n for n in range(60) if at[n] // 86_400_000_000 == 20_457
+        ],
         "id_trunc == 20": [*range(20, 30)],
     }.items():
         found = web.where(predicate)

@@ -327,7 +327,7 @@ def test_versions_snapshots_tags_and_times(tmp_path):
         pf.iceberg("corpus.web", "v2", catalog=properties, column="tokens")
     with pytest.raises(MissingFileError, match=r"corpus\.code"):
         pf.iceberg("corpus.code", catalog=properties, column="tokens")
-    with pytest.raises(InvalidArgumentError, match="name of the catalog"):
+    with pytest.raises(MissingFileError, match="name of the catalog"):
         pf.iceberg("corpus.web", column="tokens")
     catalog.close()
 

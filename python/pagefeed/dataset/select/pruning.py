@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import itertools
 import math
 from collections import defaultdict
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pagefeed.dataset.bounds import Bounds
-from pagefeed.dataset.folders import TableColumns
+from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.select.predicate import query_of
 from pagefeed.dataset.select.query import (
     Expression,
@@ -22,6 +23,7 @@ from pagefeed.dataset.select.query import (
     scalar_columns,
 )
 from pagefeed.dataset.select.scanning import Files, schema_of
+from pagefeed.dataset.table_columns import TableColumns
 
 __all__ = ["files_that_may_match"]
 
@@ -29,6 +31,7 @@ COLUMNS_WITH_NULLS = 2
 """Rows with a value and those without are looked at apart in so many columns."""
 GROUP = "pagefeed.group"
 """Tells apart what is said of files, where nothing is read but this."""
+NO_VALUE = Bounds(None, None, may_have_values=False)
 SLACK = datetime.timedelta(milliseconds=1)
 """Writers of Delta cut times to milliseconds, the upper bound as the lower one."""
 
@@ -51,9 +54,9 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
     if table is None:
         return everything
     columns = []
-    for name in _columns_of(query, schema, table):
+    for name in _columns_of(query, schema):
         field, kind = field_of(schema, name)
-        bounds = _bounds_of(table, name, kind)
+        bounds = _bounds_of(table, name)
         if bounds is not None and any(bounds):
             columns.append(((field, kind), bounds))
     if not columns:
@@ -85,40 +88,39 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
     )
 
 
-def _columns_of(query: Query, schema: Schema, table: TableColumns) -> Iterable[str]:
+def _columns_of(query: Query, schema: Schema) -> Iterable[str]:
     """Names of the columns whose bounds may be used.
 
     Bounds say nothing of NaN, so that those of floats are used where a query may be
-    pruned by them. A ready-made expression names columns as files do, not the table.
+    pruned by them.
     """
     types = arrow("pyarrow.types")
     kinds = {name: kind for name, (_, kind) in scalar_columns(schema)}
-    names = query.columns
-    if not names and not (table.names.in_all or table.names.of_file):
-        names = tuple(name for name in kinds if not types.is_nested(kinds[name]))
+    names = query.columns or tuple(kinds)
+    names = tuple(name for name in names if not types.is_nested(kinds[name]))
     if not query.columns or not query.prunes(schema):
         names = tuple(name for name in names if not types.is_floating(kinds[name]))
     return names
 
 
-def _bounds_of(
-    table: TableColumns,
-    name: str,
-    kind: Any,
-) -> Sequence[Bounds | None] | None:
+def _bounds_of(table: TableColumns, name: str) -> Sequence[Bounds | None] | None:
     """The bounds of a column in each file: a partition's value, or what is stored."""
     found = None if table.bounds is None else table.bounds.of(name)
     column = table.of_files.get(name)
-    if column is None or not column.values:
+    if column is None:
         return found
-    if _constant(column.values[0], kind, datetime.timedelta()) is None:
-        return found
-    values = map(column.value_of_file, range(len(column.number_of_file)))
-    said = [
-        None if value is None else Bounds(value, value, may_be_null=False)
-        for value in values
-    ]
+    files = range(len(column.number_of_file))
+    said = [_bounds_of_value(column, file) for file in files]
     return [new or old for new, old in zip(said, found or said, strict=True)]
+
+
+def _bounds_of_value(column: FolderColumn, file: int) -> Bounds | None:
+    value = column.value_of_file(file)
+    if not column.gives(file):
+        return None
+    if value is None:
+        return NO_VALUE
+    return Bounds(value, value, may_be_null=False)
 
 
 def _facts(
@@ -168,6 +170,8 @@ def _constant(bound: Any, kind: Any, slack: datetime.timedelta) -> Any:
         fits = isinstance(bound, float) and not math.isnan(bound)
     elif types.is_string(kind) or types.is_large_string(kind):
         fits = isinstance(bound, str)
+    elif types.is_decimal(kind):
+        fits = isinstance(bound, decimal.Decimal)
     elif types.is_timestamp(kind):
         fits = isinstance(bound, datetime.datetime)
         fits = fits and (bound.tzinfo is None) == (kind.tz is None)

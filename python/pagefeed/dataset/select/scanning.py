@@ -234,7 +234,9 @@ def _with_folders(
     if table is not None:
         schema = _in_table(schema, table)
     own = {name for name, _ in scalar_columns(schema)}
-    constants = _constants(files, [*dict.fromkeys((*files.folder_columns, *_later(table)))])
+    constants = _constants(
+        files, [*dict.fromkeys((*files.folder_columns, *_later(table)))]
+    )
     pa, pc = arrow(), arrow("pyarrow.compute")
     known = None
     for name, column in constants.items():

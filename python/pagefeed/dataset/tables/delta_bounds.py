@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any
 
 from pagefeed.dataset.bounds import Bounds, bounds_of
+from pagefeed.dataset.table_columns import Naming
 
 __all__ = ["DeltaBounds"]
 
 CUT_TEXT = 32
 """Texts of so many bytes may have been cut at as many characters, as some writers count
 them, and not rounded up."""
-NO_VALUE = Bounds(None, None, may_have_values=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +23,11 @@ class DeltaBounds:
 
     actions: Any
     """What deltalake says of each file: a table with a row of it."""
+    naming: Naming | None = None
+    """What columns are called there, if not as the table calls them."""
 
     def of(self, column: str) -> Sequence[Bounds | None]:
         """Return those of a column in each file; None where nothing is known."""
-        partition = self._of_files("partition", column)
-        if partition is not None:
-            return [NO_VALUE if value is None else None for value in partition]
         lower, upper = self._of_files("min", column), self._of_files("max", column)
         nulls = self._of_files("null_count", column)
         rows = self.actions["num_records"].to_pylist()
@@ -40,19 +39,22 @@ class DeltaBounds:
 
     def with_files(self, numbers: Sequence[int]) -> DeltaBounds:
         """Return those of some of the files."""
-        return DeltaBounds(self.actions.take(numbers))
+        return replace(self, actions=self.actions.take(numbers))
 
     def _of_files(self, name: str, column: str) -> list[Any] | None:
         """What the log says of a column by file; None if it does not."""
         from pyarrow import types
 
+        called = column
+        if self.naming is not None:
+            called = self.naming.name_in_files(column) or ""
         if name not in self.actions.schema.names:
             return None
         kind = self.actions.schema.field(name).type
-        if not types.is_struct(kind) or kind.get_field_index(column) < 0:
+        if not types.is_struct(kind) or kind.get_field_index(called) < 0:
             return None
         values: list[Any] = (
-            self.actions[name].combine_chunks().field(column).to_pylist()
+            self.actions[name].combine_chunks().field(called).to_pylist()
         )
         return values
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from urllib.parse import unquote
 
 import numpy as np
 
 from pagefeed._base import Int64Array, require
-from pagefeed.dataset.folders import ColumnNames, TableColumns
 from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.table_columns import Naming, TableColumns
 from pagefeed.dataset.tables.delta_bounds import DeltaBounds
 from pagefeed.dataset.tables.delta_log import DeltaLog
+from pagefeed.dataset.tables.naming import delta_naming
 from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
+    is_null_if_missing,
     location_of,
     partitions_of,
     path_of,
     snapshot_dataset,
     time_of,
-    types_of,
-    value_of,
 )
 from pagefeed.errors import (
     ChecksumError,
@@ -44,6 +45,9 @@ from pagefeed.storage import (
     library_options,
 )
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 __all__ = ["delta"]
 
 READER_VERSION = 3
@@ -54,11 +58,13 @@ READER_FEATURES = frozenset(
     }
 )
 """What a reader of a table must know. Variants are refused as columns."""
-MAPPING = "delta.columnMapping."
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
+_QUOTED = re.compile("%[0-9A-Fa-f]{2}")
+_ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")
 
 
 def delta(
-    table: PathLike,
+    table: PathLike | DeltaTable,
     version: int | str | datetime.datetime | None = None,
     *,
     missing: Missing = "error",
@@ -74,7 +80,8 @@ def delta(
     in the order in which they were written.
 
     Args:
-        table: Folder or URL of the table.
+        table: Folder or URL of the table, or a ``DeltaTable`` at the version wanted:
+            its own credentials read the log.
         version: Number of a version, or a time (``datetime``, or text such as
             ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
             Of a table with in-commit timestamps the commits tell their time; else it is
@@ -102,28 +109,40 @@ def delta(
         >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
     """
     check_wanted(wanted)
-    uri = location_of(table)
-    opened = _open(uri, version, storage_options)
-    _check_features(uri, opened.protocol())
-    with _told(uri):
-        name = f"delta:{opened.version()}"
-        (files, bounds), deleted = _files(opened, uri), _deleted(opened, uri)
-    if gone := deleted.keys() - {file.path for file in files}:
-        raise CorruptFileError(
-            f"{uri}: {name} deletes rows of {min(gone)}, which it does not name"
-        )
-    files = [file._replace(deleted=deleted.get(file.path)) for file in files]
-    types = types_of(missing, _arrow_schema(opened))
-    partitions = partitions_of(files)
-    columns = TableColumns(name, partitions, _names(opened), {}, *types, bounds)
-    return snapshot_dataset(files, columns, storage_options, storage_cache, **wanted)
+    opened, root = _open(table, version, storage_options)
+    _check_features(root, opened.protocol())
+    types, naming = _schema_of(root, opened)
+    found = _files(opened, root, naming)
+    columns = TableColumns(
+        f"delta:{opened.version()}",
+        types,
+        naming,
+        of_files=partitions_of(found.files, found.types),
+        partition_decides=True,
+        missing_as_null=is_null_if_missing(missing),
+        bounds=found.bounds,
+    )
+    return snapshot_dataset(
+        found.files, columns, storage_options, storage_cache, **wanted
+    )
+
+
+def _time_of(given: str | datetime.datetime) -> datetime.datetime:
+    try:
+        return time_of(given)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"version={given!r} is no time, such as '2026-11-01T12:00:00Z'; the "
+            "number of a version is no text"
+        ) from None
 
 
 def _open(
-    uri: str,
+    table: PathLike | Any,
     version: int | str | datetime.datetime | None,
     storage_options: StorageOptions | None,
-) -> Any:
+) -> tuple[Any, str]:
+    """Open a version of a table; return it with its folder or URL."""
     library = require("deltalake", extra="delta", purpose="reading Delta tables")
     require("pyarrow", extra="delta", purpose="reading Delta tables")
     if isinstance(version, bool) or not isinstance(
@@ -134,30 +153,37 @@ def _open(
         )
     given = f"version={version!r}"
     if isinstance(version, str | datetime.datetime):
-        try:
-            version = time_of(version)
-        except ValueError:
+        version = _time_of(version)
+    if isinstance(table, library.DeltaTable):
+        if version is not None:
             raise InvalidArgumentError(
-                f"version={version!r} is no time, such as '2026-11-01T12:00:00Z'; the "
-                "number of a version is no text"
-            ) from None
+                f"{given}: a DeltaTable has a version already: load that one with "
+                "load_as_version, or give the path of the table"
+            )
+        return table, path_of(unquote(table.table_uri))
+    root = location_of(table)
+    if not is_url(root) and unquote(root) != root:
+        raise UnsupportedError(
+            f"{root}: deltalake takes {_QUOTED.findall(root)[0]} in the name of a "
+            "folder for a quoted character: rename the folder"
+        )
     options = library_options(storage_options)
-    with _told(uri):
-        opened = library.DeltaTable(uri, storage_options=options or None)
+    with _told(root):
+        opened = library.DeltaTable(root, storage_options=options or None)
     newest = opened.version()
     if isinstance(version, int) and not 0 <= version <= newest:
         raise InvalidArgumentError(
-            f"version={version}: {uri} has the versions 0 to {newest}"
+            f"version={version}: {root} has the versions 0 to {newest}"
         )
     if version is not None:
         log = DeltaLog(opened)
-        with _told(uri):
+        with _told(root):
             if isinstance(version, datetime.datetime):
                 version = log.at(version, given)
             elif version != newest:
                 log.check(version, given)
             opened.load_as_version(version)
-    return opened
+    return opened, root
 
 
 @contextmanager
@@ -203,71 +229,88 @@ def _check_features(uri: str, protocol: Any) -> None:
         )
 
 
-def _arrow_schema(opened: Any) -> Any:
+def _schema_of(uri: str, opened: Any) -> tuple[dict[str, Any], Naming | None]:
+    """Arrow types of the columns, and how they are found in files."""
     from pyarrow import schema
 
-    return schema(opened.schema().to_arrow())
+    with _told(uri):
+        known, settings = opened.schema(), opened.metadata().configuration
+        in_arrow, in_log = schema(known.to_arrow()), json.loads(known.to_json())
+    types = dict(zip(in_arrow.names, in_arrow.types, strict=True))
+    return types, delta_naming(uri, in_log, settings)
 
 
-def _path_of(opened: Any, table: str, uri: str) -> str:
-    """Return the path or URL of a file: of a URL the library quotes the table's."""
-    root: str = opened.table_uri
-    if not is_url(table) or not uri.startswith(root):
-        return path_of(uri)
-    return path_of(f"{table.rstrip('/')}/{uri.removeprefix(root).lstrip('/')}")
+def _path_of(root: str, in_log: str) -> str:
+    """Return the path or URL of a file, which a log quotes.
+
+    Example:
+        >>> _path_of("/web", "lang=en%252FUS/a.parquet"), _path_of("/web", "file:///a")
+        ('/web/lang=en%2FUS/a.parquet', '/a')
+    """
+    path = unquote(in_log)
+    if _SCHEME.match(path) or path.startswith("/"):
+        return path_of(path)
+    return f"{root.rstrip('/')}/{path}"
 
 
-def _files(opened: Any, table_uri: str) -> tuple[list[DataFile], DeltaBounds]:
-    """Files of a version, in the order in which they were written, and their bounds."""
+class _Files(NamedTuple):
+    """Files of a version, in the order in which they were written."""
+
+    files: list[DataFile]
+    bounds: DeltaBounds
+    types: dict[str, Any]
+    """Arrow types of the columns of partitions."""
+
+
+def _files(opened: Any, root: str, naming: Naming | None) -> _Files:
     from pyarrow import table
 
-    actions = table(opened.get_add_actions())
-    times, num_files = actions["modification_time"].to_pylist(), len(actions)
-    partitions: list[dict[str, Any]] = [{}] * num_files
+    with _told(root):
+        found = opened.get_add_actions()
+        if found.num_rows == 0:
+            return _Files([], DeltaBounds(None, naming), {})
+        actions, deleted = table(found), _deleted(opened)
+    times, paths = (actions[n].to_pylist() for n in ("modification_time", "path"))
+    partitions: list[dict[str, Any]] = [{}] * len(paths)
+    types = {}
     if "partition" in actions.schema.names:
         partitions = actions["partition"].to_pylist()
+        types = {
+            each.name: each.type for each in actions.schema.field("partition").type
+        }
+    uris = [path if _SCHEME.match(path) else opened.table_uri + path for path in paths]
+    if gone := deleted.keys() - {*uris}:
+        raise CorruptFileError(
+            f"{root}: version {opened.version()} deletes rows of {min(gone)}, which it "
+            "does not name"
+        )
     files = [
         DataFile(
-            _path_of(opened, table_uri, uri),
-            {name: value_of(value) for name, value in partition.items()},
+            _path_of(root, path),
+            {name: _value_of(value) for name, value in partition.items()},
+            deleted.get(uri),
         )
-        for uri, partition in zip(opened.file_uris(), partitions, strict=True)
+        for path, uri, partition in zip(paths, uris, partitions, strict=True)
     ]
-    order = sorted(range(num_files), key=lambda n: (times[n], files[n].path))
-    return [files[number] for number in order], DeltaBounds(actions).with_files(order)
+    order = sorted(range(len(files)), key=lambda n: (times[n], files[n].path))
+    bounds = DeltaBounds(actions, naming).with_files(order)
+    return _Files([files[number] for number in order], bounds, types)
 
 
-def _deleted(opened: Any, table_uri: str) -> dict[str, Int64Array]:
-    """Deleted rows, by the path of their file."""
+def _value_of(value: object) -> object:
+    """Return the value of a partition: bytes are written as escapes of each."""
+    if isinstance(value, bytes) and _ESCAPED.fullmatch(value):
+        return bytes(int(code, 16) for code in value.decode().split("\\u")[1:])
+    return value
+
+
+def _deleted(opened: Any) -> dict[str, Int64Array]:
+    """Deleted rows, by the URI of their file."""
     from pyarrow import RecordBatchReader
 
     found = {}
     for batch in RecordBatchReader.from_stream(opened.deletion_vectors()):
         for uri, kept in zip(batch["filepath"], batch["selection_vector"], strict=True):
             mask = kept.values.to_numpy(zero_copy_only=False)
-            path = _path_of(opened, table_uri, uri.as_py())
-            # A local URI is quoted; of others the file is as the log has it.
-            path = path if path.startswith("/") else unquote(path)
-            found[path] = np.flatnonzero(~mask)
+            found[uri.as_py()] = np.flatnonzero(~mask)
     return found
-
-
-def _names(opened: Any) -> ColumnNames:
-    """What files call columns."""
-    mode = opened.metadata().configuration.get(f"{MAPPING}mode", "none")
-    if mode == "none":
-        return ColumnNames({})
-    schema = json.loads(opened.schema().to_json())
-    return ColumnNames(dict(_mapped(schema, (), ())))
-
-
-def _mapped(
-    kind: Mapping[str, Any], path: tuple[str, ...], in_files: tuple[str, ...]
-) -> Iterator[tuple[str, str]]:
-    """Dotted names of the fields of a struct, and what files call them."""
-    for each in kind["fields"]:
-        here = (*path, each["name"])
-        there = (*in_files, each["metadata"][f"{MAPPING}physicalName"])
-        yield ".".join(here), ".".join(there)
-        if isinstance(each["type"], dict) and each["type"]["type"] == "struct":
-            yield from _mapped(each["type"], here, there)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagefeed.dataset.tables.field_names import FIELD_ID
 from pagefeed.errors import CorruptFileError
 from pagefeed.storage import Storage
 
 __all__ = ["FileColumns"]
 
+FIELD_ID = b"PARQUET:field_id"
 NAME_MAPPING = "schema.name-mapping.default"
 
 
@@ -31,8 +31,7 @@ class FileColumns:
         schemas = [*metadata.schemas, metadata.schema()]
         kinds = {field.field_id: field for each in schemas for field in _fields(each)}
         given = metadata.properties.get(NAME_MAPPING)
-        names = _own_names(metadata.schema()) if given is None else json.loads(given)
-        return cls(kinds, names)
+        return cls(kinds, [] if given is None else json.loads(given))
 
     def read(
         self,
@@ -127,20 +126,6 @@ def _fields(kind: Any) -> Iterator[Any]:
         yield field
         if hasattr(field.field_type, "fields"):
             yield from _fields(field.field_type)
-
-
-def _own_names(kind: Any) -> list[dict[str, Any]]:
-    """The names of a schema, as tables write what names mean."""
-    return [
-        {
-            "names": [field.name],
-            "field-id": field.field_id,
-            "fields": _own_names(field.field_type)
-            if hasattr(field.field_type, "fields")
-            else [],
-        }
-        for field in kind.fields
-    ]
 
 
 def _numbered(

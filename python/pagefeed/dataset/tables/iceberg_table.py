@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import datetime
+import struct
 import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from pagefeed._base import require
-from pagefeed.dataset.folders import TableColumns
 from pagefeed.dataset.named_files import Columns, check_wanted
 from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.table_columns import TableColumns
 from pagefeed.dataset.tables.equality_deletes import EqualityDeletes
-from pagefeed.dataset.tables.field_names import field_names
 from pagefeed.dataset.tables.file_columns import FileColumns
 from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
+from pagefeed.dataset.tables.iceberg_metadata import newest_metadata, types_of
 from pagefeed.dataset.tables.manifests import live_files
+from pagefeed.dataset.tables.naming import iceberg_naming
 from pagefeed.dataset.tables.snapshot import (
     EPOCH,
     DataFile,
     Missing,
+    is_null_if_missing,
     location_of,
     milliseconds_of,
     partitions_of,
     path_of,
     snapshot_dataset,
     time_of,
-    types_of,
 )
 from pagefeed.errors import (
     CorruptFileError,
@@ -46,9 +49,17 @@ from pagefeed.storage import (
     located_exactly,
 )
 
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
 __all__ = ["iceberg"]
 
 FORMAT_VERSION = 3
+MALFORMED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
+    *(RecursionError, TypeError, ValueError, struct.error, zlib.error),
+)
+"""What pyiceberg raises of metadata that are not what they should be."""
 _S3 = {
     "endpoint_url": "s3.endpoint",
     "region": "s3.region",
@@ -60,7 +71,7 @@ _S3 = {
 
 
 def iceberg(
-    table: PathLike,
+    table: PathLike | Table,
     snapshot: int | str | datetime.datetime | None = None,
     *,
     catalog: str | Mapping[str, str] | Any | None = None,
@@ -79,7 +90,9 @@ def iceberg(
 
     Args:
         table: Name of a table in the catalog, such as ``"corpus.web"``; without a
-            catalog the path or URL of a metadata file (``.metadata.json``).
+            catalog a ``Table`` of pyiceberg, the folder or URL of a table, of which the
+            newest metadata file counts, or the path or URL of such a file
+            (``.metadata.json``).
         snapshot: Id of a snapshot, name of a tag or branch, or a time (``datetime``,
             or text such as ``"2026-11-01T12:00:00+00:00"``) whose snapshot it is; by
             default the current one.
@@ -114,17 +127,21 @@ def iceberg(
         ... )
     """
     check_wanted(wanted)
+    is_null = is_null_if_missing(missing)
     opened = _open(table, catalog, storage_options)
+    given = table if isinstance(table, str) else ".".join(opened.name())
     metadata = opened.metadata
     if metadata.format_version > FORMAT_VERSION:
         raise UnsupportedError(
-            f"{table}: format version {metadata.format_version} is newer than the "
+            f"{given}: format version {metadata.format_version} is newer than the "
             f"{FORMAT_VERSION} that pagefeed reads"
         )
-    chosen = _snapshot_of(opened, snapshot)
-    name = f"iceberg:{chosen.snapshot_id}"
-    with _told(str(table)):
-        live = live_files(opened, chosen)
+    with _told(given):
+        chosen = _snapshot_of(opened, snapshot)
+        schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
+        live = live_files(opened, chosen, schema)
+        types, defaults = types_of(given, schema)
+        naming = iceberg_naming(given, schema, metadata.properties)
     paths = [path_of(entry.path) for entry in live.data]
     deletes = (*live.positions, *live.vectors, *live.keys)
     beside = [path_of(entry.path) for entry in deletes]
@@ -137,16 +154,19 @@ def iceberg(
         DataFile(path, entry.partition, deleted.get(entry.path))
         for path, entry in zip(paths, live.data, strict=True)
     ]
-    schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
-    types = types_of(missing, schema.as_arrow())
-    names = field_names(
-        schema, metadata.schemas, storage, paths, missing_as_null=types[1]
+    columns = TableColumns(
+        f"iceberg:{chosen.snapshot_id}",
+        types,
+        naming,
+        of_files=partitions_of(files, live.types),
+        defaults=defaults,
+        reads=live.reads,
+        missing_as_null=is_null,
+        bounds=IcebergBounds(
+            known_types(schema, metadata.schemas),
+            [entry.metrics for entry in live.data],
+        ),
     )
-    bounds = IcebergBounds(
-        known_types(schema, metadata.schemas), [entry.metrics for entry in live.data]
-    )
-    partitions = partitions_of(files)
-    columns = TableColumns(name, partitions, names, live.reads, *types, bounds)
     kept = None
     if live.keys:
         data = dict(zip(paths, live.data, strict=True))
@@ -156,22 +176,40 @@ def iceberg(
     )
 
 
-def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None) -> Any:
+def _open(
+    table: PathLike | Any, catalog: Any, storage_options: StorageOptions | None
+) -> Any:
     purpose = "reading Iceberg tables"
     require("pyarrow", extra="iceberg", purpose=purpose)
     library = require("pyiceberg.table", extra="iceberg", purpose=purpose)
+    if isinstance(table, library.Table):
+        if catalog is not None:
+            raise InvalidArgumentError(
+                "a Table of pyiceberg has a catalog already: leave catalog= out"
+            )
+        return table
     given = location_of(table)
     if catalog is None:
         if not given.endswith(".metadata.json"):
-            raise InvalidArgumentError(
-                f"table={given!r} must be a metadata file (.metadata.json); of a table "
-                "in a catalog give the name of the catalog too, catalog='name'"
-            )
+            given = newest_metadata(given, storage_options)
         with _told(given):
             return library.StaticTable.from_metadata(
                 given, _properties(storage_options)
             )
-    catalogs = require("pyiceberg.catalog", extra="iceberg", purpose=purpose)
+    catalog = _catalog_of(catalog)
+    if "." not in given:
+        raise InvalidArgumentError(
+            f"table={given!r} must name its namespace too, such as 'corpus.{given}'"
+        )
+    with _told(given):
+        return catalog.load_table(given)
+
+
+def _catalog_of(catalog: Any) -> Any:
+    """A catalog of pyiceberg, from its name, its properties or itself."""
+    catalogs = require(
+        "pyiceberg.catalog", extra="iceberg", purpose="reading Iceberg tables"
+    )
     try:
         if isinstance(catalog, str):
             catalog = catalogs.load_catalog(catalog)
@@ -187,12 +225,7 @@ def _open(table: PathLike, catalog: Any, storage_options: StorageOptions | None)
             "catalog must be a catalog of pyiceberg, the name of one, or its "
             f"properties, found {type(catalog).__name__}"
         )
-    if "." not in given:
-        raise InvalidArgumentError(
-            f"table={given!r} must name its namespace too, such as 'corpus.{given}'"
-        )
-    with _told(given):
-        return catalog.load_table(given)
+    return catalog
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
@@ -228,7 +261,7 @@ def _told(table: str) -> Iterator[None]:
     except _unreachable() as problem:
         text = " ".join(str(problem).split())
         raise FileAccessError(f"{table}: pyiceberg says: {text}") from None
-    except (ValidationError, ValueError) as problem:
+    except (ValidationError, *MALFORMED) as problem:
         text = " ".join(str(problem).split())
         error = CorruptFileError(f"{table}: pyiceberg says: {text}")
         raise error.at(file=table) from None

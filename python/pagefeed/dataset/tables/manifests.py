@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pagefeed._base import in_order
 from pagefeed.dataset.tables.iceberg_bounds import Metrics
-from pagefeed.dataset.tables.snapshot import Value, value_of
+from pagefeed.dataset.tables.snapshot import value_as
 from pagefeed.errors import CorruptFileError, UnsupportedError
 
 __all__ = ["LiveFile", "LiveFiles", "live_files"]
@@ -33,8 +33,8 @@ class LiveFile(NamedTuple):
     """Bytes."""
     sequence: int
     """Its sequence number: deletes of this one and of later ones are of its rows."""
-    partition: Mapping[str, Value]
-    """Values of its partition, of data."""
+    partition: Mapping[str, Any]
+    """Values of its partition, of data, as Python has those of their Arrow types."""
     num_rows: int
     """Rows of data, or deleted rows."""
     metrics: Metrics
@@ -62,6 +62,8 @@ class LiveFiles(NamedTuple):
     """Deleted keys, in Parquet."""
     manifests: list[int]
     """Bytes of each manifest that names them."""
+    types: Mapping[str, Any]
+    """Arrow types of the values of partitions."""
 
     @property
     def reads(self) -> dict[str, tuple[int, int]]:
@@ -74,19 +76,20 @@ class LiveFiles(NamedTuple):
         }
 
 
-def live_files(opened: Any, chosen: Any) -> LiveFiles:
+def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
     """Return the files of a snapshot.
 
     Args:
         opened: A ``Table`` of pyiceberg.
         chosen: Its ``Snapshot``.
+        schema: The ``Schema`` whose columns are meant.
 
     Raises:
         UnsupportedError: If there are files of other formats than Parquet; it names the
             first.
     """
     specs = {
-        spec.spec_id: _Partitioning.of(spec, opened.schema())
+        spec.spec_id: _Partitioning.of(spec, schema, opened.metadata.schemas)
         for spec in opened.metadata.partition_specs
     }
     manifests = chosen.manifests(opened.io)
@@ -96,31 +99,64 @@ def live_files(opened: Any, chosen: Any) -> LiveFiles:
         of_kind[kind].append(file)
     of_kind["data"].sort(key=lambda each: (each.sequence, each.path))
     sizes = [manifest.manifest_length for manifest in manifests]
-    return LiveFiles(**of_kind, manifests=sizes)
+    parts = [part for spec in specs.values() for part in spec.parts if part is not None]
+    types = {part.name: part.kind for part in parts}
+    return LiveFiles(**of_kind, manifests=sizes, types=types)
+
+
+class _Part(NamedTuple):
+    """A value of a partition."""
+
+    name: str
+    """What it is called: the column, or what is made of it."""
+    kind: Any
+    """Its Arrow type."""
 
 
 class _Partitioning(NamedTuple):
     """A way to partition."""
 
     number: int
-    names: list[str]
-    """What values of a partition are called: their column, or what is made of it."""
+    parts: list[_Part | None]
+    """The values of a partition; None of one that nobody can name."""
     whole: list[int | None]
     """Field ids of columns whose values these are; None of what is made of them."""
     is_one: bool
     """Whether all files are of one partition."""
 
     @classmethod
-    def of(cls, spec: Any, schema: Any) -> _Partitioning:
+    def of(cls, spec: Any, schema: Any, schemas: Iterable[Any]) -> _Partitioning:
         """Return one of pyiceberg's."""
-        names, whole = [], []
-        for field in spec.fields:
-            column = schema.find_column_name(field.source_id)
-            is_whole = str(field.transform) == "identity"
-            names.append(column if is_whole and column is not None else field.name)
-            whole.append(field.source_id if is_whole else None)
-        is_one = all(str(field.transform) == "void" for field in spec.fields)
-        return cls(spec.spec_id, names, whole, is_one)
+        transforms = [str(field.transform) for field in spec.fields]
+        whole = [
+            field.source_id if transform == "identity" else None
+            for field, transform in zip(spec.fields, transforms, strict=True)
+        ]
+        parts = [_part_of(field, schema, schemas) for field in spec.fields]
+        is_one = all(transform == "void" for transform in transforms)
+        return cls(spec.spec_id, parts, whole, is_one)
+
+
+def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _Part | None:
+    """What a value of a partition is called, and its type."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    source = next(
+        (
+            each.find_field(field.source_id)
+            for each in (schema, *schemas)
+            if each.find_column_name(field.source_id) is not None
+        ),
+        None,
+    )
+    if source is None or str(field.transform) in ("void", "unknown"):
+        return None
+    kind = schema_to_pyarrow(field.transform.result_type(source.field_type))
+    column = schema.find_column_name(field.source_id)
+    if str(field.transform) == "identity" and column is not None:
+        return _Part(column, kind)
+    # By the name of a column that is meant.
+    return None if field.name in schema.column_names else _Part(field.name, kind)
 
 
 def _comparable(value: Any) -> Any:
@@ -162,13 +198,14 @@ def _live(
             file, sequence = entry.data_file, entry.sequence_number
             if sequence is None:  # That of its manifest; tables of version 1 have none.
                 sequence = manifest.sequence_number or 0
-            values = [file.partition[at] for at in range(len(spec.names))]
+            values = [file.partition[at] for at in range(len(spec.parts))]
+            parts = zip(spec.parts, values, strict=True)
             numbered = zip(spec.whole, values, strict=True)
             live = LiveFile(
                 file.file_path,
                 file.file_size_in_bytes,
                 sequence,
-                dict(zip(spec.names, map(value_of, values), strict=True)),
+                {part.name: value_as(v, part.kind) for part, v in parts if part},
                 file.record_count,
                 Metrics(
                     file.lower_bounds or {},

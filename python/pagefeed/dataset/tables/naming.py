@@ -37,7 +37,9 @@ def iceberg_naming(table: str, schema: Any, properties: Mapping[str, str]) -> Na
     return Naming(fields, by_id=True, by_name=stored is not None)
 
 
-def _names_of(mapping: list[Mapping[str, Any]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _names_of(
+    mapping: list[Mapping[str, Any]],
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     for each in mapping:
         if each.get("field-id") is not None:
             yield int(each["field-id"]), tuple(map(str, each["names"]))
@@ -54,7 +56,9 @@ def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> Held:
     from pyiceberg.types import ListType, MapType, StructType
 
     if isinstance(kind, StructType):
-        return Held("struct", tuple(_iceberg_field(each, names) for each in kind.fields))
+        return Held(
+            "struct", tuple(_iceberg_field(each, names) for each in kind.fields)
+        )
     if isinstance(kind, ListType):
         return Held("list", inside=(_iceberg_held(kind.element_type, names),))
     if isinstance(kind, MapType):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Unpack
-from urllib.parse import unquote, urlsplit
+
+import numpy as np
 
 from pagefeed._base import Int64Array, check_choice, logger
-from pagefeed.dataset.folders import FolderColumn, TableColumns, column_of_values
+from pagefeed.dataset.folders import FolderColumn, column_of_values
 from pagefeed.dataset.named_files import Columns, named_dataset
 from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.select import Criterion, Selection, rows_of, taken_by
 from pagefeed.dataset.spans import Spans
+from pagefeed.dataset.table_columns import TableColumns
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.storage import (
     StorageOptions,
@@ -27,22 +30,19 @@ __all__ = [
     "EPOCH",
     "DataFile",
     "Missing",
-    "Value",
+    "is_null_if_missing",
     "location_of",
     "milliseconds_of",
     "partitions_of",
     "path_of",
     "snapshot_dataset",
     "time_of",
-    "types_of",
-    "value_of",
+    "value_as",
 ]
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Missing = Literal["error", "null"]
 """What becomes of rows of files that lack a later column."""
-Value = int | str | None
-"""What all rows of a file have in a column of its partition."""
 
 
 class DataFile(NamedTuple):
@@ -50,19 +50,27 @@ class DataFile(NamedTuple):
 
     path: str
     """Absolute path or URL."""
-    partition: Mapping[str, Value]
-    """Values of its partition."""
+    partition: Mapping[str, Any]
+    """Values of its partition, by the columns that have them."""
     deleted: Int64Array | None = None
     """Numbers of its deleted rows, rising."""
 
 
-def partitions_of(files: Sequence[DataFile]) -> dict[str, FolderColumn]:
-    """Return the columns with one value in all rows of a file."""
+def partitions_of(
+    files: Sequence[DataFile], types: Mapping[str, Any]
+) -> dict[str, FolderColumn]:
+    """Return the columns with one value in all rows of a file, of their Arrow types.
+
+    Files of another partitioning may say nothing of a column.
+    """
     names = dict.fromkeys(name for file in files for name in file.partition)
-    return {
-        name: column_of_values(_alike([file.partition.get(name) for file in files]))
-        for name in names
-    }
+    found = {}
+    for name in names:
+        values = [file.partition.get(name) for file in files]
+        is_given = np.array([name in file.partition for file in files])
+        column = column_of_values(values, types[name])
+        found[name] = replace(column, is_given=None if is_given.all() else is_given)
+    return found
 
 
 def snapshot_dataset(
@@ -115,21 +123,13 @@ def snapshot_dataset(
     return replace(found, selection=spans) if isinstance(spans, Selection) else found
 
 
-def _alike(values: list[Value]) -> list[Value]:
-    """All numbers or all texts: a partition may have changed its type."""
-    if any(isinstance(value, str) for value in values):
-        return [None if value is None else str(value) for value in values]
-    return values
-
-
-def types_of(missing: Missing, schema: Any) -> tuple[dict[str, Any], bool]:
-    """Return Arrow types of columns, and whether these are null where files lack them.
+def is_null_if_missing(missing: Missing) -> bool:
+    """Return whether columns are null where files lack them.
 
     Raises:
         InvalidArgumentError: If the rule is none.
     """
-    is_null = check_choice(missing, ("error", "null"), "missing") == "null"
-    return dict(zip(schema.names, schema.types, strict=True)), is_null
+    return check_choice(missing, ("error", "null"), "missing") == "null"
 
 
 def location_of(table: object) -> str:
@@ -168,31 +168,31 @@ def milliseconds_of(time: datetime.datetime) -> int:
 
 
 def path_of(uri: str) -> str:
-    """Return a URI as pagefeed names the file.
+    """Return the location of a file in an Iceberg table as pagefeed names the file.
+
+    Nothing is unquoted: a location is not.
 
     Example:
-        >>> path_of("file:///data/a%20b.parquet"), path_of("s3a://bucket/a")
-        ('/data/a b.parquet', 's3://bucket/a')
+        >>> path_of("file:///data/lang=en%2FUS/a.parquet"), path_of("s3a://bucket/a")
+        ('/data/lang=en%2FUS/a.parquet', 's3://bucket/a')
     """
-    parts = urlsplit(uri)
-    if parts.scheme == "file":
-        return unquote(parts.path)
-    if parts.scheme in {"s3a", "s3n"}:
-        return f"s3{uri.removeprefix(parts.scheme)}"
+    scheme, _, rest = uri.partition(":")
+    if scheme == "file":
+        return f"/{rest.lstrip('/')}"
+    if scheme in {"s3a", "s3n"}:
+        return f"s3:{rest}"
     return uri
 
 
-def value_of(value: object) -> Value:
-    """Return the value of a partition: a whole number, or text as SQL has it.
+def value_as(stored: Any, kind: Any) -> Any:
+    """Return a value of an Iceberg table as Python has those of its Arrow type.
 
-    Example:
-        >>> value_of(True), value_of("en"), value_of(7)
-        ('true', 'en', 7)
+    Dates and times are stored as numbers since 1970.
     """
-    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
-        return value
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return str(value)
+    from pyarrow import scalar, types
+
+    if isinstance(stored, uuid.UUID):
+        stored = stored.bytes
+    if isinstance(stored, int) and types.is_temporal(kind):
+        return scalar(stored, f"int{kind.bit_width}").cast(kind).as_py()
+    return scalar(stored, kind).as_py()
