@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 from urllib.parse import unquote
 
 import numpy as np
@@ -45,9 +45,6 @@ from pagefeed.storage import (
     library_options,
 )
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
 __all__ = ["delta"]
 
 READER_VERSION = 3
@@ -64,7 +61,7 @@ _ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")
 
 
 def delta(
-    table: PathLike | DeltaTable,
+    table: PathLike | Any,
     version: int | str | datetime.datetime | None = None,
     *,
     missing: Missing = "error",

@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from pagefeed._base import require
 from pagefeed.dataset.named_files import Columns, check_wanted
@@ -49,9 +49,6 @@ from pagefeed.storage import (
     located_exactly,
 )
 
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
 __all__ = ["iceberg"]
 
 FORMAT_VERSION = 3
@@ -71,7 +68,7 @@ _S3 = {
 
 
 def iceberg(
-    table: PathLike | Table,
+    table: PathLike | Any,
     snapshot: int | str | datetime.datetime | None = None,
     *,
     catalog: str | Mapping[str, str] | Any | None = None,
