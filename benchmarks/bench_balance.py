@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 import pagefeed as pf
 from pagefeed.dataset import lengths_of_rows
-from pagefeed.loader import session_of
 from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 CASES = [(8, 1), (8, 4), (64, 1), (64, 8)]
@@ -61,7 +60,7 @@ def figures(costs: np.ndarray) -> tuple[float, float]:
 
 def step_costs(loader: pf.Loader, costs: SequenceCosts) -> np.ndarray:
     """Squared lengths of every step of an epoch and rank: float64 [steps, ranks]."""
-    run = session_of(loader).run
+    run = loader.view().run
     track = run.at(run.beginning(0))
     size = run.step_sequences
     parts = track.at(range(loader.num_sequences // size * size))
@@ -87,7 +86,7 @@ def table(lengths: np.ndarray, length: int) -> None:
                     world_size=ranks,
                 )
                 if balance is None:
-                    costs = SequenceCosts(session_of(loader).run.index)
+                    costs = SequenceCosts(loader.view().run.index)
                 shown.append(
                     "{:.2f}, {:.2f}".format(*figures(step_costs(loader, costs)))
                 )

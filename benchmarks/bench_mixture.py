@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 import pagefeed as pf
 from pagefeed.batches import plan_batches
-from pagefeed.loader import session_of
 
 LENGTH = 256
 BATCH_SIZE = 8
@@ -39,7 +38,7 @@ def write(path: Path, seed: int, num_tokens: int) -> None:
 
 def seconds_per_sequence(loader: pf.Loader) -> float:
     """Plan some chunks, as an iteration does, and return the CPU time of a sequence."""
-    run = session_of(loader).run
+    run = loader.view().run
     cursor = run.at(run.beginning(0))
     num_steps = min(2 * CHUNK_STEPS, cursor.route.num_steps or 2 * CHUNK_STEPS)
     begin = time.process_time()

@@ -23,7 +23,6 @@ import pagefeed as pf
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.iteration import Iteration
 from pagefeed.batches.plan import BatchPlan, plan_batches
-from pagefeed.loader import session_of
 from pagefeed.order import Shuffle
 from pagefeed.sequences import AnyIndex
 
@@ -81,7 +80,7 @@ def plan_on(loader: pf.Loader, num_sequences: int) -> tuple[list[float], list[fl
 
     The first step is not counted.
     """
-    run = session_of(loader).run
+    run = loader.view().run
     cursor = run.at(run.beginning(0))
     feed = NoFeed(run.index)
     iteration = Iteration(cursor, feed, loader.memory, loader.memory)

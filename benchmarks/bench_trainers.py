@@ -23,7 +23,6 @@ import data
 import pagefeed as pf
 from pagefeed.integrations import dialects
 from pagefeed.integrations.delivery import Delivery
-from pagefeed.loader import loader_session_of
 from pagefeed.torch import as_dataset
 
 LENGTH, BATCH_SIZE = 2048, 64
@@ -58,7 +57,7 @@ class Timed(Iterator[Any]):
 
 def timed(loader: pf.Loader) -> pf.Loader:
     """Return the loader with its time known apart from that of what reads it."""
-    session = loader_session_of(loader)
+    session = loader.view()
     session.is_adapted, iterate = True, session.iterate
     session.iterate = lambda **share: Timed(iterate(**share))  # type: ignore[assignment, method-assign]
     return loader

@@ -25,9 +25,8 @@ from pagefeed.batches import (
     FieldName,
     Fields,
     Format,
-    LoaderSession,
     LoaderSettings,
-    Session,
+    RunView,
     check_padding,
     open_session,
     parse_dtype,
@@ -42,7 +41,7 @@ from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Cut, check_sequences
 from pagefeed.wiring import parsed, room
 
-__all__ = ["Loader", "as_rank", "loader_session_of", "session_of", "share"]
+__all__ = ["Loader", "as_rank", "share"]
 
 
 class Loader(LoaderFacts):
@@ -270,12 +269,12 @@ class Loader(LoaderFacts):
         if check_flag(replay, "replay"):
             if grown is not None:
                 raise InvalidArgumentError("replay=True and grown exclude each other")
-            self._counted.load_state_dict(state)
-            self._counted.replay()
+            self._session.load_state_dict(state)
+            self._session.replay()
         elif grown is None:
             self._session.load_state_dict(state)
         else:
-            self._counted.load_state_dict(state, grown)
+            self._session.load_state_dict(state, grown)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th.
@@ -306,9 +305,9 @@ class Loader(LoaderFacts):
                 with another batch size or world size.
         """
         with self._session.lock:
-            cursor = self._counted.known()
+            cursor = self._session.known()
             index = cursor.route.checked_index(step, past_end=True)
-            self._counted.move(cursor.state_after(index), is_new=True)
+            self._session.move(cursor.state_after(index), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
         """Leave out steps of the current iteration, such as those of bad batches.
@@ -326,7 +325,7 @@ class Loader(LoaderFacts):
                 there are too many separate ranges of them for a small state.
         """
         with self._session.lock:
-            session, run = self._counted, self._counted.run
+            session, run = self._session, self._session.run
             state = session.state
             session.move(state.skipping(run.at(state).route, steps), is_new=False)
 
@@ -341,7 +340,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such row, the step is skipped, or it
                 lies before a resume with another batch size or world size.
         """
-        return self._counted.known().origins(step, row)
+        return self._session.known().origins(step, row)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return the steps that deliver a document in the current epoch.
@@ -359,7 +358,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such document, or some of it was
                 delivered before a resume with another batch size or world size.
         """
-        session = self._counted
+        session = self._session
         found = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
@@ -387,7 +386,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If this is no mixture, a weight or a name is wrong, or
                 there were too many changes for a small state.
         """
-        session, run = self._counted, self._counted.run
+        session, run = self._session, self._session.run
         session.check_state()
         sequences = check_whole(anneal, "anneal", least=0) * run.step_sequences
         with session.lock:
@@ -438,6 +437,14 @@ class Loader(LoaderFacts):
             return dict.fromkeys(numbers, math.nan)
         return numbers
 
+    def view(self) -> RunView:
+        """Return the run behind this loader, for adapters and reports.
+
+        It says what is delivered at which position, and where the loader stands; see
+        :mod:`pagefeed.contract`.
+        """
+        return self._session
+
     def check_ranks(self, group: Any = None, *, same: Any = None) -> None:
         """Prove by one exchange that every rank gets the right batches.
 
@@ -457,33 +464,19 @@ class Loader(LoaderFacts):
         self._session.check_ranks(group, same)
 
 
-def loader_session_of(loader: Loader) -> LoaderSession:
-    """Return the session of a loader, for the package's own adapters."""
-    return loader._session  # noqa: SLF001 - the one way in
-
-
-def session_of(loader: Loader) -> Session:
-    """Return the session of a loader of counted tokens, for reports.
-
-    Raises:
-        UncountedError: If its tokens are not counted.
-    """
-    return loader._counted  # noqa: SLF001 - likewise
-
-
 def share(loader: Loader, num_shares: int) -> Loader:
     """Return a copy of a loader that begins where its next iteration would.
 
     The copy has a part of the memory and threads. It does not pin memory: that is left
     to the process that talks to the device.
     """
-    session = loader_session_of(loader)
+    session = loader.view()
     return _rebuild(session.settings.share(num_shares), session.following)
 
 
 def as_rank(loader: Loader, rank: int) -> Loader:
     """Return the loader of another rank of the same run, where this one stands."""
-    session = loader_session_of(loader)
+    session = loader.view()
     return _rebuild(replace(session.settings, rank=rank), session.saved)
 
 
@@ -494,7 +487,7 @@ def _rebuild(
     loader._session = session = open_session(settings)  # noqa: SLF001 - a twin
     session.resume(state)
     if learning is not None:
-        session_of(loader).learning = learning
+        session.learning = learning
     return loader
 
 

@@ -10,11 +10,9 @@ from pagefeed.batches import (
     Batch,
     Fields,
     Format,
-    LoaderSession,
     LoaderSettings,
-    Session,
+    RunView,
 )
-from pagefeed.errors import UncountedError
 from pagefeed.order import Shuffle
 from pagefeed.sequences import Cut
 
@@ -24,7 +22,7 @@ __all__ = ["LoaderFacts"]
 class LoaderFacts:
     """The settings, sizes and position of a loader; none of them can be set."""
 
-    _session: LoaderSession
+    _session: RunView
 
     dataset = Setting[Any]()
     sequences = Setting[Cut]()
@@ -51,17 +49,6 @@ class LoaderFacts:
     @property
     def _settings(self) -> LoaderSettings:
         return self._session.settings
-
-    @property
-    def _counted(self) -> Session:
-        """The session, if sequences have numbers."""
-        if isinstance(self._session, Session):
-            return self._session
-        raise UncountedError(
-            "the tokens of these texts are not counted, so that sequences have no "
-            "number: length, seek, skip, locate and reports need counts; `pagefeed "
-            "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
-        )
 
     @property
     def epoch(self) -> int:
@@ -125,22 +112,22 @@ class LoaderFacts:
         Datasets without a sequence have none. One dataset alone, which is number 0, has
         no name.
         """
-        return tuple(name for name in self._counted.run.names if name is not None)
+        return tuple(name for name in self._session.run.names if name is not None)
 
     @property
     def num_sequences(self) -> int:
         """Sequences of one epoch on all ranks. In a mixture those of all datasets."""
-        return self._counted.run.index.num_sequences
+        return self._session.run.index.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no sequence of an epoch, with ``tail="drop"``."""
-        return self._counted.run.index.num_dropped_tokens
+        return self._session.run.index.num_dropped_tokens
 
     @property
     def num_padding_tokens(self) -> int:
         """Padding tokens in the sequences of an epoch."""
-        return self._counted.run.index.num_padding_tokens
+        return self._session.run.index.num_padding_tokens
 
     def __len__(self) -> int:
         """Return the steps of a whole iteration, the same on every rank.
@@ -148,7 +135,7 @@ class LoaderFacts:
         Raises:
             TypeError: If it never ends.
         """
-        run = self._counted.run
+        run = self._session.run
         steps = run.at(run.beginning(0)).route.num_steps
         if steps is None:
             raise TypeError(

@@ -26,7 +26,7 @@ from pagefeed.integrations import (
     sdpa_mask,
     varlen_arguments,
 )
-from pagefeed.loader import Loader, loader_session_of, session_of, share
+from pagefeed.loader import Loader, share
 from pagefeed.mixture import MAX_STATE_BYTES
 from pagefeed.run import LoaderState
 
@@ -151,7 +151,7 @@ class LoaderDataset(IterableDataset[Batch]):
         self._follow()
 
     def _follow(self) -> None:
-        loader_session_of(self.loader).listener = self._notice
+        self.loader.view().listener = self._notice
         if not self._name:  # Else this is in a worker, the original elsewhere.
             self._name = secrets.token_hex(8)
             _DATASETS[self._name] = self
@@ -179,13 +179,13 @@ class LoaderDataset(IterableDataset[Batch]):
         ForkingPickler.register(memoryview, _as_bytes)
         ForkingPickler.register(_IterableDatasetStopIteration, self._end)
         self._become(worker.num_workers)
-        session, news = loader_session_of(self.loader), self._notice.news()
+        session, news = self.loader.view(), self._notice.news()
         if news is not None:
             self.loader.load_state_dict(news)
         elif self._again is not None:
             session.resume(self._again)
         if (news or self._again) and self._notice.is_over(session.again):
-            session.resume(session_of(self.loader).run.after(session.again))
+            session.resume(self.loader.view().run.after(session.again))
         self._num_begun += 1
         self._again = session.again
         return session.iterate(worker=worker.id, num_workers=worker.num_workers)
@@ -200,7 +200,7 @@ class LoaderDataset(IterableDataset[Batch]):
         worker: Any = get_worker_info()
         # The same in all workers of an iteration, and in those of no other.
         iteration = worker.seed - worker.id, self._num_begun
-        state = loader_session_of(self.loader).state.to_dict()
+        state = self.loader.view().state.to_dict()
         return _End, (self._name, stop.worker_id, iteration, worker.num_workers, state)
 
     def ended(
@@ -211,7 +211,7 @@ class LoaderDataset(IterableDataset[Batch]):
             self._ended = iteration, set()
         self._ended[1].add(worker)
         if len(self._ended[1]) == num_workers:
-            loader_session_of(self.loader).resume(LoaderState.from_dict(state))
+            self.loader.view().resume(LoaderState.from_dict(state))
 
     def __len__(self) -> int:
         """Return the steps of an iteration."""
@@ -236,7 +236,7 @@ class LoaderDataset(IterableDataset[Batch]):
         if worker is not None:
             self._become(worker.num_workers)
         self.loader.load_state_dict(state)
-        session = loader_session_of(self.loader)
+        session = self.loader.view()
         if worker is not None and isinstance(session, Session):
             left = session.run.at(session.saved).route.num_steps
             self._notice.loaded(session.again, is_over=left == 0)

@@ -13,7 +13,6 @@ import pagefeed as pf
 from made.numbered import first_tokens
 from models.run_model import RunModel
 from pagefeed.errors import CancelledError
-from pagefeed.loader import session_of
 
 SIZES = st.tuples(st.integers(1, 6), st.sampled_from([1, 2, 3, 4]))
 """Batch size and world size; the lanes of all these world sizes are the same."""
@@ -275,7 +274,7 @@ class RunMachine(RuleBasedStateMachine):
         iterators = []
         for worker, loader in enumerate(workers):
             self.load_one(loader, state)
-            shared = session_of(loader).iterate(worker=worker, num_workers=num_workers)
+            shared = loader.view().iterate(worker=worker, num_workers=num_workers)
             iterators.append(shared)
         rounds = data.draw(st.integers(0, 2), label="rounds")
         for turn in range(8):

@@ -25,7 +25,6 @@ from made.numbered import numbered_loader
 from models.mixture_runs import FAR, MAX_STEPS, ROWS, mixture_loader
 from models.run_model import RunModel
 from models.runs import folder, infilled, numbered
-from pagefeed.loader import session_of
 from pagefeed.run import LoaderState, Run
 
 SHUFFLES = [*made.shuffles.SHUFFLES, pf.Shuffle(window=20, passes=2)]
@@ -132,7 +131,7 @@ def run_of(setting: Setting, sizes: tuple[int, int], **options: Any) -> Run:
     else:
         data = data_of(setting.data, erased=erased)
         loader = numbered_loader(data, **given, **options)
-    return session_of(loader).run
+    return loader.view().run
 
 
 def given_to_all(run: Run, state: LoaderState, steps: int) -> tuple[Any, LoaderState]:

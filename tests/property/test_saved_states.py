@@ -13,7 +13,6 @@ import pagefeed as pf
 from made.shuffles import PAGES
 from models.released import write_dataset
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.loader import session_of
 
 Make = Callable[[int, int], pf.Loader]
 """Makes a loader of a batch size and a world size."""
@@ -144,7 +143,7 @@ def loads(loader: pf.Loader, state: dict[str, Any]) -> bool:
 
 def ahead(loader: pf.Loader) -> list[int]:
     """Sequences at the positions that follow the loader's state."""
-    session = session_of(loader)
+    session = loader.view()
     track = session.run.at(session.saved)
     stop = track.start + AHEAD
     stop = stop if track.end is None else min(stop, track.end)

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.loader import session_of
 from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle, choose_num_lanes
 
 SIGMAS = 5
@@ -63,7 +62,7 @@ def make_loader(data, options, **more):
 
 
 def sequences_of(loader, epoch, count=None):
-    run = session_of(loader).run
+    run = loader.view().run
     cursor = run.at(run.beginning(epoch))
     return cursor.sequences(0, count or cursor.route.num_steps or 0)
 
@@ -105,7 +104,7 @@ def test_no_unit_keeps_its_place(small, cut, shuffle):
 @pytest.mark.parametrize("cut", ["windows", "packed", "padded batches"])
 def test_every_unit_is_in_the_first_steps_as_often(small, cut, shuffle):
     loader = make_loader(small, CUTS[cut], shuffle=SHUFFLES[shuffle])
-    counts = np.zeros(session_of(loader).run.num_sequences)
+    counts = np.zeros(loader.view().run.num_sequences)
     for epoch in range(300):
         counts[sequences_of(loader, epoch, 8)] += 1
     assert abs(off_uniform(counts)) < SIGMAS

@@ -22,14 +22,14 @@ from pagefeed.batches.formats import (
     transformed,
 )
 from pagefeed.batches.iteration import steps_ahead
-from pagefeed.batches.loader_session import (
-    BatchIterator,
-    LoaderSession,
-    MoveListener,
-    warn_of_return,
-)
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.plan import BatchPlan, plan_batches
+from pagefeed.batches.run_view import (
+    BatchIterator,
+    MoveListener,
+    RunView,
+    warn_of_return,
+)
 from pagefeed.batches.session import Session, open_session
 from pagefeed.batches.settings import LoaderSettings, sized
 from pagefeed.batches.sources import make_feed, make_run
@@ -46,11 +46,11 @@ __all__ = [
     "FieldName",
     "Fields",
     "Format",
-    "LoaderSession",
     "LoaderSettings",
     "Metadata",
     "MoveListener",
     "ProcessEngine",
+    "RunView",
     "Session",
     "check_infills",
     "check_padding",

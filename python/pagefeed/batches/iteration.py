@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.batches.feeds import Feed
-from pagefeed.batches.loader_session import BatchIterator, LoaderSession
+from pagefeed.batches.run_view import BatchIterator, RunView
 from pagefeed.errors import CancelledError
 from pagefeed.run import NO_POSITION, Cursor
 
@@ -59,7 +59,7 @@ class StepIterator(BatchIterator):
     iteration: Iteration | None = None
     """What runs; None until the first batch is asked for."""
 
-    def __init__(self, session: LoaderSession, worker: int, num_workers: int) -> None:
+    def __init__(self, session: RunView, worker: int, num_workers: int) -> None:
         super().__init__(session)
         self.worker, self.num_workers = worker, num_workers
 

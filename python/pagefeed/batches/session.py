@@ -17,8 +17,8 @@ from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.batches.iteration import Iteration, StepIterator
-from pagefeed.batches.loader_session import LoaderSession, warn_of_return
 from pagefeed.batches.options import check_options
+from pagefeed.batches.run_view import RunView, warn_of_return
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.sources import Grown, make_feed, make_run, rest_of_epoch
 from pagefeed.batches.watch import Watch
@@ -37,7 +37,7 @@ STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
 
-class Session(LoaderSession):
+class Session(RunView):
     """A run on this rank, the position in it, and the iteration that runs.
 
     Args:
@@ -409,7 +409,7 @@ class Session(LoaderSession):
             self._finished = finished
 
 
-def open_session(settings: LoaderSettings) -> LoaderSession:
+def open_session(settings: LoaderSettings) -> RunView:
     """Return what is behind a loader of these settings.
 
     Raises:
@@ -417,5 +417,5 @@ def open_session(settings: LoaderSettings) -> LoaderSession:
     """
     check_options(settings)
     settings = with_chosen_block(settings)
-    own: LoaderSession | None = settings.dataset.open_session(settings)
+    own: RunView | None = settings.dataset.open_session(settings)
     return Session(settings) if own is None else own

@@ -22,7 +22,7 @@ from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
-from pagefeed.loader import Loader, loader_session_of, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy
 
 accelerate = require("accelerate", extra="accelerate", purpose=__name__)
@@ -81,7 +81,7 @@ class Remaining(_IterableDataset):
         """Yield the steps behind as None, then the batches."""
         num_behind = self._num_behind
         if num_behind is None:
-            num_behind = loader_session_of(self._delivery.loader).following.step
+            num_behind = self._delivery.loader.view().following.step
         yield from [None] * num_behind
         yield from self._delivery
 
@@ -167,7 +167,7 @@ class PreparedLoader(_Mixin, Skippable):
         left, world_size = self.loader.num_steps_left, self.loader.world_size
         if len(self._ranks) == world_size and (left is None or left > 1):
             return None  # Padding is in the last two steps alone.
-        session, ranks = session_of(self.loader), self._ranks
+        session, ranks = self.loader.view(), self._ranks
         kept = [
             (session.last_datasets(rank) >= 0) & (ranks.index(rank) == number)
             for number, rank in enumerate(ranks)

@@ -23,7 +23,7 @@ from pagefeed.integrations.checks import (
     check_ranks_of,
 )
 from pagefeed.launch import Ranks
-from pagefeed.loader import Loader, loader_session_of, session_of
+from pagefeed.loader import Loader
 
 __all__ = ["KEY", "Convert", "Delivery", "Leaf", "ResumableDelivery", "Start"]
 
@@ -134,7 +134,7 @@ class Delivery:
         self._gather = gather
         self._checkpoint: str | None = None
         self._is_logged = True
-        self._session = loader_session_of(loader)
+        self._session = loader.view()
         self._session.is_adapted = True
         self._beginning = self._session.following
 
@@ -150,7 +150,7 @@ class Delivery:
         elif self._start == "here":
             session.resume(session.state)
         elif session.epoch > self.epoch:  # An iteration without end is in a later one.
-            session.resume(session_of(self.loader).run.beginning(session.epoch))
+            session.resume(self.loader.view().run.beginning(session.epoch))
         else:
             session.resume(session.following)
         self.loader.check_ranks(self._gather)
@@ -222,7 +222,7 @@ class Delivery:
             return
         place, steps, left = session.following, "no end", "all"
         if loader.num_steps_left is not None:
-            route = session_of(loader).run.at(place).route
+            route = loader.view().run.at(place).route
             steps, left = str(len(loader)), str(route.num_sequences)
         loaded = "none" if session.loaded is None else "a state that was loaded"
         logger.info(

@@ -14,7 +14,7 @@ import numpy as np
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_fields, check_loader
 from pagefeed.launch import gather_from
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixing import token_losses
 from pagefeed.mixture import Mixture
 from pagefeed.tokenizer import IGNORED
@@ -48,7 +48,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
             raise InvalidArgumentError(
                 f"{who} must end: give its Loader epochs=1, or its mixture an end"
             )
-        session = session_of(loader)
+        session = loader.view()
         num_sequences = session.run.at(session.following).route.num_sequences or 0
         rest = num_sequences % session.run.step_sequences
         if loader.drop_last and rest:
@@ -70,7 +70,7 @@ class TokenMeans:
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         mixture = isinstance(loader.dataset, Mixture)
-        source: Any = session_of(loader).run
+        source: Any = loader.view().run
         self._names: list[str] = list(source.names) if mixture else []
         self._sums = np.zeros((1 + len(self._names), 2))
 
@@ -105,7 +105,7 @@ class TokenMeans:
                 "loss_type='chunked_nll'), or evaluate each dataset by a loader of its "
                 "own, evaluation={name: loader}"
             )
-        rows = session_of(self._loader).last_datasets()
+        rows = self._loader.view().last_datasets()
         whole = (*labels.shape[:-1], labels.shape[-1] + first)
         datasets = np.repeat(rows, np.prod(whole) // len(rows)).reshape(whole)
         datasets = datasets[..., first:].ravel()

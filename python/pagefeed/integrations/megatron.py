@@ -26,7 +26,7 @@ from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.integrations.dialects import packed_parameters
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_megatron
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixing import Policy
 
 _calculator: Any = require(
@@ -103,7 +103,7 @@ class MicroBatches(Iterator[Any]):
         self.loader = loader
         self.learner = make_learner(loader, policy, every)
         """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
-        datasets = session_of(loader).run.datasets
+        datasets = loader.view().run.datasets
         given = any(each.column == "loss_mask" for each in datasets[0].aligned)
         batches.convert = partial(micro_batch, mask_is_given=given)
         self._delivery, self._batches = batches, iter(batches)

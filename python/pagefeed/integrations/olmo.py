@@ -11,7 +11,7 @@ from pagefeed._base import require
 from pagefeed.integrations.checks import check_ends, check_fields
 from pagefeed.integrations.delivery import ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 
 _Base: Any = require(
     "olmo_core.data.data_loader", extra="olmo", purpose=__name__
@@ -82,7 +82,7 @@ class PagefeedDataLoader(_Base):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue at a position; at an epoch's end the epoch has no batches left."""
         self._batches.load_state_dict(state_dict)
-        session = session_of(self.loader)
+        session = self.loader.view()
         left = session.run.at(session.saved).route.num_steps
         total = self.total_batches
         self.batches_processed = total - min(total, total if left is None else left)

@@ -17,7 +17,7 @@ from pagefeed.errors import (
     StateMismatchError,
 )
 from pagefeed.launch import sums_over
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.policy import Policy
 from pagefeed.mixture import Mixture, check_names, check_weights
@@ -170,7 +170,7 @@ class Learner:
         self._added: Any = None
         self._logged: Any = np.zeros((2, len(self._names)))
         self._memory = Memory(policy, self._names)
-        session_of(loader).learn(self._memory)
+        loader.view().learn(self._memory)
 
     def add(
         self,

@@ -19,7 +19,7 @@ from pagefeed.errors import (
     PaddingWarning,
     ReloadWarning,
 )
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.reports.evidence import Evidence, recording, wait_for_device
 from pagefeed.reports.soundness import Damage, sound_batches
@@ -249,7 +249,7 @@ def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Caus
         alone: Whether the consumer did nothing but take batches.
     """
     waited = seen.wait_seconds + seen.transform_seconds
-    is_scattered = session_of(loader).run.is_scattered
+    is_scattered = loader.view().run.is_scattered
     reloaded = seen.pages_reloaded / max(1, seen.pages_loaded)
     is_ahead = alone and waited < WAIT_SHARE * seen.seconds
     busy = seen.num_threads if seen.busy_threads is None else seen.busy_threads

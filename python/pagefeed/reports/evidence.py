@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pagefeed.batches import Batch
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 
 __all__ = ["Evidence", "recording", "wait_for_device"]
 
@@ -64,7 +64,7 @@ class Evidence:
 @contextmanager
 def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
     """Measure a loader while the block runs, and add the evidence at its end."""
-    session, inner = session_of(loader), loader.transform
+    session, inner = loader.view(), loader.transform
     transform_seconds, busy, stop = 0.0, list[int](), threading.Event()
 
     def timed(batch: Batch) -> Any:

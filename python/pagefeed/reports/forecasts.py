@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixture import Component, Course, MixtureCursor, last_position, totals
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.simulation import ColumnReads, simulate
@@ -148,7 +148,7 @@ def forecast(loader: Loader) -> Forecast:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
         True
     """
-    session = session_of(loader)
+    session = loader.view()
     run, joined = session.run, session.run.index
     parts = joined.parts
     begin = session.first

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pagefeed._base import require
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor, last_position
 
 __all__ = ["mixture_shares", "mixture_weights", "plot_mixture"]
@@ -76,7 +76,7 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
 
 def _latest(loader: Loader) -> MixtureCursor:
     """Return where the latest iteration of a mixture begins."""
-    session = session_of(loader)
+    session = loader.view()
     track = session.run.at(session.latest)
     if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")

@@ -17,7 +17,7 @@ from typing import Any
 from pagefeed._base import format_bytes, some_of
 from pagefeed._core import version
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader, as_rank, session_of
+from pagefeed.loader import Loader, as_rank
 from pagefeed.reports.plan_digest import plan_digest, sampled_steps, sequences_of_step
 from pagefeed.reports.smoke_test import Check
 from pagefeed.reports.verification import verify
@@ -60,7 +60,7 @@ def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[st
         raise InvalidArgumentError(
             f"ranks={chosen!r:.60} must be some of 0 to {loader.world_size - 1}"
         )
-    datasets = session_of(loader).run.datasets
+    datasets = loader.view().run.datasets
     cache = datasets[0].index.cache_dir
     is_long = loader.num_sequences > MOST_VERIFIED
     steps: dict[str, dict[str, list[int]]] = {}

@@ -8,7 +8,7 @@ import json
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 
 __all__ = ["plan_digest", "sampled_steps", "sequences_of_step"]
 
@@ -25,7 +25,7 @@ def plan_digest(loader: Loader) -> str:
         >>> len(plan_digest(loader))
         16
     """
-    run = session_of(loader).run
+    run = loader.view().run
     state = run.beginning(loader.epoch).to_dict()
     facts = [
         state,
@@ -40,7 +40,7 @@ def plan_digest(loader: Loader) -> str:
 
 def sampled_steps(loader: Loader) -> list[int]:
     """Return some steps of the epoch, the same on every rank."""
-    run = session_of(loader).run
+    run = loader.view().run
     steps = run.at(run.beginning(loader.epoch)).route.num_steps
     most = 1 << 16 if steps is None else steps
     return sorted({0, most // 2, max(0, most - 2)})[:SAMPLED_STEPS]
@@ -52,7 +52,7 @@ def sequences_of_step(loader: Loader, step: int, *, alone: bool = False) -> Int6
     Returns:
         int64 [sequences]; without rows of padding.
     """
-    run = session_of(loader).run
+    run = loader.view().run
     begin = run.beginning(loader.epoch)
     ranks = [loader.rank] if alone else range(loader.world_size)
     found = [run.at(begin, rank=rank).sequences(step, 1) for rank in ranks]

@@ -26,7 +26,7 @@ from pagefeed.dataset import (
     RecordColumn,
 )
 from pagefeed.documents import DocumentIndex
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.reports.sampling import evenly
 from pagefeed.run import Cursor
 from pagefeed.sequences import (
@@ -77,11 +77,11 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     Returns:
         What all ranks read together, by the names that forecasts have for it.
     """
-    route, datasets = cursor.route, session_of(loader).run.datasets
+    route, datasets = cursor.route, loader.view().run.datasets
     sequences, piece, ahead, is_whole = _stretch(cursor, loader.memory)
-    plan_bytes = session_of(loader).settings.plan_bytes
+    plan_bytes = loader.view().settings.plan_bytes
     horizon = min(ahead // 2, plan_bytes // PLAN_BYTES)
-    index = session_of(loader).run.index
+    index = loader.view().run.index
     shows_metadata = "metadata" in loader.fields.names
     segments = index.segments(sequences)
     pages, dataset = segments.page, index.dataset_of(sequences)[segments.sequence]
@@ -152,7 +152,7 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
 def _page_bytes(loader: Loader) -> int:
     """Return the part of the memory that the engine leaves to pages, without plans."""
     token_fields = max(1, len(loader.fields.made))
-    batch = loader.batch_size * session_of(loader).run.index.length * 8 * token_fields
+    batch = loader.batch_size * loader.view().run.index.length * 8 * token_fields
     batches = max(
         batch * (loader.num_threads + 4), min(READY_BYTES, loader.memory // 8)
     )

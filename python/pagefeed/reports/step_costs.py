@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array, finished, gathered
 from pagefeed.batches import make_run
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.order import Balance, BalanceLike, Costs
 from pagefeed.run import Run
 from pagefeed.sequences import JoinedIndex, numbers_of
@@ -129,7 +129,7 @@ def _in_rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
 
 def _both(loader: Loader, balance: BalanceLike) -> tuple[Run, _Steps, _Steps]:
     """Return the run with a balance, and its first steps with it and without."""
-    settings = session_of(loader).settings
+    settings = loader.view().settings
     chosen = Balance.parse(balance) or settings.balance or Balance(attention=1)
     balanced = make_run(replace(settings, balance=chosen))
     plain = make_run(replace(settings, balance=None))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pagefeed._base import check_whole, require
 from pagefeed.batches import Batch, Fields, make_feed
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 from pagefeed.run import Origin
@@ -100,7 +100,7 @@ def trace(
         >>> [part.origin for part in row.parts] == loader.locate(step=3, row=1)
         True
     """
-    session = session_of(loader)
+    session = loader.view()
     cursor = session.known()
     rows = cursor.rows(step) if row is None else [check_whole(row, "row", least=0)]
     feed = session.settings

@@ -15,7 +15,7 @@ import numpy as np
 from pagefeed._base import Work
 from pagefeed.batches import LoaderSettings, make_run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.erasure import changed_sequences
 from pagefeed.run import NO_SEQUENCE, LoaderState, Route, Run
@@ -98,7 +98,7 @@ def verify(
         raise InvalidArgumentError(
             "only the last leg may run to the end: give the others their steps"
         )
-    session = session_of(loader)
+    session = loader.view()
     state = replace(session.first, epoch=epoch, first_epoch=epoch)
     runs = [_run_of(session.settings, leg) for leg in legs]
     cursor = runs[0].at(state)

@@ -18,8 +18,8 @@ from pagefeed._base import Facts, check_vocab_size, format_bytes
 from pagefeed.batches import (
     Batch,
     BatchIterator,
-    LoaderSession,
     LoaderSettings,
+    RunView,
     converted,
     make_converter,
     transformed,
@@ -48,7 +48,7 @@ from pagefeed.uncounted.state import UncountedState, lanes_of_rank
 __all__ = ["UncountedSession"]
 
 
-class UncountedSession(LoaderSession):
+class UncountedSession(RunView):
     """A run over texts that are not counted, on this rank.
 
     The lane that has come the least far in its pass gives the next sequence, so that
@@ -235,15 +235,19 @@ class UncountedSession(LoaderSession):
             self._pool, self._lines = (os.getpid(), pool), {}
         return self._pool[1]
 
-    def load_state_dict(self, state: object) -> None:
+    def load_state_dict(self, state: Any, grown: Any = None) -> None:
         """Go on where a state has the lanes.
 
         Args:
             state: Of this rank, or the list of those of all ranks.
+            grown: Must be None.
 
         Raises:
             StateMismatchError: If it belongs to another run, or lacks lanes.
+            UncountedError: If data were added.
         """
+        if grown is not None:
+            self.known()
         with self.lock:
             self.resume(UncountedState.of(state))
 

@@ -11,7 +11,6 @@ import pytest
 import pagefeed as pf
 from made.shuffles import SHUFFLES
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.loader import session_of
 from pagefeed.run import DatasetRun
 
 NUM_ROWS = 700
@@ -391,6 +390,6 @@ def test_tokens_are_counted_as_they_are_cut(folder, column, most):
 
 def test_pages_of_texts_are_weighed_by_their_bytes(folder):
     loader = make_loader(folder, pf.Documents(columns=["text"]))
-    index, source = loader.dataset.index, session_of(loader).run
+    index, source = loader.dataset.index, loader.view().run
     assert isinstance(source, DatasetRun)
     assert source.orders.page_bytes == index.mean_row_bytes * NUM_ROWS / len(index)

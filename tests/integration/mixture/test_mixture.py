@@ -25,7 +25,6 @@ from models.mixing import (
     write_datasets,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.loader import session_of
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +324,7 @@ def test_workers_share_the_steps_of_a_mixture(datasets):
 def test_temperature_goes_from_proportional_to_uniform(datasets):
     def parts(temperature: float | None) -> np.ndarray:
         mixed = pf.mix(datasets, temperature=temperature, unit="sequences")
-        plan = session_of(make(mixed)).run.initial.mixture
+        plan = make(mixed).view().run.initial.mixture
         assert plan is not None
         return np.array(plan.changes[0].weights)
 

@@ -24,7 +24,6 @@ from models.mixing import (
     take,
     write_datasets,
 )
-from pagefeed.loader import session_of
 from pagefeed.mixture import LEAST_LANES, MixtureCursor
 from pagefeed.reports.verification import Leg, verify
 from pagefeed.run import Slot
@@ -119,7 +118,7 @@ def test_documents_of_an_endless_mixture_are_found_an_epoch_ahead(tiny, shuffle)
     slots = located([loader], range(900))
     for now in (0, 1, 30, 77):
         loader.seek(now)
-        track = session_of(loader).run.at(session_of(loader).begin)
+        track = loader.view().run.at(loader.view().begin)
         assert isinstance(track, MixtureCursor)
         for number, (name, dataset) in enumerate(tiny.items()):
             size = TINY[name]
@@ -254,7 +253,7 @@ def test_one_dataset_in_a_mixture_is_planned_as_far_ahead_as_alone(datasets):
     tracks = []
     for data in (datasets["web"], mixture(datasets, {"web": 1}, max_steps=9)):
         loader = make(data)
-        session = session_of(loader)
+        session = loader.view()
         state = replace(session.state, num_lanes=LEAST_LANES)
         tracks.append(session.run.at(state))
     alone, mixed = (track.horizon(1 << 23) for track in tracks)

@@ -12,7 +12,6 @@ import pagefeed.mixture.state_part
 from made.numbered import write_numbered
 from models.mixing import APART, ROWS, make, mixture, take, write_datasets
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.loader import session_of
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports import forecast, verify
 
@@ -143,7 +142,7 @@ def test_an_empty_tier_is_left_out_of_a_mixture(tmp_path):
     tiers = pf.parquet(tmp_path, column="input_ids").tiers("quality", edges=[2.0])
     loader = make(pf.mix(tiers, max_steps=5))
     assert len(list(loader)) == 5
-    assert len(session_of(loader).run.datasets) == 1 < len(tiers)
+    assert len(loader.view().run.datasets) == 1 < len(tiers)
 
 
 def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypatch):
@@ -166,7 +165,7 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
 
 def test_weights_change_until_the_first_lane_has_run_out(datasets):
     loader = make(mixture(datasets, max_epochs=dict.fromkeys(ROWS, 1)), batch_size=1)
-    track = session_of(loader).run.at(session_of(loader).begin)
+    track = loader.view().run.at(loader.view().begin)
     assert isinstance(track, MixtureCursor)
     last = track.course.end_of_changes
     assert last < len(loader)

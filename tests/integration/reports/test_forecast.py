@@ -15,7 +15,6 @@ from made.shuffles import SHUFFLES
 from pagefeed.batches import steps_ahead
 from pagefeed.cli import main
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import session_of
 from pagefeed.reports import Leg, forecast, verify
 from pagefeed.reports.simulation import needed_bytes, simulate_loads
 from pagefeed.run import Cursor
@@ -104,7 +103,7 @@ def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Cursor, "pieces", counted)
     forecast(loader)
-    session = session_of(loader)
+    session = loader.view()
     ahead = steps_ahead(session.run.at(session.begin).horizon(loader.memory), 64)
     assert 1 << 16 < 64 * 2 * ahead < loader.num_sequences // 2
     assert 0 < max(counts) - 2 * ahead <= 2

@@ -16,7 +16,6 @@ from made.numbered import (
     write_numbered,
 )
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, StateMismatchError
-from pagefeed.loader import session_of
 
 
 @pytest.fixture(scope="module")
@@ -456,18 +455,16 @@ def test_a_worker_that_is_sent_elsewhere_stays_that_worker(folder, num_workers):
     kept = whole[:6] + whole[7:12] + whole[20:]
     for worker in range(num_workers):
         loader = numbered_loader(folder)
-        iterator = session_of(loader).iterate(worker=worker, num_workers=num_workers)
+        iterator = loader.view().iterate(worker=worker, num_workers=num_workers)
         seen = [first_tokens(next(iterator))]
         loader.skip([6, *range(12, 20)])
         seen += [first_tokens(batch) for batch in iterator]
         assert seen == kept[worker::num_workers]
-        iterator = session_of(loader).iterate(worker=worker, num_workers=num_workers)
+        iterator = loader.view().iterate(worker=worker, num_workers=num_workers)
         loader.set_epoch(0)
         next(iterator)
         loader.seek(9)
         assert [first_tokens(b) for b in iterator] == whole[9 + worker :: num_workers]
     for worker, number in ((2, 2), (-1, 1), (0, 0), (True, 2)):
         with pytest.raises(InvalidArgumentError, match="worker"):
-            session_of(numbered_loader(folder)).iterate(
-                worker=worker, num_workers=number
-            )
+            numbered_loader(folder).view().iterate(worker=worker, num_workers=number)

@@ -9,7 +9,6 @@ import pagefeed as pf
 from pagefeed.batches import plan_batches
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.iteration import Iteration
-from pagefeed.loader import session_of
 from pagefeed.order import EpochOrder
 from pagefeed.order.lists import BlockList
 from pagefeed.order.starts import Starts
@@ -30,7 +29,7 @@ def test_few_epochs_are_planned_before_the_first_batch(
     path = write_tokens(tmp_path / "tiny.parquet", [[1, 2, 3] * 20] * num_rows)
     tokens = pf.parquet(path, column="input_ids")
     loader = pf.Loader(tokens, sequences=sequences, batch_size=1, epochs=None)
-    source = session_of(loader).run
+    source = loader.view().run
     assert isinstance(source, DatasetRun)
     batches = iter(loader)
     made = []
@@ -45,7 +44,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
     monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
     monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
     loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
-    source = session_of(loader).run
+    source = loader.view().run
     assert isinstance(source, DatasetRun)
     orders = source.orders
     steps_made = []
@@ -65,7 +64,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
     monkeypatch.setattr("pagefeed.run.run.MOST_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
-    run = session_of(loader).run
+    run = loader.view().run
     cursor, index = run.at(run.beginning(0)), run.index
     count = len(loader) - 3
     whole = plan_batches(index, cursor.sequences(3, count), 6)
@@ -87,7 +86,7 @@ def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
 
 def test_short_epochs_are_ordered_once_each(token_files):
     loader = make_loader(token_files, epochs=5)
-    run = session_of(loader).run
+    run = loader.view().run
     assert isinstance(run, DatasetRun)
     cursor = run.at(run.beginning(0))
     made_before = run.orders.of.cache_info().misses
@@ -148,7 +147,7 @@ def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
     monkeypatch.setattr("pagefeed.run.run.MOST_SEQUENCES", 4)
     monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_SEQUENCES", 20)
     loader = make_loader(token_files, batch_size=2)
-    engine, session = CountingEngine(), session_of(loader)
+    engine, session = CountingEngine(), loader.view()
     feed = CountingFeed(engine, session.run.index)
     monkeypatch.setattr(DatasetCursor, "horizon", lambda *_: 1 << 20)
     cursor = session.run.at(session.run.beginning(0))

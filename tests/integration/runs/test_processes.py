@@ -16,7 +16,6 @@ import pytest
 import pagefeed
 from made import numbered
 from made.numbered import numbered_loader, write_numbered
-from pagefeed.loader import session_of
 
 # From Python 3.12 on a fork beside threads is warned of; these forks are the point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
@@ -155,7 +154,7 @@ def test_ranks_killed_at_any_step_and_resumed_as_others_make_one_epoch(
         assert finished == (number == rounds - 1)
         kills += not finished
     assert kills == rounds - 1
-    source = session_of(numbered_loader(folder)).run
+    source = numbered_loader(folder).view().run
     num_tokens = source.datasets[0].index.num_values
     assert sorted(seen) == list(range(num_tokens))
 

@@ -21,7 +21,6 @@ from made.numbered import (
     write_numbered,
 )
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import session_of
 from pagefeed.run.route import Slot
 from pagefeed.run.run import MOST_SEQUENCES, NO_SEQUENCE
 
@@ -37,7 +36,7 @@ def folder(tmp_path_factory):
 
 def sequences_of_steps(loader, count):
     """Sequences of the next steps on all ranks together, from the plan alone."""
-    run, begin = session_of(loader).run, session_of(loader).begin
+    run, begin = loader.view().run, loader.view().begin
     whole = run.at(begin).route
     parts = []
     for rank in range(loader.world_size):
@@ -82,7 +81,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         if model is None:
             model = sequences_of_steps(loader, 10**6)
             assert sorted(model) == list(range(loader.num_sequences))
-        route = session_of(loader).run.at(session_of(loader).begin).route
+        route = loader.view().run.at(loader.view().begin).route
         assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
         numbers = [route.number_of(index) for index in range(route.num_steps)]
@@ -93,7 +92,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         left = [number for n, number in enumerate(numbers) if n not in indices]
         if not left:  # The loader stands at its next iteration.
             break
-        remaining = session_of(loader).run.at(session_of(loader).begin).route
+        remaining = loader.view().run.at(loader.view().begin).route
         assert remaining.num_steps is not None
         kept = range(remaining.num_steps)
         assert [remaining.number_of(index) for index in kept] == left
@@ -249,14 +248,14 @@ def test_steps_of_is_the_inverse_of_locate(folder, skipped, drop_last):
                     continue
                 for source in sources:
                     located[source.file, source.row].add(Slot(step, rank, row))
-    for file in session_of(loader).run.datasets[0].files:
+    for file in loader.view().run.datasets[0].files:
         for row in range(300):
             assert loader.steps_of(file, row) == sorted(located[file, row])
 
 
 def test_steps_of_knows_the_windows_of_a_document_and_its_epoch(folder):
     loader = numbered_loader(folder, sequences=pf.Windows(7, tail="drop"))
-    file = session_of(loader).run.datasets[0].files[1]
+    file = loader.view().run.datasets[0].files[1]
     first = loader.steps_of(file, 17)
     assert len(first) > 1
     loader.set_epoch(1)

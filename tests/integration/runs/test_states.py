@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import StateMismatchError
-from pagefeed.loader import session_of
 from pagefeed.sequences.cut import TokenCut
 
 USUAL_LANES = 48
@@ -225,7 +224,7 @@ VALUES = (
 @given(data=st.data())
 def test_any_state_is_taken_or_refused_by_type(loader, mixed, data):
     one = data.draw(st.sampled_from([loader, mixed]))
-    state = session_of(one).run.beginning(0).to_dict()
+    state = one.view().run.beginning(0).to_dict()
     changes = data.draw(
         st.dictionaries(st.sampled_from(sorted(state)), VALUES, min_size=1, max_size=3)
     )

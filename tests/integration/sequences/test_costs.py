@@ -9,7 +9,6 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import session_of
 from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 SETTINGS = [
@@ -66,7 +65,7 @@ def test_costs_are_those_of_the_documents_in_each_sequence(data, sequences, kind
         rank=0,
         world_size=1,
     )
-    run = session_of(loader).run
+    run = loader.view().run
     index, own = run.index, run.indexes[0]
     costs = SequenceCosts(index)
     numbers = np.arange(index.num_sequences)
@@ -95,7 +94,7 @@ def test_documents_cost_their_tokens_as_they_are_cut(data):
         world_size=1,
     )
     delivered = np.concatenate([batch["lengths"] for batch in loader])
-    index = session_of(loader).run.index
+    index = loader.view().run.index
     costs = SequenceCosts(index)
     numbers = np.arange(len(delivered))
     assert costs.tokens(numbers).tolist() == delivered.tolist()

@@ -13,7 +13,6 @@ import pagefeed as pf
 from made.shuffles import SHUFFLES
 from pagefeed.batches import plan_batches
 from pagefeed.errors import PaddingWarning
-from pagefeed.loader import session_of
 from pagefeed.sequences import PackedIndex, are_bundles
 from pagefeed.sequences.sequence_index import bytes_of_pages
 
@@ -110,7 +109,7 @@ def test_a_mixture_is_warned_of_as_one(folders):
         rank=0,
         world_size=1,
     )
-    index = session_of(loader).run.index
+    index = loader.view().run.index
     (message,) = told(loader)
     share = index.num_padding_tokens / (index.num_sequences * 2048)
     assert message.startswith(f"{share:.1%} of")
@@ -118,7 +117,7 @@ def test_a_mixture_is_warned_of_as_one(folders):
 
 def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     """Pages, and bundles of pages, that the first batch is planned from."""
-    run = session_of(loader).run
+    run = loader.view().run
     sequences = run.at(run.beginning(0)).sequences(0, 1)
     pages = np.unique(plan_batches(run.index, sequences, loader.batch_size).page)
     num_bundles = int(are_bundles(pages.astype(np.int64)).sum())

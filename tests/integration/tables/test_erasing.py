@@ -31,7 +31,6 @@ from pagefeed.errors import (
     StateMismatchError,
     UnsupportedError,
 )
-from pagefeed.loader import session_of
 from pagefeed.sequences import with_erased
 
 PADDING = 7
@@ -104,7 +103,7 @@ def loader_of(data: Any, sequences: Any, **options: Any) -> pf.Loader:
 
 def parts_left(loader: pf.Loader, sequence: int, row: int) -> list[Any]:
     """Parts of documents in a sequence by the whole index, and which are erased."""
-    run = session_of(loader).run
+    run = loader.view().run
     whole, index = with_erased(run.indexes[0]), run.datasets[0].index
     found = []
     for page, page_row, _, count, offset in zip(*whole.parts(sequence), strict=True):
@@ -121,7 +120,7 @@ def test_erased_tokens_are_padding_without_loss(folder, kind, across):
     before = loader_of(data_of(folder, **options), SETTINGS[kind], fields=fields)
     after = loader_of(erased(data_of(folder, **options)), SETTINGS[kind], fields=fields)
     assert len(after) == len(before)
-    cursor, changed = session_of(before).run.at(session_of(before).begin), []
+    cursor, changed = before.view().run.at(before.view().begin), []
     for step, (then, now) in enumerate(zip(before, after, strict=True)):
         tokens, weights = then["input_ids"].copy(), then["weights"].copy()
         parts, told = [], []

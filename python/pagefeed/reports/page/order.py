@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pagefeed._base import Int64Array
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.reports.sampling import evenly
 
 __all__ = ["order_counts"]
@@ -27,7 +27,7 @@ def order_counts(loader: Loader) -> Int64Array:
     Returns:
         int64 [parts, stretches].
     """
-    session = session_of(loader)
+    session = loader.view()
     run = session.run
     cursor = run.at(session.first)
     steps = cursor.route.num_steps or MOST_STEPS

@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed._core import version
 from pagefeed.dataset import Dataset
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
 from pagefeed.reports.mixture_plot import mixture_shares
@@ -180,7 +180,7 @@ def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
 
 
 def _packing(loader: Loader) -> str:
-    index = session_of(loader).run.index
+    index = loader.view().run.index
     total = max(1, loader.num_sequences * index.length)
     rows: list[tuple[str, object]] = [
         ("padding", f"{loader.num_padding_tokens / total:.3%} of the tokens"),

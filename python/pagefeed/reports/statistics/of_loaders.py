@@ -13,7 +13,7 @@ from pagefeed._base import Int64Array, finished, gathered
 from pagefeed.batches import make_run
 from pagefeed.documents import DocumentBatchIndex
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader, session_of
+from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.statistics.battery import findings
 from pagefeed.reports.statistics.deliveries import Draw, Seen, Taken, Units
@@ -83,8 +83,8 @@ class _Loaded:
     """What a loader delivers under other seeds, by its index alone."""
 
     def __init__(self, loader: Loader) -> None:
-        self._settings = session_of(loader).settings
-        self._run = session_of(loader).run
+        self._settings = loader.view().settings
+        self._run = loader.view().run
         if self._run.index.num_sequences > MOST_UNITS:
             raise InvalidArgumentError(
                 f"{self._run.index.num_sequences} sequences are too many to follow "

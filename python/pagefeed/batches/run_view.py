@@ -1,4 +1,4 @@
-"""What a loader asks of its session, whether or not its tokens are counted."""
+"""The run behind a loader, whether or not its tokens are counted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from pagefeed._base import Facts
+from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.engines import ProcessLock
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.settings import LoaderSettings
+from pagefeed.errors import UncountedError
 from pagefeed.metrics import Meter, over_ranks
+from pagefeed.run import Cursor, LoaderState, Run
 from pagefeed.wiring import room
 
-__all__ = ["BatchIterator", "LoaderSession", "MoveListener", "warn_of_return"]
+__all__ = ["BatchIterator", "MoveListener", "RunView", "warn_of_return"]
 
 
 class MoveListener(Protocol):
@@ -27,8 +29,8 @@ class MoveListener(Protocol):
         """Raise if the loader's own position is not that of its consumer."""
 
 
-class LoaderSession(ABC):
-    """A run on this rank, and its position.
+class RunView(ABC):
+    """A run on this rank, and its position: what ``loader.view()`` returns.
 
     There are two kinds. Where tokens are counted, every sequence has a number. In
     uncounted text only the positions of lanes are known.
@@ -39,6 +41,8 @@ class LoaderSession(ABC):
 
     is_adapted = False
     """Whether a framework was given the loader, or its user was told to."""
+    learning: Any = None
+    """What a learner of a mixture remembers; None without one."""
     accumulated = 1
     """Steps whose gradients a framework adds up before the model changes."""
 
@@ -64,11 +68,6 @@ class LoaderSession(ABC):
         return self.state
 
     @property
-    def learning(self) -> Any:
-        """What a learner of a mixture remembers; None without one."""
-        return None
-
-    @property
     def following(self) -> Any:
         """Where another ``iter(loader)`` would begin."""
         return self.state
@@ -87,6 +86,52 @@ class LoaderSession(ABC):
     def num_steps_left(self) -> int | None:
         """Steps until the end of this iteration; None if that is not known."""
         return None
+
+    # Of counted sequences alone: without counts they have no numbers.
+
+    @property
+    def run(self) -> Run:
+        """What the loader delivers, and in which sizes.
+
+        Raises:
+            UncountedError: If its tokens are not counted, as all below.
+        """
+        raise _uncounted()
+
+    @property
+    def begin(self) -> LoaderState:
+        """Where the next iteration begins, or the running one began."""
+        raise _uncounted()
+
+    @property
+    def first(self) -> LoaderState:
+        """The state in which the current iteration began, with its weights."""
+        raise _uncounted()
+
+    @property
+    def latest(self) -> LoaderState:
+        """The same of the last iteration, where none began since."""
+        raise _uncounted()
+
+    def known(self) -> Cursor:
+        """Return the cursor at the first step known to have these sizes."""
+        raise _uncounted()
+
+    def move(self, state: LoaderState, *, is_new: bool) -> None:  # noqa: ARG002
+        """Continue this iteration at ``state``, the running iterator too."""
+        raise _uncounted()
+
+    def replay(self) -> None:
+        """Begin the recorded iteration again, with all its changes of weights."""
+        raise _uncounted()
+
+    def learn(self, memory: Any) -> None:  # noqa: ARG002
+        """Keep what a learner remembers with the state; it goes on from another's."""
+        raise _uncounted()
+
+    def last_datasets(self, rank: int | None = None) -> Int64Array:  # noqa: ARG002
+        """Return from which dataset each row of the batch comes that was taken last."""
+        raise _uncounted()
 
     @abstractmethod
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
@@ -109,7 +154,7 @@ class LoaderSession(ABC):
         """End this process's threads, see :meth:`Loader.close`."""
 
     @abstractmethod
-    def load_state_dict(self, state: object) -> None:
+    def load_state_dict(self, state: Any, grown: Any = None) -> None:
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
 
         Raises:
@@ -182,6 +227,14 @@ class LoaderSession(ABC):
         room("launch").check_ranks(ranks, {**self._agreed(), **plan}, part, group, same)
 
 
+def _uncounted() -> UncountedError:
+    return UncountedError(
+        "the tokens of these texts are not counted, so that sequences have no "
+        "number: length, seek, skip, locate and reports need counts; `pagefeed "
+        "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
+    )
+
+
 class BatchIterator(Iterator[Batch]):
     """What ``iter(loader)`` returns. It begins with the first ``next``.
 
@@ -194,7 +247,7 @@ class BatchIterator(Iterator[Batch]):
         session: Makes the batches.
     """
 
-    def __init__(self, session: LoaderSession) -> None:
+    def __init__(self, session: RunView) -> None:
         self.session = session
         self._has_ended = False
 
