@@ -14,7 +14,16 @@ PACKAGE = ROOT / "python" / "pagefeed"
 LAYERS = (
     *("_names", "_core", "errors", "wiring", "rooms", "_base", "storage", "tokenizer"),
     *("dataset", "sequences", "order", "run", "mixture", "launch", "metrics"),
-    *("batches", "documents", "uncounted", "loader_facts", "loader", "view", "mixing"),
+    *(
+        "batches",
+        "documents",
+        "uncounted",
+        "loader_facts",
+        "loader",
+        "contract",
+        "view",
+        "mixing",
+    ),
     *("integrations", "torch", "reports", "prepare", "cli", "__init__", "__main__"),
 )
 """Each may import those before it. A new folder gets its place here."""

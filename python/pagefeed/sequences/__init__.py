@@ -9,7 +9,7 @@ from pagefeed._names import name_as_imported
 from pagefeed.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
 from pagefeed.sequences.costs import SequenceCosts
-from pagefeed.sequences.cut import Cut, Delivers, check_sequences
+from pagefeed.sequences.cut import Cut, Delivers, TokenCut, check_sequences
 from pagefeed.sequences.epochs import EPOCH_SHIFT, epochs_of, numbers_of, with_epoch
 from pagefeed.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.sequences.kept_numbers import document_lengths, stored_numbers
@@ -47,6 +47,7 @@ __all__ = [
     "SequenceIndex",
     "SequenceLayout",
     "SpanIndex",
+    "TokenCut",
     "Windows",
     "are_bundles",
     "block_starts",

@@ -155,8 +155,9 @@ class SequenceIndex(Protocol):
         Where :attr:`tokens_differ` it is the tokens of each, of which that follows.
 
         Returns:
-            float32 [sequences]; None if the rows have no tokens.
+            float32 [sequences]; None if the rows have no tokens, or nobody says.
         """
+        return None
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the parts of documents in a sequence; reads its pages."""

@@ -9,7 +9,13 @@ plane reads; :class:`FlatDataset` is the dataset of every format.
 from typing import Literal
 
 from pagefeed.dataset.flat.flat_dataset import FlatDataset, TokenFormat
-from pagefeed.dataset.flat.flat_file import given_dtype
+from pagefeed.dataset.flat.flat_file import (
+    FlatFile,
+    FlatFormat,
+    Records,
+    corrupt,
+    given_dtype,
+)
 from pagefeed.dataset.flat.mds_shards import MdsOutput, mds
 from pagefeed.dataset.flat.megatron_files import (
     MegatronDataset,
@@ -17,6 +23,7 @@ from pagefeed.dataset.flat.megatron_files import (
     megatron,
 )
 from pagefeed.dataset.flat.output import Output, TokenRows
+from pagefeed.dataset.flat.pages import document_pages
 from pagefeed.dataset.flat.raw import NpyOutput, RawOutput, tokens
 from pagefeed.dataset.flat.record_column import RecordColumn
 from pagefeed.dataset.flat.stream_document import StreamDocument
@@ -37,15 +44,20 @@ FLAT_FORMATS: dict[str, TokenFormat] = {
 __all__ = [
     "FLAT_FORMATS",
     "FlatDataset",
+    "FlatFile",
+    "FlatFormat",
     "FlatName",
     "MegatronDataset",
     "Output",
     "RecordColumn",
+    "Records",
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
     "TokenFormat",
     "TokenRows",
+    "corrupt",
+    "document_pages",
     "given_dtype",
     "mds",
     "megatron",

@@ -1,0 +1,98 @@
+"""What the core promises to everything built on it.
+
+The core turns rows into batches in five steps, and each has one interface here:
+
+1. A **source** says what rows there are. :class:`Dataset` is one table of rows:
+   :class:`Spans` are the rows that are selected, :class:`PageIndex` says which page of
+   which file has a row. A :class:`Source` that is not one dataset makes its own run
+   (``make_run``), as a mixture does.
+2. A **cut** says how rows become sequences: :class:`Cut`, or :class:`TokenCut` for
+   sequences of one length. Its ``index(spans)`` returns a :class:`SequenceIndex`:
+   sequences numbered in file order, each some :class:`Segments` of pages, grouped in
+   blocks. Seed, epoch and data play no part. :class:`SpanIndex` makes the blocks.
+3. An **order** says which sequence is at which position: :class:`Ordered`. It is a pure
+   function of a key, which :func:`derive_key` makes of seed, epoch and names.
+4. A **run** says what is delivered: :class:`Run` stays the same while a loader
+   iterates, a :class:`Cursor` is a place in it, a :class:`LoaderState` is that place as
+   a few integers. ``cursor.route`` says which positions a rank gets at which step.
+5. A **feed** makes batches: :class:`Feed`. Its ``plan`` turns sequences into a
+   :class:`BatchPlan` for the engine, its ``batch`` turns what the engine delivers into
+   a :data:`Batch`. A cut whose ``feed`` returns None uses the feed of tokens.
+
+Adapters and reports read a loader through ``loader.view()``, a :class:`RunView`: the
+settings, the run, the position, and how to move and iterate. It makes no copy.
+
+The core imports no room. A room that the core needs registers by name in
+:mod:`pagefeed.rooms`, and the core asks for it with :func:`provided` or :func:`room`.
+
+Example:
+    A cut that takes the first tokens of every row is forty lines: see
+    ``tests/outside/first_tokens.py``. Used as any other cut::
+
+        loader = pf.Loader(data, sequences=FirstTokens(128), batch_size=8)
+"""
+
+from pagefeed.batches import Batch, BatchPlan, Feed, LoaderSettings, RunView
+from pagefeed.dataset import (
+    Dataset,
+    PageIndex,
+    Source,
+    SourceKind,
+    Spans,
+    lengths_of_rows,
+)
+from pagefeed.order import Ordered, Permutation, derive_key
+from pagefeed.run import (
+    NO_SEQUENCE,
+    Cursor,
+    LoaderState,
+    Origin,
+    Route,
+    Run,
+    Slot,
+)
+from pagefeed.sequences import (
+    Blocks,
+    Cut,
+    DocumentParts,
+    Segments,
+    SequenceIndex,
+    SequenceLayout,
+    SpanIndex,
+    TokenCut,
+)
+from pagefeed.wiring import provided, room
+
+__all__ = [
+    "NO_SEQUENCE",
+    "Batch",
+    "BatchPlan",
+    "Blocks",
+    "Cursor",
+    "Cut",
+    "Dataset",
+    "DocumentParts",
+    "Feed",
+    "LoaderSettings",
+    "LoaderState",
+    "Ordered",
+    "Origin",
+    "PageIndex",
+    "Permutation",
+    "Route",
+    "Run",
+    "RunView",
+    "Segments",
+    "SequenceIndex",
+    "SequenceLayout",
+    "Slot",
+    "Source",
+    "SourceKind",
+    "SpanIndex",
+    "Spans",
+    "TokenCut",
+    "derive_key",
+    "lengths_of_rows",
+    "provided",
+    "room",
+]

@@ -1,0 +1,1 @@
+"""Extensions written outside the package, with its contract alone."""
