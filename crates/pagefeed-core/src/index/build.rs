@@ -208,7 +208,11 @@ impl IndexBuilder<'_> {
         if let Some(schema) = lock().get(footer) {
             return Ok(Arc::clone(schema));
         }
-        let schema = Arc::new(ColumnSchema::resolve(footer, self.column)?);
+        let schema = Arc::new(ColumnSchema::resolve(
+            footer,
+            self.column,
+            self.options.naming.is_some(),
+        )?);
         let mut schemas = lock();
         Ok(Arc::clone(schemas.entry(footer.to_vec()).or_insert(schema)))
     }

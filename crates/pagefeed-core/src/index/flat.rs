@@ -186,6 +186,7 @@ impl Index {
         let schema = Arc::new(ColumnSchema::resolve(
             &footer(column, records.number)?,
             column,
+            false,
         )?);
         let mut all = FilesBuilder::default();
         let (mut table, mut first) = (TableBuilder::new(), 0);

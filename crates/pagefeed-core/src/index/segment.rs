@@ -261,6 +261,7 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
     let tables: Vec<_> = (0..batch.num_rows())
         .map(|row| Table::from_batch(batch, row))
         .collect::<Result<_>>()?;
+    let of_table = schema.metadata().contains_key(OF_TABLE);
     let footers = list_values(batch, "schema", 0)?;
     let footers = footers
         .as_binary_opt::<i32>()
@@ -271,6 +272,7 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
             Ok(Arc::new(ColumnSchema::resolve(
                 footer.unwrap_or_default(),
                 &column,
+                of_table,
             )?))
         })
         .collect::<Result<_>>()?;
@@ -288,7 +290,6 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
     {
         return Err(Error::corrupt("its columns do not fit each other"));
     }
-    let of_table = schema.metadata().contains_key(OF_TABLE);
     let flat = schema.metadata().get(FLAT);
     let flat = flat.map(|records| Flat::from_batch(batch, records, &tables[0]));
     Ok(Index {

@@ -65,7 +65,9 @@ pub struct ColumnSchema {
 impl ColumnSchema {
     /// Selects `column` (a top-level name, or the dotted path of a leaf or of an
     /// inner node) in the schema of `footer`.
-    pub fn resolve(footer: &[u8], column: &str) -> Result<Self> {
+    ///
+    /// INT96 is a time in nanoseconds; of a table, in microseconds of UTC, which hold all.
+    pub fn resolve(footer: &[u8], column: &str, of_table: bool) -> Result<Self> {
         let tree = footer::schema_tree(footer)?;
         let selected = tree.select(column)?;
         // The tree is sound, so that the crate may recurse and allocate by it.
@@ -85,7 +87,7 @@ impl ColumnSchema {
         let (field, levels) = arrow(&metadata, &selected)?;
         let is_int96 = rewrite::is_int96(leaves[0].physical, &field);
         let field = match is_int96 {
-            true => Arc::new(rewrite::timestamp_field(&field)),
+            true => Arc::new(rewrite::timestamp_field(&field, of_table)),
             false => field,
         };
         if has_nul(&field) {

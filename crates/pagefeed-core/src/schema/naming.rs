@@ -247,3 +247,60 @@ fn map_structs(field: &FieldRef, change: &dyn Fn(&Fields) -> Fields) -> FieldRef
 fn retyped(field: &FieldRef, data_type: arrow_schema::DataType) -> FieldRef {
     Field::clone(field).with_data_type(data_type).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A footer of leaves, by names and ids.
+    fn footer(leaves: &[(&str, Option<u8>)]) -> Vec<u8> {
+        let mut bytes = vec![0x15, 2, 0x19, 0xfc, leaves.len() as u8 + 1];
+        bytes.extend([0x48, 4, b'r', b'o', b'o', b't', 0x15]);
+        bytes.extend([leaves.len() as u8 * 2, 0]);
+        for (name, id) in leaves {
+            bytes.extend([0x15, 2, 0x38, name.len() as u8]);
+            bytes.extend(name.as_bytes());
+            bytes.extend(id.iter().flat_map(|id| [0x55, id * 2]));
+            bytes.push(0);
+        }
+        bytes.push(0);
+        bytes
+    }
+
+    fn naming(by_id: bool, by_name: bool) -> Naming {
+        let field = |name: &str, id, called: &str| TableField {
+            name: name.into(),
+            id: Some(id),
+            names: vec![called.into()],
+            kind: TableKind::Value,
+        };
+        Naming {
+            fields: vec![field("a", 1, "x"), field("b", 2, "a")],
+            by_id,
+            by_name,
+        }
+    }
+
+    fn names(naming: &Naming, leaves: &[(&str, Option<u8>)]) -> Vec<String> {
+        let footer = footer(leaves);
+        let renamed = naming.rename(&footer).unwrap();
+        let root = schema_of(&renamed).unwrap();
+        root.children.iter().map(|n| n.name.to_string()).collect()
+    }
+
+    #[test]
+    fn ids_decide_and_names_where_there_are_none() {
+        let with = [("b", Some(1)), ("a", Some(2)), ("old", Some(9))];
+        let unknown = "old (field id 9, not in the table)";
+        for naming in [naming(true, true), naming(true, false)] {
+            assert_eq!(names(&naming, &with), ["a", "b", unknown]);
+        }
+        let without = [("a", None), ("x", None), ("b", None)];
+        let unknown = "b (no field id, not in the table)";
+        for naming in [naming(true, true), naming(false, true)] {
+            assert_eq!(names(&naming, &without), ["b", "a", unknown]);
+        }
+        let refused = naming(true, false).rename(&footer(&without)).unwrap_err();
+        assert!(refused.message().contains("name mapping"));
+    }
+}

@@ -7,7 +7,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, TimestampNanosecondArray};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeBinaryArray, TimestampMicrosecondArray, TimestampNanosecondArray,
+};
 use arrow_schema::{DataType, Field, TimeUnit};
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::schema::types::{Type, TypePtr};
@@ -141,15 +143,20 @@ pub fn is_int96(physical: PhysicalType, field: &Field) -> bool {
 }
 
 /// The field of converted timestamps.
-pub fn timestamp_field(field: &Field) -> Field {
-    field
-        .clone()
-        .with_data_type(DataType::Timestamp(TimeUnit::Nanosecond, None))
+pub fn timestamp_field(field: &Field, of_table: bool) -> Field {
+    field.clone().with_data_type(match of_table {
+        true => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        false => DataType::Timestamp(TimeUnit::Nanosecond, None),
+    })
 }
 
-/// INT96 as nanoseconds since 1970. Beyond the years 1677 to 2262 they wrap around, as
-/// they do in other readers.
-pub fn timestamps(bytes: &ArrayRef) -> Result<ArrayRef> {
+/// INT96 as time since 1970, in the unit of a type. In nanoseconds, beyond the years 1677
+/// to 2262 they wrap around, as they do in other readers.
+pub fn timestamps(bytes: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    let per_unit = match data_type {
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1000,
+        _ => 1,
+    };
     let bytes = bytes
         .as_any()
         .downcast_ref::<FixedSizeBinaryArray>()
@@ -158,9 +165,13 @@ pub fn timestamps(bytes: &ArrayRef) -> Result<ArrayRef> {
         let nanoseconds = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
         let day = u64::from(u32::from_le_bytes(value.get(8..)?.try_into().ok()?));
         let days = day.wrapping_sub(JULIAN_DAY_OF_1970);
-        let since = days.wrapping_mul(NANOSECONDS_PER_DAY);
-        Some(since.wrapping_add(nanoseconds).cast_signed())
+        let since = days.wrapping_mul(NANOSECONDS_PER_DAY / per_unit);
+        Some(since.wrapping_add(nanoseconds / per_unit).cast_signed())
     };
     let values = bytes.iter().map(|value| value.and_then(convert));
-    Ok(Arc::new(values.collect::<TimestampNanosecondArray>()))
+    if per_unit == 1 {
+        return Ok(Arc::new(values.collect::<TimestampNanosecondArray>()));
+    }
+    let array = values.collect::<TimestampMicrosecondArray>();
+    Ok(Arc::new(array.with_timezone("UTC")))
 }

@@ -87,7 +87,7 @@ pub fn open(file: &Bytes) -> (ColumnSchema, Vec<LeafPages>) {
     let size = u32::from_le_bytes(file[file.len() - 8..file.len() - 4].try_into().unwrap());
     let start = file.len() - 8 - size as usize;
     let footer = Footer::parse(&file[start..file.len() - 8], start as u64, "column").unwrap();
-    let schema = ColumnSchema::resolve(&footer.schema, "column").unwrap();
+    let schema = ColumnSchema::resolve(&footer.schema, "column", false).unwrap();
     let chunks = schema.leaves.iter().zip(&footer.row_groups[0].chunks);
     let leaves = chunks.map(|(leaf, chunk)| {
         let range = chunk.byte_range();

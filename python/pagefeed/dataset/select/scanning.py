@@ -293,8 +293,11 @@ def _open(
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     storage, path, table = files.storage, files.files[file], files.table
     naming = None if table is None else table.naming
+    # In nanoseconds, INT96 of far years would wrap around.
+    unit = None if naming is None else "us"
+    form = dataset.ParquetFileFormat(coerce_int96_timestamp_unit=unit)
     try:
-        fragment = dataset.ParquetFileFormat().make_fragment(
+        fragment = form.make_fragment(
             storage.open_arrow(path)
             if naming is None
             else naming.open_arrow(storage, path),

@@ -51,7 +51,7 @@ READER_VERSION = 3
 READER_FEATURES = frozenset(
     {
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
-        *("vacuumProtocolCheck", "variantType"),
+        *("vacuumProtocolCheck", "variantType", "variantType-preview"),
     }
 )
 """What a reader of a table must know. Variants are refused as columns."""

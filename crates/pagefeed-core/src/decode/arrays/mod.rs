@@ -89,7 +89,7 @@ pub fn decode_array_by(
                 array.to_data().validate_full()?;
             }
             match schema.is_int96 {
-                true => rewrite::timestamps(&array)?,
+                true => rewrite::timestamps(&array, schema.field.data_type())?,
                 false => array,
             }
         }

@@ -21,7 +21,7 @@ fn schema(data_type: DataType, nullable: bool) -> ColumnSchema {
     let file = writer.into_inner().unwrap();
     let end = file.len() - 8;
     let size = u32::from_le_bytes(file[end..end + 4].try_into().unwrap()) as usize;
-    ColumnSchema::resolve(&file[end - size..end], "column").unwrap()
+    ColumnSchema::resolve(&file[end - size..end], "column", false).unwrap()
 }
 
 fn list_array(rows: &Rows) -> ArrayRef {

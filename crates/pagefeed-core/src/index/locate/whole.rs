@@ -101,7 +101,7 @@ mod tests {
         let size = bytes.len();
         let start = 4;
         let footer = crate::footer::Footer::parse(&bytes[start..size - 8], 4, "a").unwrap();
-        Arc::new(ColumnSchema::resolve(&footer.schema, "a").unwrap())
+        Arc::new(ColumnSchema::resolve(&footer.schema, "a", false).unwrap())
     }
 
     fn chunk() -> Chunk {
