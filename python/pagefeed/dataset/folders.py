@@ -69,7 +69,10 @@ class FolderColumn:
         if self.kind is None:
             return values
         arrow = require("pyarrow", extra="pyarrow", purpose="partitions of tables")
-        batch = arrow.record_batch({"": arrow.array(values, self.kind)})
+        # As files have texts, or wider ones, which take these.
+        narrow = {arrow.large_string(): "string", arrow.large_binary(): "binary"}
+        kind = narrow.get(self.kind, self.kind)
+        batch = arrow.record_batch({"": arrow.array(values, kind)})
         stream = arrow.BufferOutputStream()
         with arrow.ipc.new_stream(stream, batch.schema) as writer:
             writer.write(batch)

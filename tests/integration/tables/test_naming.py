@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyiceberg.types import IntegerType, ListType, LongType
+from pyiceberg.types import IntegerType, ListType, LongType, StringType
 
 import pagefeed as pf
 from made.tables import catalog_in, data_files, rows_table, write_delta, write_iceberg
@@ -145,7 +145,8 @@ def test_defaults_fill_files_that_lack_a_column(tmp_path):
     table.append(first)
     with table.update_schema() as changed:
         changed.add_column("score", LongType())
-    table.append(rows_table(10, 15, score=[1, None, 3, 4, 5]))
+        changed.add_column("tag", StringType())
+    table.append(rows_table(10, 15, score=[1, None, 3, 4, 5], tag=[*"abcde"]))
     catalog.close()
     metadata = str(table.metadata_location).removeprefix("file://")
     found = json.loads(Path(metadata).read_text())
@@ -153,9 +154,13 @@ def test_defaults_fill_files_that_lack_a_column(tmp_path):
         for field in schema["fields"]:
             if field["name"] == "score":
                 field["initial-default"] = 7
+            if field["name"] == "tag":
+                field["initial-default"] = "none"
     changes = {"schemas": found["schemas"], "format-version": 3, "next-row-id": 0}
     version_3 = change(metadata, **changes)
-    web = pf.iceberg(version_3, column="tokens", metadata=["id", "score"])
+    web = pf.iceberg(version_3, column="tokens", metadata=["id", "score", "tag"])
+    assert [row["tag"] for row in web] == ["none"] * 10 + [*"abcde"]
+    assert [row["id"] for row in web.where("tag == 'none' and id > 7")] == [8, 9]
     assert [row["score"] for row in web] == [7] * 10 + [1, None, 3, 4, 5]
     assert [row["id"] for row in web.where("score >= 4")] == [*range(10), 13, 14]
     fields: Any = ("input_ids", "metadata")

@@ -178,7 +178,7 @@ def path_of(uri: str) -> str:
     """
     scheme, _, rest = uri.partition(":")
     if scheme == "file":
-        return f"/{rest.lstrip('/')}"
+        return f"/{rest.lstrip('/')}" if rest.startswith("/") else rest
     if scheme in {"s3a", "s3n"}:
         return f"s3:{rest}"
     return uri
