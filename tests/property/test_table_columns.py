@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,13 @@ class Model:
             [n] * 3 for n in range(len(self.rows))
         ]
         for name in self.ids:
-            for predicate, test in (
+            tests: list[tuple[str, Callable[[Any], bool]]] = [
                 (f"{name} >= 1", lambda value: value is not None and value >= 1),
                 (f"{name} is null", lambda value: value is None),
                 (f"{name} == -2 and number >= 1", lambda value: value == -2),
-            ):
-                wanted = [row["number"] for row in expected if test(row[name])]
+            ]
+            for predicate, test in tests:
+                wanted = [n for n, row in enumerate(expected) if test(row[name])]
                 if "number" in predicate:
                     wanted = [number for number in wanted if number >= 1]
                 chosen = sorted(row["number"] for row in web.where(predicate))

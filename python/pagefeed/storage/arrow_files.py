@@ -107,5 +107,7 @@ def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) 
         footer = rename(tail[at:-TRAILER])
     except CorruptFileError as error:
         raise CorruptFileError(f"{file}: {error}").at(file=file) from None
+    if footer == tail[at:-TRAILER] and storage.handle is None:
+        return storage.open_arrow(file)
     new = tail[:at] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
     return arrow.PythonFile(RenamedFile(storage, file, begin, new), mode="r")

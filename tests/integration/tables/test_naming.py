@@ -277,3 +277,17 @@ def test_tables_without_files_and_malformed_ones_are_refused_by_type(tmp_path):
             broken.write_text(json.dumps({**good, name: value}))
             with suppress(PagefeedError):
                 len(pf.iceberg(broken, column="tokens"))
+
+
+@pytest.mark.parametrize("mode", ["none", "name"])
+def test_int96_is_a_time_of_utc_and_holds_any_year(tmp_path, mode):
+    at = [datetime.datetime(year, 1, 2, tzinfo=datetime.UTC) for year in (1500, 9999)]
+    rows = rows_table(0, 2).append_column("at", pa.array(at, pa.timestamp("us", "UTC")))
+    configuration = {"delta.columnMapping.mode": mode}
+    write_deltalake(tmp_path, rows, configuration=configuration)
+    [path] = tmp_path.rglob("*.parquet")
+    pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    web = pf.delta(tmp_path, column="tokens", metadata=["id", "at"])
+    found = [row["at"] for row in web]
+    assert [each.replace(tzinfo=datetime.UTC) for each in found] == at
+    assert [each.utcoffset() for each in found] == [datetime.timedelta()] * 2

@@ -226,7 +226,7 @@ def _check_features(uri: str, protocol: Any) -> None:
         )
 
 
-def _schema_of(uri: str, opened: Any) -> tuple[dict[str, Any], Naming | None]:
+def _schema_of(uri: str, opened: Any) -> tuple[dict[str, Any], Naming]:
     """Arrow types of the columns, and how they are found in files."""
     from pyarrow import schema
 
@@ -259,7 +259,7 @@ class _Files(NamedTuple):
     """Arrow types of the columns of partitions."""
 
 
-def _files(opened: Any, root: str, naming: Naming | None) -> _Files:
+def _files(opened: Any, root: str, naming: Naming) -> _Files:
     from pyarrow import table
 
     with _told(root):

@@ -69,8 +69,8 @@ def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> Held:
 
 def delta_naming(
     table: str, schema: Mapping[str, Any], configuration: Mapping[str, str]
-) -> Naming | None:
-    """Return how columns are found: by the table's column mapping; None without one.
+) -> Naming:
+    """Return how columns are found: by the table's column mapping, else by their names.
 
     Args:
         table: Its path, for messages.
@@ -82,36 +82,51 @@ def delta_naming(
         UnsupportedError: If there is no such mapping.
     """
     mode = configuration.get(f"{MAPPING}mode", "none")
-    if mode == "none":
-        return None
-    if mode not in ("id", "name"):
+    if mode not in ("none", "id", "name"):
         raise UnsupportedError(
             f"{table}: its columns are mapped by {mode!r}, and pagefeed knows the "
             "mappings 'id' and 'name'"
         )
     try:
-        fields = tuple(_delta_field(each) for each in schema["fields"])
+        is_mapped = mode != "none"
+        fields = tuple(
+            _delta_field(each, is_mapped=is_mapped) for each in schema["fields"]
+        )
     except (KeyError, TypeError, ValueError) as problem:
         raise CorruptFileError(
             f"{table}: its columns are mapped by {mode}, and one lacks {problem}"
         ) from None
-    return Naming(fields, by_id=mode == "id", by_name=mode == "name")
+    return Naming(fields, by_id=mode == "id", by_name=mode != "id")
 
 
-def _delta_field(field: Mapping[str, Any]) -> NamedField:
+def _delta_field(field: Mapping[str, Any], *, is_mapped: bool) -> NamedField:
+    held = _delta_held(field["type"], is_mapped=is_mapped)
+    if not is_mapped:
+        return NamedField(field["name"], None, (field["name"],), held)
     physical = (field["metadata"][f"{MAPPING}physicalName"],)
     number = field["metadata"].get(f"{MAPPING}id")
-    number = None if number is None else int(number)
-    return NamedField(field["name"], number, physical, _delta_held(field["type"]))
+    return NamedField(
+        field["name"], None if number is None else int(number), physical, held
+    )
 
 
-def _delta_held(kind: Any) -> Held:
+def _delta_held(kind: Any, *, is_mapped: bool) -> Held:
     if isinstance(kind, Mapping):
         if kind["type"] == "struct":
-            return Held("struct", tuple(_delta_field(each) for each in kind["fields"]))
+            return Held(
+                "struct",
+                tuple(
+                    _delta_field(each, is_mapped=is_mapped) for each in kind["fields"]
+                ),
+            )
         if kind["type"] == "array":
-            return Held("list", inside=(_delta_held(kind["elementType"]),))
+            return Held(
+                "list", inside=(_delta_held(kind["elementType"], is_mapped=is_mapped),)
+            )
         if kind["type"] == "map":
             both = kind["keyType"], kind["valueType"]
-            return Held("map", inside=tuple(map(_delta_held, both)))
+            return Held(
+                "map",
+                inside=tuple(_delta_held(each, is_mapped=is_mapped) for each in both),
+            )
     return Held()
