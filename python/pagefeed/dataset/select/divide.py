@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed._base import Int64Array, check_number, check_whole
+from pagefeed.dataset.select.column_query import ColumnQuery
 from pagefeed.dataset.select.criteria import (
     NO_PART,
     Criterion,
@@ -20,7 +21,7 @@ from pagefeed.dataset.select.criteria import (
 )
 from pagefeed.dataset.select.division import Division
 from pagefeed.dataset.select.predicate import query_of
-from pagefeed.dataset.select.query import ColumnQuery, Constant, Expression
+from pagefeed.dataset.select.query import Constant, Expression
 from pagefeed.dataset.select.scanning import quantiles_of, schema_of
 from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.spans import Spans

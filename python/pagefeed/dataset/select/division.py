@@ -27,7 +27,7 @@ from pagefeed.errors import StaleFileError
 
 __all__ = ["Division"]
 
-VERSION = 3
+VERSION = 4
 
 
 class _Runs(NamedTuple):

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from collections.abc import Callable
-from decimal import Decimal
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pagefeed.dataset.select.query import (
     Constant,
@@ -26,27 +24,35 @@ from pagefeed.dataset.select.query import (
     check_boolean,
     field_of,
 )
+from pagefeed.dataset.select.syntax import Source
+from pagefeed.dataset.select.values import Misfit, Value, as_float, compare, is_number
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Predicate", "query_of"]
 
 Bind: TypeAlias = Callable[[Schema], Expression]
 """Makes the expression of a part for files of a schema."""
+Side: TypeAlias = Constant | Callable[[Schema], Value]
+"""A literal, or what makes a side of a comparison for files of a schema."""
 
 _WORDS = {"true": True, "false": False, "null": None}
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Expression]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
 }
-_GRAMMAR = (
-    "a predicate is made of columns (quality, meta.score, column('any name')), "
-    "numbers, 'strings', true and false, compared by == != < <= > >=, "
-    "in [...], not in [...], is null, is not null, and joined by and, or, not, ( )"
-)
+_ARITHMETIC: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], str]] = {
+    ast.Add: (operator.add, "add"),
+    ast.Sub: (operator.sub, "subtract"),
+    ast.Mult: (operator.mul, "multiply"),
+    ast.Div: (operator.truediv, "divide"),
+}
+"""What arithmetic does with literals, and what Arrow calls it."""
+_MATCHES = {"startswith": "starts_with", "contains": "match_substring"}
+"""Functions of a text that are true or false, as Arrow calls them."""
 _FORMS = (
     "must be text such as \"quality > 0.8 and lang == 'en'\", or a "
     "pyarrow.compute.Expression"
@@ -72,10 +78,9 @@ class Predicate(Query):
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgumentError(f"the predicate {text!r} {_FORMS}")
-        # Places in the tree count characters of one line without leading spaces.
-        self._source = " ".join(text.split("\n")).strip()
+        self._source = Source(text)
         self._names: dict[str, None] = {}
-        self.tree = self._parsed()
+        self.tree = self._source.parse()
         self._bind = self._boolean(self.tree)
         self.text = ast.unparse(self.tree)
         self.key = f"text {self.text}"
@@ -83,7 +88,7 @@ class Predicate(Query):
 
     def __reduce__(self) -> tuple[type[Predicate], tuple[str]]:
         """Pickle as the text."""
-        return Predicate, (self._source,)
+        return Predicate, (self._source.text,)
 
     def bind(self, schema: Schema) -> Expression:
         """Return the expression for files of a schema."""
@@ -106,28 +111,8 @@ class Predicate(Query):
             isinstance(node, negations) for node in ast.walk(self.tree)
         )
 
-    def _parsed(self) -> ast.expr:
-        try:
-            return ast.parse(self._source, mode="eval").body
-        except SyntaxError as error:
-            hint = _hint(self._source) or error.msg
-            message = self._marked(f"bad syntax: {hint}", (error.offset or 1) - 1)
-            raise InvalidArgumentError(message) from None
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise InvalidArgumentError(f"bad predicate: {error}; {_GRAMMAR}") from None
-
-    def _marked(self, problem: str, start: int, length: int = 1) -> str:
-        mark = " " * start + "^" * max(1, length)
-        return f"{problem}; {_GRAMMAR}\n  {self._source}\n  {mark}"
-
     def _refuse(self, node: ast.expr, problem: str) -> InvalidArgumentError:
-        """Return the error that marks a part of the text."""
-        source = self._source.encode()
-        before = source[: node.col_offset].decode()
-        end = node.end_col_offset or node.col_offset + 1
-        marked = source[node.col_offset : end].decode()
-        message = self._marked(problem, len(before), len(marked))
-        return InvalidArgumentError(message)
+        return self._source.refuse(node, problem)
 
     def _boolean(self, node: ast.expr) -> Bind:
         """Check a part that is true or false, and return what binds it."""
@@ -140,13 +125,15 @@ class Predicate(Query):
                 return lambda schema: ~inner(schema)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 for joined, right in zip(ops[:-1], rights, strict=False):
-                    if type(joined) not in _OPERATORS:
+                    if type(joined) not in _SIGNS:
                         problem = "nothing can be compared with in [...] or is null"
                         raise self._refuse(right, problem)
                 sides = zip(ops, [left, *rights], rights, strict=False)
                 return _joined(
                     operator.and_, [self._comparison(node, *each) for each in sides]
                 )
+            case ast.Call(func=ast.Name(id=called)) if called in _MATCHES:
+                return self._match(node, called)
         name = self._column(node, "this is neither a comparison nor a column")
 
         def flag(schema: Schema) -> Expression:
@@ -157,6 +144,31 @@ class Predicate(Query):
             return field
 
         return flag
+
+    def _match(self, node: ast.Call, called: str) -> Bind:
+        """Check whether a text begins with another, or has it in it."""
+        match node:
+            case ast.Call(args=[column, ast.Constant(value=str(part))], keywords=[]):
+                text = self._text(column)
+            case _:
+                problem = f"write {called}(column, 'text'), with the text that is meant"
+                raise self._refuse(node, problem)
+        function = getattr(arrow("pyarrow.compute"), _MATCHES[called])
+        return lambda schema: function(text(schema).field, part)
+
+    def _text(self, node: ast.expr) -> Callable[[Schema], Value]:
+        """Check a column of texts."""
+        name = self._column(node)
+
+        def bind(schema: Schema) -> Value:
+            value = Value(*field_of(schema, name))
+            types = arrow("pyarrow.types")
+            if not (types.is_string(value.kind) or types.is_large_string(value.kind)):
+                problem = f"column {name!r} has type {value.kind}, and no texts"
+                raise self._refuse(node, problem)
+            return value
+
+        return bind
 
     def _comparison(
         self, whole: ast.expr, op: ast.cmpop, left: ast.expr, right: ast.expr
@@ -171,32 +183,33 @@ class Predicate(Query):
                 if isinstance(op, ast.Is):
                     return lambda schema: field_of(schema, name)[0].is_null()
                 return lambda schema: ~field_of(schema, name)[0].is_null()
-        values = [_constant_of(side) for side in (left, right)]
-        for side, value in zip((left, right), values, strict=True):
+        for side in (left, right):
             if _is_null(side):
                 problem = "nothing equals null: write is null, or is not null"
                 raise self._refuse(side, problem)
-            if value is None:
-                self._column(side, "this is not a column, number or string")
-        if None not in values:
+        one, other = self._side(left), self._side(right)
+        if not callable(one) and not callable(other):
             raise self._refuse(whole, "no column is compared here")
-        return lambda schema: _OPERATORS[type(op)](
-            self._side(left, values[0], right, schema),
-            self._side(right, values[1], left, schema),
-        )
+        sign = _SIGNS[type(op)]
+        return lambda schema: self._compared(schema, sign, (left, one), (right, other))
 
     def _membership(self, left: ast.expr, right: ast.expr, *, is_in: bool) -> Bind:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set):
             raise self._refuse(right, "in is followed by a list of values, [...]")
-        name, items = self._column(left), [(n, _constant_of(n)) for n in right.elts]
+        one, items = self._side(left), [(n, _constant_of(n)) for n in right.elts]
+        if not callable(one):
+            raise self._refuse(left, "here a column is expected")
         for item, value in items:
             if value is None:
                 raise self._refuse(item, "this is not a number or string")
 
         def bind(schema: Schema) -> Expression:
-            field, _ = field_of(schema, name)
             # By equality: is_in takes null for false, so that not in would select it.
-            parts = [field == self._side(n, v, left, schema) for n, v in items]
+            parts = [
+                self._compared(schema, "==", (left, one), (n, v))
+                for n, v in items
+                if v is not None
+            ]
             parts = parts or [arrow("pyarrow.compute").scalar(False)]  # noqa: FBT003
             found = balanced(operator.or_, parts)
             return found if is_in else ~found
@@ -212,29 +225,83 @@ class Predicate(Query):
         self._names[name] = None
         return name
 
-    def _side(
-        self, node: ast.expr, value: Constant | None, other: ast.expr, schema: Schema
+    def _side(self, node: ast.expr) -> Side:
+        """Check what is compared: a literal, a column, or what is made of these."""
+        value = _constant_of(node)
+        if value is not None:
+            return value
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                return self._arithmetic(node, type(op), left, right)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                zero = ast.copy_location(ast.Constant(0), node)
+                return self._arithmetic(node, ast.Sub, zero, operand)
+            case ast.Call(func=ast.Name(id="length"), args=[column], keywords=[]):
+                text, pc = self._text(column), arrow("pyarrow.compute")
+
+                def length(schema: Schema) -> Value:
+                    found = pc.utf8_length(text(schema).field)
+                    return Value(found.cast("int64"), arrow().int64())
+
+                return length
+        name = self._column(node, "this is not a column, number or string")
+        return lambda schema: Value(*field_of(schema, name))
+
+    def _arithmetic(
+        self, node: ast.expr, op: type[ast.operator], *operands: ast.expr
+    ) -> Side:
+        """Check arithmetic of numbers; that of literals is done at once."""
+        sides = [(operand, self._side(operand)) for operand in operands]
+        for operand, side in sides:
+            if isinstance(side, bool | str):
+                raise self._refuse(operand, "this is no number")
+        (calculate, name), values = _ARITHMETIC[op], [side for _, side in sides]
+        if not any(map(callable, values)):
+            try:
+                return cast("Constant", calculate(*values))
+            except (ZeroDivisionError, OverflowError) as error:
+                raise self._refuse(node, str(error)) from None
+
+        def bind(schema: Schema) -> Value:
+            numbers = [self._number(schema, *side) for side in sides]
+            function = getattr(arrow("pyarrow.compute"), name)
+            return Value(function(*numbers), arrow().float64())
+
+        return bind
+
+    def _number(self, schema: Schema, node: ast.expr, side: Side) -> Expression:
+        """Return a number as arithmetic takes it: float64."""
+        if not callable(side):
+            try:
+                return arrow("pyarrow.compute").scalar(float(side))
+            except OverflowError as error:
+                raise self._refuse(node, str(error)) from None
+        value = side(schema)
+        if not is_number(value.kind):
+            raise self._refuse(node, f"this has type {value.kind}, and is no number")
+        return as_float(value)
+
+    def _compared(
+        self, schema: Schema, sign: str, *sides: tuple[ast.expr, Side]
     ) -> Expression:
-        """One side of a comparison: a column, or a literal in the type of the other."""
-        if value is None:
-            return field_of(schema, self._column(node))[0]
-        name = self._column(other)
-        pa, types, kind = arrow(), arrow("pyarrow.types"), field_of(schema, name)[1]
-        is_decimal = types.is_decimal(kind)
-        if types.is_integer(kind) or types.is_floating(kind) or is_decimal:
-            fits = isinstance(value, int | float) and not isinstance(value, bool)
-        else:
-            fits = isinstance(value, bool if types.is_boolean(kind) else str)
+        """Compare two sides, of which one is no literal."""
+        bound = [side(schema) if callable(side) else side for _, side in sides]
         try:
-            if fits and isinstance(value, str) and types.is_temporal(kind):
-                return pa.scalar(value).cast(kind)
-            if fits:
-                return pa.scalar(Decimal(repr(value)) if is_decimal else value)
-        except (pa.ArrowException, OverflowError):
-            pass
-        raise self._refuse(
-            node, f"{value!r} cannot be compared with column {name!r} of type {kind}"
-        )
+            return compare(sign, *bound)
+        except Misfit as misfit:
+            [(node, literal)] = [each for each in sides if not callable(each[1])]
+            [(other, value)] = [
+                (each[0], value)
+                for each, value in zip(sides, bound, strict=True)
+                if isinstance(value, Value)
+            ]
+            name = _column_of(other)
+            shown = ast.unparse(other) if name is None else f"column {name!r}"
+            hint = f": {misfit}" if str(misfit) else ""
+            problem = (
+                f"{literal!r} cannot be compared with {shown} of type {value.kind}"
+            )
+            raise self._refuse(node, problem + hint) from None
 
 
 def query_of(predicate: str | Expression) -> Query:
@@ -294,17 +361,3 @@ def _is_null(node: ast.expr) -> bool:
         case ast.Constant(value=None) | ast.Name(id="null"):
             return True
     return False
-
-
-def _hint(source: str) -> str | None:
-    """Return advice for people who write SQL."""
-    words = source.replace("(", " ").replace(")", " ").split()
-    for word in ("AND", "OR", "NOT", "IN", "IS"):
-        if word in words:
-            return f"write {word.lower()} for {word}"
-    if "<>" in words:
-        return "write != for <>"
-    if "&&" in source or "||" in source:
-        return "write and, or for &&, ||"
-    # One = alone, whatever is beside it.
-    return "write == for equality" if re.search(r"(?<![=!<>])=(?!=)", source) else None

@@ -7,7 +7,6 @@ their columns.
 from __future__ import annotations
 
 import hashlib
-import operator
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -17,7 +16,6 @@ from pagefeed._base import near_name, require
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 
 __all__ = [
-    "ColumnQuery",
     "Constant",
     "Expression",
     "ExpressionQuery",
@@ -28,6 +26,7 @@ __all__ = [
     "check_boolean",
     "field_of",
     "scalar_columns",
+    "type_of",
 ]
 
 Constant: TypeAlias = str | int | float | bool
@@ -93,43 +92,6 @@ class ExpressionQuery(Query):
         return not any(
             types.is_floating(kind) or types.is_nested(kind) for kind in schema.types
         )
-
-
-class ColumnQuery(Query):
-    """Which part of a scale the value of a column lies in.
-
-    Values below the first edge are in part 0, from the first edge on in part 1, and so
-    on; those that are missing or not a number in the last part.
-    """
-
-    def __init__(self, column: str, edges: Iterable[Constant]) -> None:
-        self._edges = list(edges)
-        self._column = column
-        self.text = f"tiers of {column}"
-        self.key = f"tiers {column!r} {self._edges!r}"
-        self.columns = (column,)
-
-    def bind(self, schema: Schema) -> Expression:
-        """Return the expression for files of a schema: int32."""
-        pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
-        field, kind = field_of(schema, self._column)
-        reached = []
-        for edge in self._edges:
-            value = pa.scalar(edge)
-            if isinstance(edge, str) and types.is_temporal(kind):
-                value = value.cast(kind)
-            reached.append((field >= value).cast(pa.int32()))
-        part = balanced(operator.add, reached)
-        missing = field.is_null(nan_is_null=types.is_floating(kind))
-        last = pa.scalar(len(self._edges) + 1, pa.int32())
-        expression = pc.if_else(missing, last, part)
-        if not types.is_integer(_type_of(expression, schema, self.text)):
-            raise InvalidArgumentError(f"{self.text} cannot be told by {self._edges}")
-        return expression
-
-    def prunes(self, schema: Schema) -> bool:  # noqa: ARG002 - as others are asked
-        """Every row has a part."""
-        return False
 
 
 def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
@@ -198,7 +160,7 @@ def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
     ).at(column=name)
 
 
-def _type_of(expression: Expression, schema: Schema, text: str) -> Any:
+def type_of(expression: Expression, schema: Schema, text: str) -> Any:
     """Return the type of an expression over the columns of a schema."""
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     try:
@@ -225,7 +187,7 @@ def check_boolean(expression: Expression, schema: Schema, text: str) -> None:
     Raises:
         InvalidArgumentError: Naming its type.
     """
-    kind = _type_of(expression, schema, text)
+    kind = type_of(expression, schema, text)
     if not arrow("pyarrow.types").is_boolean(kind):
         raise InvalidArgumentError(
             f"{text} is of type {kind}, and must be true or false: compare it with "

@@ -327,6 +327,12 @@ def _values(
                 column = pc.fill_null(column, pa.scalar(0).cast(column.type))
             yield np.asarray(column.to_numpy(zero_copy_only=False))
     except (pa.ArrowException, OSError) as problem:
+        if _is_readable(opened.fragment):
+            raise InvalidArgumentError(
+                f"the predicate cannot be evaluated for the rows of {piece.path}: "
+                f"{_first_line(problem)}; cast its columns first, as in "
+                "pyarrow.compute.field('number').cast('float64', safe=False)"
+            ) from None
         raise _unreadable(piece.index.storage, piece.path, problem) from None
 
 
@@ -335,5 +341,19 @@ def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedErro
         storage.size(path)
     except FileAccessError as gone:  # Which says nothing of what the file held.
         return gone
-    line = (str(problem).splitlines() or [type(problem).__name__])[0]
+    line = _first_line(problem)
     return CorruptFileError(f"{path}: pyarrow cannot read it: {line}").at(file=path)
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
+
+
+def _is_readable(fragment: Fragment) -> bool:
+    """Whether pyarrow reads all columns, with nothing evaluated."""
+    try:
+        for _ in fragment.to_batches(use_threads=False):
+            pass
+    except (arrow().ArrowException, OSError):
+        return False
+    return True

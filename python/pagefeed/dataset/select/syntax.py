@@ -1,0 +1,134 @@
+"""The text of a predicate: parsed by Python, and marked where it goes wrong."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import keyword
+import re
+import tokenize
+from collections.abc import Iterator
+
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Source"]
+
+_GRAMMAR = (
+    "a predicate is made of columns (quality, meta.score, column('any name')), "
+    "numbers, 'strings', true and false, + - * / and length(column), compared by "
+    "== != < <= > >=, in [...], not in [...], is null, is not null, of "
+    "startswith(column, 'text') and contains(column, 'text'), and joined by and, or, "
+    "not, ( )"
+)
+_LINES = "a text lies on one line: write \\n for a new line"
+_SIDE_BY_SIDE = (
+    "two texts stand side by side: write \"it's\" or 'it\\'s' for a quote in a text, "
+    "and a comma between two of a list"
+)
+_OWN_WORDS = {"and", "or", "not", "in", "is", "True", "False", "None"}
+_SQL = {
+    "BETWEEN": "write 1 <= number < 5 for BETWEEN",
+    "LIKE": "write startswith(column, 'text') or contains(column, 'text') for LIKE",
+}
+
+
+class Source:
+    """A predicate as it is written, over one line or several.
+
+    Args:
+        text: What is written.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+        # In parentheses, so that it may go over lines.
+        self._whole = f"({self.text}\n)"
+        self._lines = self._whole.split("\n")
+
+    def parse(self) -> ast.expr:
+        """Return the tree.
+
+        Raises:
+            InvalidArgumentError: If it is no expression of Python, or reads otherwise
+                than it looks.
+        """
+        try:
+            tree = ast.parse(self._whole, mode="eval").body
+        except SyntaxError as error:
+            hint = _hint(self.text) or error.msg
+            place = error.lineno or 1, (error.offset or 1) - 1
+            raise self._refused(f"bad syntax: {hint}", place) from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise InvalidArgumentError(f"bad predicate: {error}; {_GRAMMAR}") from None
+        for token, problem in self._misleading():
+            raise self._refused(problem, token.start, token.end)
+        return tree
+
+    def refuse(self, node: ast.expr, problem: str) -> InvalidArgumentError:
+        """Return the error that marks a part of the text."""
+        start, stop = (
+            (row, len(self._lines[row - 1].encode()[:column].decode()))
+            for row, column in (
+                (node.lineno, node.col_offset),
+                (node.end_lineno or node.lineno, node.end_col_offset or 0),
+            )
+        )
+        return self._refused(problem, start, stop)
+
+    def _refused(
+        self, problem: str, start: tuple[int, int], stop: tuple[int, int] | None = None
+    ) -> InvalidArgumentError:
+        """Return the error that marks a line from one place on."""
+        (row, column), last = start, len(self._lines) - 1
+        if row > last:  # Behind the text, where something is missing.
+            row, column = last, len(self._lines[last - 1])
+        line = self._lines[row - 1]
+        end = column + 1 if stop is None else stop[1] if stop[0] == row else len(line)
+        if row == 1:
+            line, column, end = line[1:], max(0, column - 1), end - 1
+        mark = " " * column + "^" * max(1, end - column)
+        return InvalidArgumentError(f"{problem}; {_GRAMMAR}\n  {line}\n  {mark}")
+
+    def _misleading(self) -> Iterator[tuple[tokenize.TokenInfo, str]]:
+        """Yield what Python reads otherwise than it looks, and why."""
+        depth, before = 0, None
+        lines = iter([f"{line}\n" for line in self._lines])
+        read = tokenize.generate_tokens(lines.__next__)
+        blanks = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE
+        tokens = [token for token in read if token.type not in blanks]
+        for token, behind in itertools.pairwise(tokens):
+            depth += (token.string in "([{") - (token.string in ")]}")
+            if not depth and behind.type != tokenize.ENDMARKER:
+                yield token, "bad syntax: unmatched ')'"
+            if token.type == tokenize.STRING and token.start[0] != token.end[0]:
+                yield token, _LINES
+            if token.type == before == tokenize.STRING:
+                yield token, _SIDE_BY_SIDE
+            before = token.type
+
+
+def _hint(source: str) -> str | None:
+    """Return advice for people who write SQL, or name columns as words of Python."""
+    return next(_hints(source), None)
+
+
+def _hints(source: str) -> Iterator[str]:
+    bare = re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "''", source)
+    if re.search(r"['\"]", bare.replace("''", "")):
+        yield _LINES if "\n" in source else "a text ends with the quote that begins it"
+    words = re.findall(r"[^\s()]+", bare)
+    yield from (_SQL[word.upper()] for word in words if word.upper() in _SQL)
+    for word in ("AND", "OR", "NOT", "IN", "IS"):
+        if word in words:
+            yield f"write {word.lower()} for {word}"
+    if "<>" in words:
+        yield "write != for <>"
+    if "&&" in bare or "||" in bare:
+        yield "write and, or for &&, ||"
+    for name in re.findall(r"[^\W\d][\w.]*", bare):
+        taken = [part for part in name.split(".") if keyword.iskeyword(part)]
+        if taken and not {*taken} <= _OWN_WORDS:
+            yield f"{taken[0]} is a word of the grammar: write column({name!r})"
+    # One = alone, whatever is beside it.
+    if re.search(r"(?<![=!<>])=(?!=)", bare):
+        yield "write == for equality"
