@@ -21,7 +21,7 @@ from pagefeed._base import (
     require,
     to_bfloat16,
 )
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.prepare.parquet_output import ParquetFile
 from pagefeed.storage import FileWriter, locked, make_folder, names_in
 
@@ -108,9 +108,14 @@ class TeacherWriter(WholeWriter):
                 logprob_dtype, get_args(LogprobType), "logprob_dtype"
             ),
         }
-        self._columns = dict(columns or {})
-        for name in self._columns:
+        self._columns = _named(columns, "columns", "a type each, such as 'string'")
+        for name, kind in self._columns.items():
             check_column(name, "columns")
+            if not isinstance(kind, str):
+                raise InvalidArgumentError(
+                    f"columns[{name!r}]={kind!r:.60} must name a type of Arrow, "
+                    "such as 'string'"
+                )
             if name in self._types:
                 raise InvalidArgumentError(f"columns has {name!r}, which is written")
         self._compression = check_choice(
@@ -126,15 +131,24 @@ class TeacherWriter(WholeWriter):
         self._stack = ExitStack()
         self._file: ParquetFile | None = None
         self._waiting: list[Any] = []
-        self._num_files, self.num_rows = self._found()
+        self._is_claimed, self._num_in_file = False, 0
+        self._num_files, self._num_written = self._found()
+        self.num_rows = self._num_written
         """Rows of this process that are in the folder, or were appended since."""
 
     def __enter__(self) -> Self:
         """Take the number of this process, for as long as rows are appended."""
-        lock = f"{self.folder}/.{self._prefix}.lock"
-        self._stack.enter_context(locked(lock))
-        self._num_files, self.num_rows = self._found()
+        self._claim()
+        self.num_rows = self._num_written
         return self
+
+    def _claim(self) -> None:
+        """Take the number of this process, and look anew at what is there."""
+        if self._is_claimed:
+            return
+        self._stack.enter_context(locked(f"{self.folder}/.{self._prefix}.lock"))
+        self._is_claimed = True
+        self._num_files, self._num_written = self._found()
 
     def append(
         self,
@@ -174,26 +188,41 @@ class TeacherWriter(WholeWriter):
                     f"{name} has rows of {[len(row) for row in found][:8]} tokens and "
                     f"input_ids of {counts[:8]}: give as many for both"
                 )
-        others = dict(columns or {})
+        others = _named(columns, "columns", "a list of values each")
         if others.keys() != self._columns.keys() or any(
-            len(values) != len(counts) for values in others.values()
+            _num_of(values) != len(counts) for values in others.values()
         ):
             raise InvalidArgumentError(
                 f"columns={sorted(others)} must be {sorted(self._columns)}, with a "
                 f"value for each of {len(counts)} rows"
             )
         if counts:
-            self._append(counts, each, others)
+            table = self._table(counts, each, others)
+            if not self._is_claimed:
+                self._claim()
+                self._check_unchanged()
+            self._append(counts, table)
 
-    def _append(
+    def _check_unchanged(self) -> None:
+        """Refuse to go on where another writer has written meanwhile."""
+        found, known = self._num_written, self.num_rows
+        if found != known:
+            self._release()
+            raise FileAccessError(
+                f"{self.folder} holds {found} rows of process {self._process}, and had "
+                f"{known} when this writer was made: make it anew and go on behind "
+                "them, or give another process"
+            )
+
+    def _table(
         self,
         counts: list[int],
         each: Mapping[str, list[npt.NDArray[Any]]],
-        others: Mapping[str, Sequence[Any]],
-    ) -> None:
+        others: Mapping[str, Any],
+    ) -> Any:
         arrow = _arrow()
         offsets = arrow.array(np.concatenate([[0], np.cumsum(counts)]), arrow.int32())
-        made = {n: arrow.array(others[n], self._schema.field(n).type) for n in others}
+        made = {name: self._column(name, values) for name, values in others.items()}
         for name, found in each.items():
             values = _typed(np.concatenate(found), self._types[name], name)
             kind = self._schema.field(name).type
@@ -201,7 +230,20 @@ class TeacherWriter(WholeWriter):
             if values.ndim == 2:
                 flat = arrow.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
             made[name] = arrow.ListArray.from_arrays(offsets, flat, type=kind)
-        table = arrow.table(made, schema=self._schema)
+        return arrow.table(made, schema=self._schema)
+
+    def _column(self, name: str, values: Any) -> Any:
+        """Return the values of a further column in its type."""
+        arrow, kind = _arrow(), self._schema.field(name).type
+        try:
+            return arrow.array(values, kind)
+        except (arrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            problem = str(error).partition("\n")[0]
+            raise InvalidArgumentError(
+                f"columns[{name!r}] must hold values of type {kind}: {problem}"
+            ) from None
+
+    def _append(self, counts: list[int], table: Any) -> None:
         # Rows of a group are read at once.
         bytes_of_row = np.array(counts) * self._token_bytes
         waiting = sum(int(part.nbytes) for part in self._waiting)
@@ -230,6 +272,7 @@ class TeacherWriter(WholeWriter):
                 page_bytes=max(1024, self._group_bytes),
             )
         self._file.writer.write_table(table, row_group_size=len(table))
+        self._num_in_file += len(table)
         if self._file.file.size >= self._file_bytes:
             self._end_file()
 
@@ -237,6 +280,8 @@ class TeacherWriter(WholeWriter):
         if self._file is not None:
             self._file.commit()
             self._file, self._num_files = None, self._num_files + 1
+            self._num_written += self._num_in_file
+            self._num_in_file = 0
 
     def commit(self) -> None:
         """Complete the file: what was appended is there, whatever happens next."""
@@ -249,8 +294,13 @@ class TeacherWriter(WholeWriter):
         if self._file is not None:
             self._file.abandon()
             self._file = None
-        self._waiting = []
+        self._waiting, self._num_in_file = [], 0
+        self.num_rows = self._num_written
+        self._release()
+
+    def _release(self) -> None:
         self._stack.close()
+        self._is_claimed = False
 
     @property
     def _prefix(self) -> str:
@@ -329,7 +379,28 @@ def _array(values: Any) -> npt.NDArray[Any]:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"rows are arrays of numbers, found {values!r:.60}"
+        ) from None
+
+
+def _num_of(values: Any) -> int | None:
+    """Count values of a column; None if it is none."""
+    try:
+        return None if isinstance(values, str | bytes) else len(values)
+    except TypeError:
+        return None
+
+
+def _named(values: object, name: str, what: str) -> dict[str, Any]:
+    if values is not None and not isinstance(values, Mapping):
+        raise InvalidArgumentError(
+            f"{name}={values!r:.60} must be a dict of names, with {what}"
+        )
+    return dict(values or {})
 
 
 def _cut(
@@ -348,7 +419,12 @@ def _cut(
             )
     if lengths is None:
         return rows
-    most = [int(length) for length in lengths]
+    found = _array(lengths)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise InvalidArgumentError(
+            f"lengths={lengths!r:.60} must be whole numbers, one for each row"
+        )
+    most: list[int] = found.tolist()
     if len(most) != len(rows) or any(
         not 0 <= length <= len(row) for length, row in zip(most, rows, strict=False)
     ):
@@ -367,10 +443,12 @@ def _typed(values: npt.NDArray[Any], kind: str, name: str) -> npt.NDArray[Any]:
     """
     if "float" not in kind:
         bounds = np.iinfo(kind)
+        if values.size and values.dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"{name} holds values of type {values.dtype}: give whole numbers"
+            )
         if values.size and (
-            values.dtype.kind not in "iu"
-            or int(values.min()) < max(0, bounds.min)
-            or int(values.max()) > bounds.max
+            int(values.min()) < max(0, bounds.min) or int(values.max()) > bounds.max
         ):
             raise InvalidArgumentError(
                 f"{name} holds {values.dtype} numbers from {values.min()} to "

@@ -310,3 +310,72 @@ def test_other_configurations_are_refused():
     ]:
         with pytest.raises(InvalidArgumentError, match="compression_config"):
             CompressedLogits(bad)  # type: ignore[arg-type]
+
+
+def test_two_writers_of_one_number_are_kept_apart(tmp_path: Path):
+    """With and without `with`, in one process."""
+    one, other = (pf.TeacherWriter(tmp_path, k=K) for _ in range(2))
+    one.append(*some(1, 2))
+    with pytest.raises(FileAccessError, match="being written"):
+        other.append(*some(100, 2))
+    with pytest.raises(FileAccessError, match="being written"), other:
+        pass
+    one.commit()
+    one.abandon()
+    with pytest.raises(FileAccessError, match=r"holds 2 rows .* had 0"):
+        other.append(*some(100, 2))
+    again = pf.TeacherWriter(tmp_path, k=K)
+    again.append(*some(100, 2))
+    again.abandon()
+    assert again.num_rows == 2
+    again.append(*some(200, 3))
+    again.commit()
+    again.abandon()
+    found = pq.read_table(tmp_path)["input_ids"].to_pylist()
+    assert [row[0] for row in found] == [1, 10, 200, 209, 218]
+
+
+ODD: list[Any] = [
+    *(3, 2.7, True, "id", b"id", object(), {"id": 3}, {3: "string"}, {"id": None}),
+    *([3, None], ["3", "1"], [2.7, 1], [True, False], [[1], [1, 2]], [-1, 1], [1]),
+    *([10**400, 1], [math.nan, 1], [["a", "b"], ["c", "d"]], [None, None], [[], []]),
+    *(np.zeros((2, 9), complex), np.array(3), np.array(["a", "b"]), {"id": [1, "b"]}),
+    *({"id": ["a", object()]}, {"id": "ab"}, {"id": ["a"]}, [], {}),
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[f"odd{n}" for n in range(len(ODD))])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *((name, "string") for name in ("tokens", "ids", "logprobs", "lengths")),
+        *(("columns", kind) for kind in ("string", "int32", "timestamp[us]")),
+    ],
+)
+def test_whatever_is_given_is_written_or_refused(
+    tmp_path: Path, name: str, odd: Any, kind: str
+):
+    given = dict(zip(["tokens", "ids", "logprobs"], some(1, 2), strict=True))
+    value = {"string": "a", "int32": 1}.get(kind, np.datetime64("2024-01-01", "us"))
+    given |= {"lengths": [3, 1], "columns": {"id": [value, value]}, name: odd}
+    with pf.TeacherWriter(tmp_path, k=K, columns={"id": kind}) as out:
+        try:
+            out.append(**given)
+        except InvalidArgumentError:
+            assert out.num_rows == 0
+        else:
+            assert name == "columns" or (name == "lengths" and odd in ([], [-1, 1]))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[f"odd{n}" for n in range(len(ODD))])
+@pytest.mark.parametrize(
+    "name", ["columns", "k", "process", "dtype", "compression", "group_size", "folder"]
+)
+def test_whatever_a_writer_is_made_of_is_refused_by_name(
+    tmp_path: Path, name: str, odd: Any
+):
+    given: dict[str, Any] = {"folder": tmp_path, "k": K, name: odd}
+    if name == "folder" and isinstance(odd, str):
+        given["folder"] = str(tmp_path / odd)
+    with contextlib.suppress(InvalidArgumentError):
+        pf.TeacherWriter(**given)
