@@ -1,13 +1,21 @@
 """Datasets of a mixture run out after just so many epochs."""
 
+import atexit
+import functools
+import tempfile
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pagefeed as pf
 from models.courses import lanes, part, real_lanes, schedule, weight_lists
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import (
     Course,
     CourseInOrder,
@@ -151,3 +159,46 @@ def test_turns_that_are_never_reached_are_said_to_be():
     )
     assert far[0] < MAX_TURN
     assert far[2] >= MAX_TURN
+
+
+@given(st.data(), st.lists(st.integers(1, 6), min_size=2, max_size=2))
+@settings(max_examples=25, deadline=None)
+def test_a_mixture_that_runs_out_before_a_stage_is_refused_when_made(data, steps):
+    """A loader that was made has a length, and delivers as many batches."""
+    folder = two_datasets()
+    names = ("a", "b")
+    parts = {
+        n: (pf.parquet(folder / f"{n}.parquet", column="input_ids"), 1.0) for n in names
+    }
+    first, second = data.draw(st.sampled_from([(1, 0), (1, 1), (0, 1)])), (1, 1)
+    mixture = pf.mix(
+        {n: (part[0], w) for (n, part), w in zip(parts.items(), first, strict=True)},
+        stages=[
+            pf.Stage(
+                start_step=steps[0], weights=dict(zip(names, second, strict=True))
+            ),
+            pf.Stage(start_step=sum(steps), weights={"a": 1}),
+        ],
+        max_epochs=data.draw(
+            st.fixed_dictionaries({}, optional=dict.fromkeys(names, st.integers(1, 3)))
+        ),
+        max_steps=20,
+    )
+    try:
+        loader = pf.Loader(
+            mixture, sequences=pf.Windows(4), batch_size=2, num_threads=1
+        )
+    except InvalidArgumentError as error:
+        assert "begin the next stage earlier" in str(error)  # noqa: PT017
+        return
+    assert len(list(loader)) == len(loader)
+
+
+@functools.cache
+def two_datasets() -> Path:
+    path = tempfile.TemporaryDirectory(prefix="pagefeed-ends-")
+    atexit.register(path.cleanup)
+    for name in ("a", "b"):
+        rows = [[n] * 4 for n in range(6)]
+        pq.write_table(pa.table({"input_ids": rows}), f"{path.name}/{name}.parquet")
+    return Path(path.name)

@@ -16,9 +16,9 @@ from pagefeed.mixing.learner import Memory
 
 NAMES = ("code", "math", "web")
 PRIOR = {"code": 0.3, "math": 0.1, "web": 0.6}
-losses = st.fixed_dictionaries(
-    {}, optional={name: st.floats(0.01, 20) for name in NAMES}
-)
+BAD = [math.nan, math.inf, -math.inf, 1e308, -1e300]
+loss = st.floats(0.01, 20) | st.sampled_from(BAD)
+losses = st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, loss))
 
 
 def policies() -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_a_policy_goes_on_from_its_state(name, seen, stop):
     expected = [whole.update(step, each) for step, each in enumerate(seen, 1)]
     found = [first.update(step, each) for step, each in enumerate(seen[:stop], 1)]
     second = policies()[name]
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    second.load_state_dict(json.loads(json.dumps(first.state_dict(), allow_nan=False)))
     rest = enumerate(seen[stop:], stop + 1)
     found += [second.update(step, each) for step, each in rest]
     assert found == expected
@@ -51,6 +51,17 @@ def test_a_policy_goes_on_from_its_state(name, seen, stop):
         if weights is not None:
             assert all(0 <= weight < math.inf for weight in weights.values())
             assert sum(weights.values()) == pytest.approx(1, rel=1e-4)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from([*policies()]), st.lists(losses, min_size=1, max_size=40))
+def test_losses_that_are_not_finite_are_left_out(name, seen):
+    """It decides as if they were not there."""
+    one, other = policies()[name], policies()[name]
+    for step, each in enumerate(seen, 1):
+        good = {key: value for key, value in each.items() if abs(value) <= 20}
+        assert one.update(step, each) == other.update(step, good)
+    assert one.state_dict() == other.state_dict()
 
 
 @given(st.lists(losses, min_size=30, max_size=200), st.floats(0, 1 / 3))
@@ -99,6 +110,10 @@ def test_excess_losses_multiply_weights():
 def test_wrong_arguments_are_refused():
     wrong = {
         "prior": lambda: pf.mixing.ADO({"a": 0.0, "b": 1.0}),
+        "to 1e": lambda: pf.mixing.ADO({"a": 1e308, "b": 1e308}),
+        "weight of 'a'=1000": lambda: pf.mixing.ADO({"a": 10**400}),
+        "rate": lambda: pf.mixing.ExcessLoss({"a": 1}, rate=10**400),
+        "weight of": lambda: pf.mixing.FixedSchedule({1: {"a": 10**400}}),
         "warmup": lambda: pf.mixing.ADO(PRIOR, warmup=-1),
         "credit": lambda: pf.mixing.ADO(PRIOR, credit=2),
         "least": lambda: pf.mixing.ADO(PRIOR, least=0.5),

@@ -81,7 +81,10 @@ def check_number(
         InvalidArgumentError: If it is anything else.
     """
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    try:
+        number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+    except OverflowError:  # An integer or fraction beyond all floats.
+        is_number, number = False, math.nan
     fits = (
         (above is None or number > above)
         and (least is None or number >= least)

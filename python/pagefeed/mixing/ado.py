@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from pagefeed._base import check_number, check_whole
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixing.policy import Weights, shares_of
+from pagefeed.mixing.policy import Weights, shares_of, usable_losses
 
 __all__ = ["ADO"]
 
@@ -101,12 +100,13 @@ class ADO:
         self._numbers = _rounded([weights, recent, mean, delivered])
         if step <= self._warmup:
             return None
+        losses = usable_losses(step, losses)
         weights, recent, mean, delivered = self._numbers
         speeds: list[float | None] = []
         for (name, curve), count in zip(
             self._curves.items(), delivered.tolist(), strict=True
         ):
-            if count > 0 and math.isfinite(losses.get(name, math.nan)):
+            if count > 0 and name in losses:
                 curve.add(count, losses[name])
             speeds.append(curve.speed(count))
         known = np.array(speeds, dtype=np.float64)

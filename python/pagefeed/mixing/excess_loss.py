@@ -10,12 +10,15 @@ import numpy as np
 
 from pagefeed._base import check_number
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.mixing.policy import Weights, shares_of
+from pagefeed.mixing.policy import (
+    LARGEST_LOSS,
+    Weights,
+    shares_of,
+    usable_losses,
+)
 from pagefeed.mixture import check_weights
 
 __all__ = ["ExcessLoss"]
-
-LARGE = 1e9
 
 
 class ExcessLoss:
@@ -55,10 +58,12 @@ class ExcessLoss:
                 f"reference={reference!r:.60} must be a dict of losses by dataset"
             )
         self._reference = {
-            name: check_number(loss, f"reference[{name!r}]", least=-LARGE, most=LARGE)
+            name: check_number(
+                loss, f"reference[{name!r}]", least=-LARGEST_LOSS, most=LARGEST_LOSS
+            )
             for name, loss in reference.items()
         }
-        self._rate = check_number(rate, "rate", least=0, most=LARGE)
+        self._rate = check_number(rate, "rate", least=0, most=LARGEST_LOSS)
         self._smoothing = check_number(smoothing, "smoothing", least=0, most=1)
         equal = dict.fromkeys(self._reference, 1.0)
         self._weights = shares_of(equal if prior is None else prior, "prior")
@@ -83,8 +88,7 @@ class ExcessLoss:
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return new weights; those of datasets without a loss grow by nothing."""
-        del step
-        names = self._weights
+        losses, names = usable_losses(step, losses), self._weights
         excess = [
             max(0.0, losses[name] - self._reference[name]) if name in losses else 0.0
             for name in names

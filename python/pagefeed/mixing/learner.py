@@ -19,7 +19,7 @@ from pagefeed.errors import (
 from pagefeed.launch import sums_over
 from pagefeed.loader import Loader
 from pagefeed.mixing.cross_entropy import token_losses
-from pagefeed.mixing.policy import Policy
+from pagefeed.mixing.policy import Policy, usable_losses
 from pagefeed.mixture import Mixture, check_names, check_weights
 
 __all__ = ["Learner"]
@@ -54,8 +54,27 @@ class Memory:
             "state": self._policy.state_dict() if remembers else None,  # type: ignore[union-attr]
             "at": self.at,
             "names": list(self._names),
-            "sums": _on_host(self.sums).tolist(),
+            # Strict JSON has no number for a loss that is not finite.
+            "sums": [
+                [value if math.isfinite(value) else None for value in values]
+                for values in _on_host(self.sums).tolist()
+            ],
         }
+
+    def check(self) -> None:
+        """Refuse a policy whose state no checkpoint can hold.
+
+        Raises:
+            InvalidArgumentError: If it is not strict JSON.
+        """
+        state = self.state_dict()["state"]
+        try:
+            json.dumps(state, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(
+                f"the state_dict() of {type(self._policy).__name__} must be of plain "
+                f"JSON types, without NaN and infinity: {error}; found {state!r:.200}"
+            ) from None
 
     def load_state_dict(self, state: Mapping[str, Any] | None, step: int) -> None:
         """Continue there; None begins anew, at a step of the loader.
@@ -299,8 +318,10 @@ class Learner:
         before, memory.at = min(memory.at, step - 1), step
         if self.policy is None or step // self.every == before // self.every:
             return False
-        losses = self._means(memory.sums)
-        memory.sums = memory.sums * 0
+        losses = usable_losses(
+            step, self._means(memory.sums), warns=self.loader.rank == 0
+        )
+        memory.sums = np.zeros((2, len(self._names)))
         return self._decide(step, losses)
 
     def _decide(self, step: int, losses: dict[str, float]) -> bool:
@@ -342,6 +363,7 @@ class Learner:
     ) -> npt.NDArray[np.float64]:
         """Return the policy's weights by number, or what stands for none."""
         weights = None if self.policy is None else self.policy.update(step, losses)
+        self._memory.check()
         if weights is None:
             return unchanged
         weights = check_weights(weights, dict.fromkeys(self._names))
@@ -354,7 +376,7 @@ class Learner:
         are left out.
         """
         found = self._means(self._logged)
-        self._logged = self._logged * 0
+        self._logged = np.zeros((2, len(self._names)))
         return {f"loss/{name}": loss for name, loss in found.items()}
 
     def _means(self, sums: Any) -> dict[str, float]:

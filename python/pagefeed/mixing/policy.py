@@ -6,11 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from pagefeed._base import check_whole
+from pagefeed._base import check_whole, logger
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture import check_weights
 
-__all__ = ["FixedSchedule", "Policy", "shares_of"]
+__all__ = ["LARGEST_LOSS", "FixedSchedule", "Policy", "shares_of", "usable_losses"]
+
+LARGEST_LOSS = 1e9
+"""Losses beyond it, in nats, say that a training diverged, and nothing of datasets."""
 
 Weights = Mapping[str, float]
 
@@ -98,6 +101,19 @@ class FixedSchedule:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue there."""
         self._last = check_whole(state["last"], "last", least=-1)
+
+
+def usable_losses(
+    step: int, losses: Mapping[str, float], *, warns: bool = True
+) -> dict[str, float]:
+    """Return losses without those that are not finite, and warn of these."""
+    found = {name: loss for name, loss in losses.items() if abs(loss) <= LARGEST_LOSS}
+    for name in losses.keys() - found.keys() if warns else ():
+        logger.warning(
+            "step %d: the loss of %r is %s, and is left out of this update of weights",
+            *(step, name, losses[name]),
+        )
+    return found
 
 
 def shares_of(weights: Weights, name: str) -> dict[str, float]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, NoReturn, TypeAlias
 
-import numpy as np
-
-from pagefeed._base import check_choice, check_positive, check_whole, html_table
+from pagefeed._base import (
+    check_choice,
+    check_number,
+    check_positive,
+    check_whole,
+    html_table,
+)
 from pagefeed.dataset import Dataset, Source, SourceKind, check_dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.tokenizers import check_tokenizers
@@ -29,6 +31,8 @@ __all__ = [
 Stop: TypeAlias = Literal["first_exhausted", "all_exhausted"]
 STOPS = ("first_exhausted", "all_exhausted")
 UNITS = ("tokens", "sequences")
+LARGEST_WEIGHT = 1e100
+"""Weights are in proportion: sums and products of such are finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,11 +303,9 @@ def check_weights(
         )
     check_names(weights, names)
     for name, weight in weights.items():
-        if not _is_number(weight) or not math.isfinite(weight) or weight < 0:
-            raise InvalidArgumentError(
-                f"the weight of {name!r} is {weight!r}: it must be a finite number, at "
-                "least 0"
-            )
+        check_number(
+            weight, f"the weight of {name!r}", "a number", least=0, most=LARGEST_WEIGHT
+        )
     if not any(weights.values()):
         raise InvalidArgumentError(
             f"no weight is above 0: {dict(weights)!r}; at least one dataset takes part"
@@ -326,12 +328,6 @@ def check_names(names: Iterable[str], known: Mapping[str, Any]) -> None:
             f"{', '.join(map(repr, unknown))}: no such dataset in the mixture; it has "
             f"{', '.join(map(repr, known))}"
         )
-
-
-def _is_number(value: Any, above: float = -math.inf) -> bool:
-    """Whether it is a number of Python or NumPy, and more than a bound."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    return is_number and float(value) > above
 
 
 def _checked_stages(stages: object) -> Sequence[Stage]:
@@ -361,12 +357,8 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
 def _checked_temperature(temperature: float | None) -> float:
     if temperature is None:
         return 1.0
-    if not _is_number(temperature, above=0):
-        raise InvalidArgumentError(
-            f"temperature={temperature!r} must be a number above 0: 1 is proportional "
-            "to size, a large one uniform"
-        )
-    return float(temperature)
+    what = "a number, 1 for shares by size and a large one for equal ones,"
+    return check_number(temperature, "temperature", what, above=0)
 
 
 def _taken(dataset: Any, share: float) -> Any:

@@ -324,8 +324,11 @@ class MixtureRun(Run):
         anchor = Anchor(step_sequences=self.step_sequences)
         schedule = resolve(self.mixture, self.parts, anchor)
         self.initial = self._initial_state(orders.num_lanes, "mixture", schedule)
-        # Its course is not looked at yet: a state may bring another.
         check_size(self.initial)
+        # Its course is looked at when it begins, as a state may bring another, unless
+        # datasets may run out before weights change.
+        if self.mixture.max_epochs and len(schedule.changes) > 1:
+            self.course(self.initial)
 
     def _make_orders(self, epoch: int) -> list[DatasetOrder]:
         seed = self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import pickle
 from typing import Any
 
@@ -105,6 +106,63 @@ def test_another_learner_goes_on_where_the_one_before_was(datasets, is_pickled):
     rest, state = train(loader, 23, Random())
     assert first + rest == whole
     assert state == end
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
+@pytest.mark.parametrize("kind", ["ado", "excess", "fixed"])
+@pytest.mark.parametrize("as_tensors", [False, True])
+def test_a_loss_that_is_not_finite_is_left_out_by_name(
+    datasets, caplog, bad, kind, as_tensors
+):
+    """Whether the run is resumed meanwhile or not; later losses count again."""
+    equal = {"code": 1.0, "math": 1.0, "web": 1.0}
+    policies: dict[str, Any] = {
+        "ado": lambda: pf.mixing.ADO(equal, warmup=5),
+        "excess": lambda: pf.mixing.ExcessLoss(equal),
+        "fixed": lambda: pf.mixing.FixedSchedule({5: equal, 21: {"web": 1.0}}),
+    }
+
+    def run(loader, steps, seen):
+        learner = pf.mixing.Learner(loader, policies[kind](), every=EVERY)
+        batches = iter(loader)
+        for _ in range(steps):
+            batch = next(batches)
+            losses = np.full(batch["labels"].shape, 3.0 + 1 / loader.step)
+            if loader.step == 17:
+                losses[batch["dataset_ids"] == 2] = bad
+            ids = batch["dataset_ids"].copy()
+            given = [ids, batch["labels"].copy(), losses]
+            if as_tensors:
+                given = [torch.from_numpy(each) for each in given]
+            learner.add(*given[:2], losses=given[2])
+            learner.step()
+            seen.append(ids.tolist())
+        state = json.dumps(loader.state_dict(), allow_nan=False)
+        return learner, json.loads(state)
+
+    whole, parts = list[Any](), list[Any]()
+    with caplog.at_level(logging.WARNING, logger="pagefeed"):
+        learner, end = run(make(datasets), 60, whole)
+    assert 2 in whole[16]
+    told = [text for text in caplog.messages if "left out" in text]
+    assert len(told) == 1
+    assert "step 21: the loss of 'web' is" in told[0]
+    assert not abs(learner.means()["loss/web"]) < 10  # As it was.
+    _, saved = run(make(datasets), 18, parts)
+    resumed = make(datasets)
+    resumed.load_state_dict(saved)
+    _, state = run(resumed, 42, parts)
+    assert parts == whole
+    assert state == end
+
+
+def test_a_policy_that_remembers_no_json_is_refused(datasets):
+    class Nan(Random):
+        def state_dict(self):
+            return {"mean": math.nan}
+
+    with pytest.raises(InvalidArgumentError, match=r"state_dict.* of Nan .*plain JSON"):
+        train(make(datasets), EVERY, Nan())
 
 
 def test_another_iteration_is_asked_at_the_same_steps(datasets):

@@ -1,6 +1,7 @@
 """Mixtures, runs and states that cannot be right are refused."""
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -65,12 +66,16 @@ def test_wrong_mixtures_are_refused(datasets):
     refused: list[tuple[Any, dict[str, Any], str]] = [
         ({}, {}, "needs datasets"),
         ([web, code], {}, "needs datasets"),
-        ({"web": (web, -1)}, {}, "weight of 'web' is -1"),
-        ({"web": (web, float("nan"))}, {}, "weight of 'web' is nan"),
+        ({"web": (web, -1)}, {}, "weight of 'web'=-1 must be a number from 0"),
+        ({"web": (web, float("nan"))}, {}, "weight of 'web'=nan must be"),
+        *(
+            ({"web": (web, large)}, {}, r"weight of 'web'=.* 0 to 1e\+100")
+            for large in (1e308, 10**400, Fraction(10**400))
+        ),
         ({"web": (web, 0), "code": (code, 0)}, {}, "no weight is above 0"),
         ({"web": (web, 1), "code": code}, {}, "code: no weight"),
         ({"web": (web, 1)}, {"temperature": 2}, "makes weights of sizes"),
-        ({"web": web}, {"temperature": 0}, "must be a number above 0"),
+        ({"web": web}, {"temperature": 0}, "must be a number, 1 for shares by size"),
         ({"web": "corpus/"}, {}, "expected a dataset"),
         ({"web": web}, {"max_epochs": {"wbe": 1}}, "'wbe'.*it has 'web'"),
         ({"web": web}, {"max_epochs": {"web": 0}}, "at least 1"),
