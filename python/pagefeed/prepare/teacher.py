@@ -19,10 +19,17 @@ from pagefeed._base import (
     check_whole,
     parse_bytes,
     require,
-    to_bfloat16,
 )
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.prepare.parquet_output import ParquetFile
+from pagefeed.prepare.teacher_rows import (
+    Numbers,
+    cut_rows,
+    named,
+    num_of,
+    stored_type,
+    typed,
+)
 from pagefeed.storage import FileWriter, locked, make_folder, names_in
 
 __all__ = ["TeacherWriter"]
@@ -33,9 +40,6 @@ KEY = b"pagefeed.teacher"
 IdType: TypeAlias = Literal["int32", "uint16", "uint32", "int64"]
 LogprobType: TypeAlias = Literal["float16", "float32", "bfloat16"]
 Compression: TypeAlias = Literal["none", "zstd", "lz4", "snappy"]
-
-Numbers: TypeAlias = Any
-"""An array or tensor [rows, length, ...], or one [length, ...] for each row."""
 
 
 class TeacherWriter(WholeWriter):
@@ -108,7 +112,7 @@ class TeacherWriter(WholeWriter):
                 logprob_dtype, get_args(LogprobType), "logprob_dtype"
             ),
         }
-        self._columns = _named(columns, "columns", "a type each, such as 'string'")
+        self._columns = named(columns, "columns", "a type each, such as 'string'")
         for name, kind in self._columns.items():
             check_column(name, "columns")
             if not isinstance(kind, str):
@@ -177,9 +181,9 @@ class TeacherWriter(WholeWriter):
             FileAccessError: If the file cannot be written.
         """
         each = {
-            "input_ids": _cut(tokens, lengths, "tokens", ()),
-            "teacher_ids": _cut(ids, lengths, "ids", (self.k,)),
-            "teacher_logprobs": _cut(logprobs, lengths, "logprobs", (self.k,)),
+            "input_ids": cut_rows(tokens, lengths, "tokens", ()),
+            "teacher_ids": cut_rows(ids, lengths, "ids", (self.k,)),
+            "teacher_logprobs": cut_rows(logprobs, lengths, "logprobs", (self.k,)),
         }
         counts = [len(row) for row in each["input_ids"]]
         for name, found in each.items():
@@ -188,9 +192,9 @@ class TeacherWriter(WholeWriter):
                     f"{name} has rows of {[len(row) for row in found][:8]} tokens and "
                     f"input_ids of {counts[:8]}: give as many for both"
                 )
-        others = _named(columns, "columns", "a list of values each")
+        others = named(columns, "columns", "a list of values each")
         if others.keys() != self._columns.keys() or any(
-            _num_of(values) != len(counts) for values in others.values()
+            num_of(values) != len(counts) for values in others.values()
         ):
             raise InvalidArgumentError(
                 f"columns={sorted(others)} must be {sorted(self._columns)}, with a "
@@ -224,7 +228,7 @@ class TeacherWriter(WholeWriter):
         offsets = arrow.array(np.concatenate([[0], np.cumsum(counts)]), arrow.int32())
         made = {name: self._column(name, values) for name, values in others.items()}
         for name, found in each.items():
-            values = _typed(np.concatenate(found), self._types[name], name)
+            values = typed(np.concatenate(found), self._types[name], name)
             kind = self._schema.field(name).type
             flat = arrow.array(values.reshape(-1))
             if values.ndim == 2:
@@ -308,7 +312,9 @@ class TeacherWriter(WholeWriter):
 
     @property
     def _token_bytes(self) -> int:
-        own, *teachers = (np.dtype(_stored(t)).itemsize for t in self._types.values())
+        own, *teachers = (
+            np.dtype(stored_type(t)).itemsize for t in self._types.values()
+        )
         return own + self.k * sum(teachers)
 
     def _make_schema(self) -> Any:
@@ -319,7 +325,7 @@ class TeacherWriter(WholeWriter):
 
         fields = []
         for name, kind in self._types.items():
-            number = arrow.from_numpy_dtype(np.dtype(_stored(kind)))
+            number = arrow.from_numpy_dtype(np.dtype(stored_type(kind)))
             if name != "input_ids":
                 number = listed(number, self.k)
             fields.append(arrow.field(name, listed(number), nullable=False))
@@ -361,112 +367,3 @@ def _shown(schema: Any) -> str:
 
 def _arrow(name: str = "pyarrow") -> Any:
     return require(name, extra="pyarrow", purpose="TeacherWriter")
-
-
-def _stored(kind: str) -> str:
-    """Return the type of NumPy that a type is stored in."""
-    return "uint16" if kind == "bfloat16" else kind
-
-
-def _rows(values: Numbers) -> list[npt.NDArray[Any]]:
-    if getattr(values, "ndim", 1) == 0 or not hasattr(values, "__iter__"):
-        raise InvalidArgumentError(f"rows are arrays, found {values!r:.60}")
-    return [_array(row) for row in values]
-
-
-def _array(values: Any) -> npt.NDArray[Any]:
-    """Return an array of what is one, or a tensor."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
-    try:
-        return np.asarray(values)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidArgumentError(
-            f"rows are arrays of numbers, found {values!r:.60}"
-        ) from None
-
-
-def _num_of(values: Any) -> int | None:
-    """Count values of a column; None if it is none."""
-    try:
-        return None if isinstance(values, str | bytes) else len(values)
-    except TypeError:
-        return None
-
-
-def _named(values: object, name: str, what: str) -> dict[str, Any]:
-    if values is not None and not isinstance(values, Mapping):
-        raise InvalidArgumentError(
-            f"{name}={values!r:.60} must be a dict of names, with {what}"
-        )
-    return dict(values or {})
-
-
-def _cut(
-    values: Numbers,
-    lengths: Sequence[int] | npt.NDArray[Any] | None,
-    name: str,
-    shape: tuple[int, ...],
-) -> list[npt.NDArray[Any]]:
-    """Return rows without their padding."""
-    rows = _rows(values)
-    for row in rows:
-        if row.shape[1:] != shape or row.ndim != 1 + len(shape):
-            wanted = ", ".join(["length", *map(str, shape)])
-            raise InvalidArgumentError(
-                f"{name} has a row of shape {row.shape}, expected [{wanted}]"
-            )
-    if lengths is None:
-        return rows
-    found = _array(lengths)
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise InvalidArgumentError(
-            f"lengths={lengths!r:.60} must be whole numbers, one for each row"
-        )
-    most: list[int] = found.tolist()
-    if len(most) != len(rows) or any(
-        not 0 <= length <= len(row) for length, row in zip(most, rows, strict=False)
-    ):
-        raise InvalidArgumentError(
-            f"lengths={most[:8]} must be one for each of {len(rows)} rows of {name}, "
-            "and none longer than its row"
-        )
-    return [row[:length] for row, length in zip(rows, most, strict=True)]
-
-
-def _typed(values: npt.NDArray[Any], kind: str, name: str) -> npt.NDArray[Any]:
-    """Return numbers in the type that they are written in.
-
-    Raises:
-        InvalidArgumentError: If one does not fit, or is NaN.
-    """
-    if "float" not in kind:
-        bounds = np.iinfo(kind)
-        if values.size and values.dtype.kind not in "iu":
-            raise InvalidArgumentError(
-                f"{name} holds values of type {values.dtype}: give whole numbers"
-            )
-        if values.size and (
-            int(values.min()) < max(0, bounds.min) or int(values.max()) > bounds.max
-        ):
-            raise InvalidArgumentError(
-                f"{name} holds {values.dtype} numbers from {values.min()} to "
-                f"{values.max()}, and is written as {kind}: give ids that fit it, or "
-                "another type"
-            )
-        return values.astype(kind)
-    if values.dtype.kind != "f" or np.isnan(values).any():
-        some = ", some NaN" if values.dtype.kind == "f" else ""
-        raise InvalidArgumentError(
-            f"{name} holds {values.dtype} numbers{some}: give log-probabilities"
-        )
-    if kind == "bfloat16":
-        return to_bfloat16(values)
-    with np.errstate(over="ignore"):
-        found = values.astype(kind)
-    if np.isinf(found).sum() > np.isinf(values).sum():
-        raise InvalidArgumentError(
-            f"{name} holds numbers that {kind} does not: give logprob_dtype='float32'"
-        )
-    return found
