@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.mixture import mixture_run
 from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle, choose_num_lanes
+from pagefeed.run import dataset_order
 
 SIGMAS = 5
 LENGTH = 64
@@ -175,3 +177,26 @@ def test_the_window_says_what_is_small():
     assert shuffle.of_epoch(num_units=(1 << 16) + 1, unit_bytes=1) == shuffle
     for never in (Shuffle(block=None), Shuffle(block="row")):
         assert never.of_epoch(**units, unit_bytes=1) is never
+
+
+def test_row_groups_beyond_the_window_are_permuted_page_by_page(small, monkeypatch):
+    window = {"batch_size": 4, "sequences": pf.Windows(LENGTH)}
+    pages, groups = (
+        lambda block=block: sequences_of(
+            make_loader(small, window, shuffle=pf.Shuffle(block=block, window=40)), 0
+        ).tolist()
+        for block in ("page", "row_group")
+    )
+    assert groups() != pages()
+    monkeypatch.setattr(dataset_order, "NODE_BYTES", 1 << 14)
+    assert groups() == pages()
+
+
+@pytest.mark.parametrize(("parts", "block"), [(7, "page"), (8, "row")])
+def test_a_dataset_of_a_mixture_has_an_eighth_of_it(small, monkeypatch, parts, block):
+    size = small.spans.page_values * small.spans.index.value_bytes
+    monkeypatch.setattr(mixture_run, "NODE_BYTES", parts * size)
+    mixture = pf.mix({"a": small}, max_steps=9)
+    loader = pf.Loader(mixture, sequences=pf.Windows(LENGTH), batch_size=4)
+    run: Any = loader.view().run
+    assert [orders.shuffle.block for orders in run.orders(0)] == [block]

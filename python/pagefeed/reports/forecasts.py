@@ -17,6 +17,7 @@ import numpy as np
 from pagefeed._base import Int64Array
 from pagefeed.loader import Loader
 from pagefeed.mixture import Component, Course, MixtureCursor, last_position, totals
+from pagefeed.reports.mates import met_again
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
@@ -130,6 +131,11 @@ class Forecast:
     """Mean pairs of sequences of one file in a batch of one rank."""
     same_file_pairs_random: float
     """The same for batches drawn at random."""
+    met_again: float | None
+    """Share of the pairs of rows of a batch of one rank that share a batch again in the
+    next epoch; None of a mixture, and where a batch has one row."""
+    met_again_random: float | None
+    """The same for batches drawn at random."""
     step_costs: StepCosts | None
     """Costs of steps with the loader's balance and without; None if it has none."""
     datasets: dict[str, DatasetForecast] = field(default_factory=dict)
@@ -179,6 +185,7 @@ def forecast(loader: Loader) -> Forecast:
         return round(sum(n * times for n, times in zip(numbers, epochs, strict=True)))
 
     shares = [count / max(1, end) for count in delivered]
+    met = met_again(cursor)
     figures = simulate(loader, cursor) | _pairs(joined, cursor, shares)
     return Forecast(
         files=sum(len(each.index.files) for each in spans),
@@ -198,6 +205,8 @@ def forecast(loader: Loader) -> Forecast:
         tables=_table_reads(tables),
         pruned_files=sum(len(table.pruned) for table in tables),
         **figures,
+        met_again=None if met is None else met[0],
+        met_again_random=None if met is None else met[1],
         step_costs=None if loader.balance is None else step_costs(loader),
         datasets=datasets,
         stages=stages,

@@ -105,6 +105,11 @@ def facts_of_plan(plan: Forecast) -> Facts:
     random = f"{plan.same_page_pairs_random:.3f}", f"{plan.same_file_pairs_random:.3f}"
     facts["pairs of a batch from one page"] = f"{page_pairs:.3f} (random {random[0]})"
     facts["pairs of a batch from one file"] = f"{file_pairs:.3f} (random {random[1]})"
+    if plan.met_again is not None:
+        by_chance = f"{plan.met_again_random:.2%}"
+        facts["batch mates that meet again"] = (
+            f"{plan.met_again:.2%} (random {by_chance})"
+        )
     if plan.step_costs is not None:
         now = plan.step_costs
         facts["slowest rank of a step"] = (

@@ -1,5 +1,6 @@
 """What `plan` and `verify` say of a run is what the run then does."""
 
+import itertools
 import json
 from typing import Any
 
@@ -39,6 +40,62 @@ def test_steps_padding_and_remainder_are_those_of_the_run(token_files, num_token
     assert (filled < 0).sum() == plan.padding_tokens
     assert plan.tokens == num_tokens
     assert plan.remainder == plan.sequences % 4
+
+
+def mates(loader, epoch):
+    """Pairs of sequences that share a batch of some rank in an epoch."""
+    run, found = loader.view().run, set()
+    for rank in range(loader.world_size):
+        cursor = run.at(run.beginning(epoch), rank=rank)
+        for step in range(cursor.route.num_steps or 0):
+            batch = cursor.sequences(step, 1)
+            found |= set(itertools.combinations(np.sort(batch[batch >= 0]).tolist(), 2))
+    return found
+
+
+@pytest.mark.parametrize("shuffle", [None, "page", pf.Shuffle(window=20)])
+@pytest.mark.parametrize("balance", [None, pf.Balance(attention=1, stretch=16)])
+def test_pairs_that_meet_again_are_those_of_two_epochs(token_files, shuffle, balance):
+    loader = make_loader(
+        token_files,
+        sequences=pf.Packed(LENGTH),
+        world_size=2,
+        batch_size=16,
+        shuffle=shuffle,
+        balance=balance,
+        drop_last=False,
+    )
+    plan = forecast(loader)
+    now = mates(loader, 0)
+    again = now & mates(loader, 1)
+    # The forecast looks at one rank.
+    assert plan.met_again == pytest.approx(len(again) / len(now), rel=0.25, abs=0.02)
+    assert plan.met_again_random == 15 / (plan.sequences - 1)
+    if balance is None:
+        assert (plan.met_again == 1) == (shuffle is None)
+
+
+def test_documents_of_a_budget_meet_again(token_files):
+    documents = pf.Documents(columns=[], max_length=LENGTH)
+    loader = make_loader(
+        token_files, sequences=documents, batch_size=None, batch_tokens=4 * LENGTH
+    )
+    plan = forecast(loader)
+    assert plan.met_again == 1
+    assert 0 < (plan.met_again_random or 0) < 0.1
+
+
+def test_one_row_meets_none_and_a_mixture_has_no_next_epoch(token_files):
+    data = pf.parquet(token_files, column="input_ids")
+    for loader in (
+        make_loader(token_files, batch_size=1),
+        pf.Loader(
+            pf.mix({"a": data}, max_steps=4),
+            sequences=pf.Windows(LENGTH),
+            batch_size=4,
+        ),
+    ):
+        assert forecast(loader).met_again is None
 
 
 def test_an_epoch_may_be_shorter_than_a_batch(tmp_path):
