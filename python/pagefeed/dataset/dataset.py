@@ -323,6 +323,7 @@ class Dataset(Source):
         where: str | Expression | None = None,
         rows: Mapping[str, Iterable[int]] | None = None,
         snapshot: Dataset | None = None,
+        key: str | None = None,
     ) -> Self:
         """Leave documents out of all batches, and all others where they are.
 
@@ -338,13 +339,16 @@ class Dataset(Source):
             rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
             snapshot: Of a table, a dataset of a later snapshot: documents that it does
                 not have any more.
+            key: With ``snapshot``, a column whose values tell rows apart: it finds rows
+                again that were rewritten, as by a compaction.
 
         Returns:
             A dataset of the same rows.
 
         Raises:
             InvalidArgumentError: If not one of them is given, or it cannot be right.
-            UnsupportedError: If the snapshot has files in the place of others.
+            UnsupportedError: If rows of the snapshot were rewritten, and there is no
+                key.
             MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
 
         Example:
@@ -352,7 +356,7 @@ class Dataset(Source):
             >>> without[17]["input_ids"] is None  # doctest: +SKIP
             True
         """
-        found = erased_rows(self.index, where, rows, snapshot)
+        found = erased_rows(self.index, where, rows, snapshot, key)
         return replace(self, erasures=(*self.erasures, found))
 
     def infill(self, infill: Infill) -> Self:

@@ -80,8 +80,9 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
         "name paths as a list, the files of before first, and then those that were "
         "added"
         if table is None
-        else "open the snapshot of the state, web.erase(where=...) what went, and "
-        "load it without grown="
+        else "open the snapshot of the state, web.erase(where=...) what went or "
+        "web.erase(snapshot=..., key='id') with the dataset of now and a column that "
+        "tells rows, and load it without grown="
     )
     raise StateMismatchError(
         "the dataset is not that of the state with some files added: neither its first "

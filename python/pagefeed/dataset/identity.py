@@ -120,7 +120,8 @@ def what_changed(then: str, now: str) -> str:
     if old.snapshot != new.snapshot:
         found.append(
             f"snapshot then {old.snapshot or 'none'}, now {new.snapshot or 'none'}: "
-            "name that of the state to continue on the same rows"
+            "name that of the state to continue on the same rows, whose files are left "
+            "after a compaction until a cleanup"
         )
     if old.tokenizer != new.tokenizer:
         found.append("the tokenizer, or its chat template, is another one")

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 import pagefeed as pf
 from made.shuffles import SHUFFLES
-from made.tables import delete_from_delta, rows_table, write_delta
+from made.tables import catalog_in, delete_from_delta, rows_table, write_delta
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 SEQUENCES = pf.Windows(16, tail="drop")
@@ -88,21 +88,44 @@ def test_what_remained_comes_first(tmp_path, name):
     assert third.epoch == 2
 
 
-def test_a_table_that_grew(tmp_path):
-    write_delta(tmp_path, [rows_table(0, 100), rows_table(100, 200)])
+@pytest.mark.parametrize("when", ["next-epoch", "now"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_that_grew(tmp_path, kind, when):
+    """Once, and once more before the state was loaded."""
+    catalog, _ = catalog_in(tmp_path / "ice")
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
 
-    def loader():
-        return loader_of(pf.delta(tmp_path, column="tokens"))
+    def add(begin: int) -> None:
+        write_delta(tmp_path / "delta", [rows_table(begin, begin + 100)])
+        table.append(rows_table(begin, begin + 100))
 
-    before = loader()
-    expected = batches(before)
+    def loader() -> pf.Loader:
+        data = (
+            pf.delta(tmp_path / "delta", column="tokens")
+            if kind == "delta"
+            else pf.iceberg("corpus.web", catalog=catalog, column="tokens")
+        )
+        return loader_of(data, batch_size=1)
+
+    add(1)
+    add(101)
+    expected = rows_of_all([loader()])
     before = loader()
     taken(before, 2)
-    write_delta(tmp_path, [rows_table(200, 300)])
-    now = loader()
-    now.load_state_dict(before.state_dict(), grown="next-epoch")
-    assert batches(now) == expected[2:]
-    assert max(max(row) for batch in batches(now) for row in batch) >= 200
+    state = before.state_dict()
+    for begin in (201, 301):
+        add(begin)
+        with pytest.raises(StateMismatchError, match="load with grown="):
+            loader().load_state_dict(state)
+        now = loader()
+        now.load_state_dict(state, grown=when)
+        rows = rows_of_all([now])
+        assert [row for row in rows if max(row) <= 200] == expected[2:]
+        assert any(max(row) > 200 for row in rows) == (when == "now")
+        fresh = loader()
+        fresh.set_epoch(1)
+        assert rows_of_all([now]) == rows_of_all([fresh])
+    catalog.close()
 
 
 @pytest.mark.parametrize("when", ["next-epoch", "now"])

@@ -17,7 +17,7 @@ from pagefeed.dataset.select.divide import (
 from pagefeed.dataset.select.pieces import Piece
 from pagefeed.dataset.select.pruning import files_that_may_match
 from pagefeed.dataset.select.query import Constant, Expression
-from pagefeed.dataset.select.scanning import Files, schema_of
+from pagefeed.dataset.select.scanning import Files, column_of, schema_of
 from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.select.taking import taken
 
@@ -33,6 +33,7 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
+    "column_of",
     "files_that_may_match",
     "rows_of",
     "schema_of",

@@ -33,6 +33,7 @@ from pagefeed.storage import Storage
 __all__ = [
     "Files",
     "Opened",
+    "column_of",
     "open_piece",
     "quantiles_of",
     "scan",
@@ -79,6 +80,24 @@ def schema_of(files: Files | PageIndex, file: int) -> Schema:
     """Return the columns of a file and those in the names of its folders."""
     files = files if isinstance(files, Files) else Files.of(files)
     return _with_folders(files, file).schema
+
+
+def column_of(files: Files, column: str, file: int) -> Any:
+    """Return the values of a column in all rows of a file, as an Arrow array.
+
+    Raises:
+        ColumnNotFoundError: If there is no such column.
+        InvalidArgumentError: If it holds lists or further columns.
+        CorruptFileError: If pyarrow cannot read it.
+    """
+    pa = arrow()
+    fragment, schema = _with_folders(files, file)
+    field, _ = field_of(schema, column)
+    try:
+        scanner = fragment.scanner(schema, columns={"found": field})
+        return scanner.to_table()["found"].combine_chunks()
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(files.storage, files.files[file], problem) from None
 
 
 def scan(
