@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from pagefeed.errors import CancelledError
 
-__all__ = ["ProcessEngine", "ProcessLock"]
+__all__ = ["Locked", "ProcessEngine"]
 
 
 class Closing(Protocol):
@@ -33,24 +33,27 @@ def _close_all() -> None:
         engine.close()
 
 
-class ProcessLock:
-    """A reentrant lock of each process: a fork leaves the holding thread behind."""
+class Locked:
+    """Has a reentrant lock: a new one after a fork, which leaves its thread behind."""
 
     def __init__(self) -> None:
-        self._locks: dict[int, threading.RLock] = {}
-
-    def __enter__(self) -> None:
-        process = os.getpid()
-        lock = self._locks.get(process)
-        if lock is None:
-            lock = self._locks.setdefault(process, threading.RLock())
-        lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._locks[os.getpid()].release()
+        self.lock = threading.RLock()
+        """Held by the thread that changes this."""
+        _locked.add(self)
 
 
-class ProcessEngine(Generic[EngineT]):
+_locked: WeakSet[Locked] = WeakSet()
+
+
+def _unlock_all() -> None:
+    for each in list(_locked):
+        each.lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock_all)
+
+
+class ProcessEngine(Locked, Generic[EngineT]):
     """The engine of the calling process: threads do not survive a fork.
 
     Args:
@@ -58,10 +61,10 @@ class ProcessEngine(Generic[EngineT]):
     """
 
     def __init__(self, start: Callable[[], EngineT]) -> None:
+        super().__init__()
         self._start = start
         self._started: tuple[int, EngineT] | None = None
         self._is_closed = False
-        self._lock = ProcessLock()
 
     def get(self) -> EngineT:
         """Return this process's engine.
@@ -71,7 +74,7 @@ class ProcessEngine(Generic[EngineT]):
         """
         started = self._started
         if started is None or started[0] != os.getpid():
-            with self._lock:
+            with self.lock:
                 return self._here()
         return started[1]
 
@@ -84,7 +87,7 @@ class ProcessEngine(Generic[EngineT]):
     @contextmanager
     def alone(self) -> Iterator[EngineT]:
         """Give one thread this process's engine, for a plan and its batches."""
-        with self._lock:
+        with self.lock:
             yield self._here()
 
     def _here(self) -> EngineT:

@@ -13,7 +13,7 @@ from pagefeed._base import Int64Array, check_vocab_size
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.engines import ProcessEngine
 from pagefeed.batches.fields import Fields
-from pagefeed.batches.formats import Batch, converted, make_converter
+from pagefeed.batches.formats import Batch, as_numpy, converted, make_converter
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.plan import BatchPlan, plan_batches
 from pagefeed.batches.settings import LoaderSettings
@@ -151,6 +151,12 @@ class TokenFeed(EngineFeed):
         if self._cuts_documents:
             self._fields = settings.fields.also(BORDERS)
         self._shape = settings.batch_size, run.index.length
+        # Most are: what each batch takes is then short.
+        self._is_plain = not (
+            self._aligned.columns
+            or settings.context_parallel
+            or "metadata" in settings.fields.names
+        )
         self._engine = token_engine(
             run.datasets,
             layout,
@@ -172,6 +178,11 @@ class TokenFeed(EngineFeed):
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
+        if self._is_plain:
+            made = self._fields.arrays(delivered, self._shape, self._settings.dtype)
+            if self._convert is not as_numpy:
+                converted(made, self._convert)
+            return made
         fields = self._settings.fields
         given = self._aligned.arrays(delivered, self._shape)
         made = self._fields.arrays(delivered, self._shape, self._settings.dtype, given)

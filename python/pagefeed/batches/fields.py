@@ -178,21 +178,31 @@ class Fields:
         """
         view = memoryview(memory)
         made: dict[str, Any] = {}
-        for name in self.made:
-            entry = FIELDS[name]
+        for name, form, kind in self._forms:
             if name in given:
                 continue
             size: int | tuple[int, int] = shape
-            if entry.shape in {"number", "rows"}:
+            if form in {"number", "rows"}:
                 made[name] = getattr(memory, name)
                 continue
-            if entry.shape == "borders":
+            if form == "borders":
                 size = memory.num_borders
-            elif entry.shape == "segments":
+            elif form == "segments":
                 size = shape[0], memory.most_segments
-            kind = self.dtype_of(name) if entry.dtypes else dtype
-            made[name] = np.ndarray(size, kind, view, memory.offset(name))
+            made[name] = np.ndarray(size, kind or dtype, view, memory.offset(name))
         return made
+
+    @lazy
+    def _forms(self) -> list[tuple[str, str, str | None]]:
+        """Name, shape and type of what is made; None for the type of the tokens."""
+        return [
+            (
+                name,
+                FIELDS[name].shape,
+                self.dtype_of(name) if FIELDS[name].dtypes else None,
+            )
+            for name in self.made
+        ]
 
 
 def _names(names: object) -> tuple[str, ...]:

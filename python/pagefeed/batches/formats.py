@@ -19,6 +19,7 @@ __all__ = [
     "Converter",
     "DType",
     "Format",
+    "as_numpy",
     "check_padding",
     "converted",
     "make_converter",
@@ -107,7 +108,7 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
             raise InvalidArgumentError(
                 "pin_memory=True needs format='torch': NumPy arrays cannot be pinned"
             )
-        return lambda array: array
+        return as_numpy
     torch = require("torch", extra="torch", purpose="format='torch'")
     convert = cast("Converter", torch.from_numpy)
     if not pin_memory:
@@ -121,12 +122,18 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
     return lambda array: convert(array).pin_memory()
 
 
+def as_numpy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as it is."""
+    return array
+
+
 def converted(made: Batch, convert: Converter) -> Batch:
-    """Return a batch with its arrays converted; other values stay as they are."""
-    return {
-        name: convert(value) if isinstance(value, np.ndarray) else value
-        for name, value in made.items()
-    }
+    """Convert the arrays of a batch in place; other values stay as they are."""
+    if convert is not as_numpy:
+        for name, value in made.items():
+            if isinstance(value, np.ndarray):
+                made[name] = convert(value)
+    return made
 
 
 def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:

@@ -81,6 +81,7 @@ class Iteration:
         feed: Makes plans, whose engine takes them and returns the batches.
         memory: Bytes of the engine, which say how far ahead plans reach.
         plan_bytes: How many of them the plans may take.
+        tells_datasets: Whether the dataset of each row is asked for.
     """
 
     cursor: Cursor
@@ -89,8 +90,15 @@ class Iteration:
     """Rows of the batches so far that stand for no sequence."""
 
     def __init__(
-        self, cursor: Cursor, feed: Feed, memory: int, plan_bytes: int
+        self,
+        cursor: Cursor,
+        feed: Feed,
+        memory: int,
+        plan_bytes: int,
+        *,
+        tells_datasets: bool = False,
     ) -> None:
+        self._tells_datasets = tells_datasets
         self._memory, self._plan_bytes = memory, plan_bytes
         self._process = os.getpid()
         self._is_open = True
@@ -116,7 +124,7 @@ class Iteration:
     def _plan_anew(self) -> None:
         """Forget what was planned and not taken."""
         self._engine.clear()
-        self._num_planned = self.cursor.num_taken
+        self._num_planned, self._is_planned = self.cursor.num_taken, False
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
         self._next_epoch: Iterator[None] = iter(())
         self._pieces = _pieces(
@@ -143,15 +151,20 @@ class Iteration:
     def take(self) -> Any:
         """Return what the engine delivers next, and plan on; :meth:`count` it then.
 
+        None behind the last step.
+
         Raises:
             CancelledError: If the iteration was closed before its end, or a fork lies
                 between its start and now.
         """
-        if not self.is_here:
+        if self._process != os.getpid():
             raise CancelledError(
                 "this iteration began in another process, whose threads a fork does "
                 "not take along: call iter(loader) in this one"
             )
+        num_taken = self.cursor.num_taken
+        if self._num_steps is not None and num_taken >= self._num_steps:
+            return None
         if not self._is_open:
             raise CancelledError(
                 "this iteration was ended before its last step by a new iter(loader), "
@@ -160,6 +173,15 @@ class Iteration:
         if not self._is_whole:
             self._plan_anew()
         self._is_whole = False
+        ahead = self._num_planned - num_taken
+        if ahead <= self._steps_ahead and not self._is_planned:
+            self._plan_ahead()
+        else:
+            next(self._next_epoch, None)
+        return self._engine.next_batch()
+
+    def _plan_ahead(self) -> None:
+        """Plan the next step, and some more for as long as there is room."""
         while self._is_urgent and self._plan_on():
             pass
         for _ in range(self._pieces_at_once):
@@ -167,20 +189,20 @@ class Iteration:
                 next(self._next_epoch, None)
                 break
             self._plan_on()
-        return self._engine.next_batch()
 
     @property
     def dataset_ids(self) -> npt.NDArray[np.int32]:
         """The dataset of each row of the batch that was taken and not counted.
 
-        int32 [batch_size]; -1 for padding.
+        int32 [batch_size]; -1 for padding. Only where these are told.
         """
         return self._dataset_ids[0]
 
     def count(self) -> None:
         """Count the batch that was taken last: its consumer has it."""
         cursor, last = self.cursor, self._num_steps
-        self._dataset_ids.popleft()
+        if self._tells_datasets:
+            self._dataset_ids.popleft()
         if last is not None and last - cursor.num_taken <= STEPS_WITH_PADDING:
             positions = cursor.route.positions(cursor.num_taken, 1)
             self.num_padding_rows += int((positions == NO_POSITION).sum())
@@ -208,13 +230,15 @@ class Iteration:
         for piece in self._pieces:
             if piece is not None:
                 self._engine.submit(*self._plan(piece))
-                datasets = self.cursor.run.dataset_of(piece).astype(np.int32)
-                steps = datasets.reshape(-1, self.cursor.route.batch_size)
-                self._dataset_ids.extend(steps)
-                self._num_planned += len(steps)
+                batch_size = self.cursor.route.batch_size
+                if self._tells_datasets:
+                    datasets = self.cursor.run.dataset_of(piece).astype(np.int32)
+                    self._dataset_ids.extend(datasets.reshape(-1, batch_size))
+                self._num_planned += len(piece) // batch_size
                 last = self._num_planned - 1
                 self._next_epoch = self.cursor.prepare_next_epoch(last)
             return True
+        self._is_planned = True
         return False
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from pagefeed._base import Facts, Int64Array
-from pagefeed.batches.engines import ProcessLock
+from pagefeed.batches.engines import Locked
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.errors import UncountedError
@@ -29,7 +29,7 @@ class MoveListener(Protocol):
         """Raise if the loader's own position is not that of its consumer."""
 
 
-class RunView(ABC):
+class RunView(Locked, ABC):
     """A run on this rank, and its position: what ``loader.view()`` returns.
 
     There are two kinds. Where tokens are counted, every sequence has a number. In
@@ -47,10 +47,9 @@ class RunView(ABC):
     """Steps whose gradients a framework adds up before the model changes."""
 
     def __init__(self, settings: LoaderSettings) -> None:
+        super().__init__()
         self.settings = settings
         """The settings of the loader."""
-        self.lock = ProcessLock()
-        """The thread that takes a batch, or moves the iteration, holds it."""
         self.listener: MoveListener | None = None
         """Hears of moves. An adapter that iterates in other processes sets it."""
         self.loaded: Any = None

@@ -9,7 +9,6 @@ from operator import is_not
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.block_choice import with_chosen_block
@@ -65,6 +64,7 @@ class Session(RunView):
         """What :meth:`known` returned last, and from where."""
         self._num_made = self._num_padding_rows = 0
         self._has_logged = False
+        self._tells_datasets = "dataset_ids" in settings.fields.names
         self._learner: Any = None
         self._learning: Any = None
         """What the state that was loaded has of a learner, until there is one."""
@@ -311,11 +311,12 @@ class Session(RunView):
         if iterator.iteration is None:
             iterator.iteration = self._begin(iterator.worker, iterator.num_workers)
         running = iterator.iteration
-        if running.is_finished and running.is_here:
-            self._end(running)
-            return None
         try:
-            batch = self._made(running.take(), running.dataset_ids)
+            delivered = running.take()
+            if delivered is None:
+                self._end(running)
+                return None
+            batch = self._made(delivered, running)
         except CancelledError:
             raise
         except Exception as error:
@@ -386,20 +387,28 @@ class Session(RunView):
                 self._has_logged = True
                 cursor.log()
         memory, plan_bytes = self.settings.memory, self.settings.plan_bytes
-        iteration = Iteration(cursor, self._feed, memory, plan_bytes)
+        iteration = Iteration(
+            cursor,
+            self._feed,
+            memory,
+            plan_bytes,
+            tells_datasets=self._tells_datasets,
+        )
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
 
-    def _made(self, delivered: Any, dataset_ids: npt.NDArray[np.int32]) -> Batch:
+    def _made(self, delivered: Any, running: Iteration) -> Batch:
         if self._num_made % STEPS_BETWEEN_LOOKS == 0:
             self._watch.look(self._feed.engine().stats())
         self._num_made += 1
         made = self._feed.batch(delivered)
-        if "dataset_ids" in self.settings.fields.names:
+        if self._tells_datasets:
+            dataset_ids = running.dataset_ids
             count = self._feed.rows_each(made)
             numbers = {"dataset_ids": np.repeat(dataset_ids, count)}
             made |= converted(numbers, self._convert)
-        return transformed(self.settings.transform, made)
+        transform = self.settings.transform
+        return made if transform is None else transformed(transform, made)
 
     def _end(self, iteration: Iteration) -> None:
         """Go on to the next epoch, all steps of this one taken."""

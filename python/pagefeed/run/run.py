@@ -42,7 +42,7 @@ NO_SEQUENCE = -1
 MAX_HORIZON = 1 << 17
 """Sequences that are planned ahead at most where a page's sequences are anywhere."""
 
-PIECE_STEPS = 8
+PIECE_STEPS = 16
 """Steps of a piece of a plan: the consumer of one step waits for a whole piece."""
 
 LEAST_SEQUENCES = 1 << 9
