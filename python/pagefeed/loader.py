@@ -143,7 +143,7 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if not isinstance(dataset, Source):
+        if getattr(dataset, "kind", None) not in ("mixture", "uncounted"):
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         token_dtype = parse_dtype(dtype)

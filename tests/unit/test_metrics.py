@@ -5,8 +5,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from pagefeed.batches.meter import Meter, over_ranks
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.metrics import Meter, WaitAlarm, exposition, over_ranks, serve
+from pagefeed.metrics import WaitAlarm, exposition, serve
 
 COUNTERS = {
     "tokens": 1000,

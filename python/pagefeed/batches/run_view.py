@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.engines import Locked
 from pagefeed.batches.formats import Batch
+from pagefeed.batches.meter import Meter, over_ranks
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.errors import UncountedError
-from pagefeed.metrics import Meter, over_ranks
 from pagefeed.run import Cursor, LoaderState, Run
 from pagefeed.wiring import room
 

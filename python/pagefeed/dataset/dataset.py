@@ -419,11 +419,11 @@ def check_dataset(dataset: Any, name: str) -> None:
             not know its length.
         UncountedError: If it holds texts whose tokens are not counted.
     """
-    if hasattr(dataset, "datasets"):
+    if getattr(dataset, "kind", None) == "mixture":
         raise InvalidArgumentError(
             f"{name} is a mixture: give one of its datasets, {sorted(dataset.datasets)}"
         )
-    if not hasattr(dataset, "can_seek"):
+    if not isinstance(dataset, Source):
         shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
         raise InvalidArgumentError(
             f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "

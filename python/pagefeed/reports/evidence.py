@@ -65,6 +65,7 @@ class Evidence:
 def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
     """Measure a loader while the block runs, and add the evidence at its end."""
     session, inner = loader.view(), loader.transform
+    _ = session.run  # Texts without counts are refused.
     transform_seconds, busy, stop = 0.0, list[int](), threading.Event()
 
     def timed(batch: Batch) -> Any:

@@ -1,21 +1,28 @@
 """Datasets say what they can do; no order is planned over those that cannot seek."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.contract import Source
 from pagefeed.errors import InvalidArgumentError
 
 
-class Stream:
+class Stream(Source):
     """Rows that can be read in one way only."""
 
     def __init__(self, *, can_seek: bool, has_length: bool) -> None:
-        self.can_seek = can_seek
-        self.has_length = has_length
+        self.can_seek = can_seek  # type: ignore[misc]
+        self.has_length = has_length  # type: ignore[misc]
+
+    kind: Literal["tokens"] = "tokens"
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        return {"": self}
 
 
 USES = {
@@ -35,7 +42,7 @@ def test_streams_are_refused_by_name(use, abilities):
     assert "only be read from its begin on" in str(e.value)
 
 
-class Other:
+class Other(Source):
     """A dataset of another kind: it has what the protocol asks, and no more."""
 
     def __init__(self, dataset: pf.dataset.ParquetDataset) -> None:
@@ -48,6 +55,12 @@ class Other:
         for name in ("column_index", "source_of", "check_not_empty"):
             setattr(self, name, getattr(dataset, name))
         self._length = len(dataset)
+
+    kind: Literal["tokens"] = "tokens"
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        return {"": self}
 
     def __len__(self) -> int:
         return self._length

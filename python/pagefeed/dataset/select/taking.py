@@ -137,6 +137,9 @@ class Taking(Criterion):
         for found, sums in work.each(count, pieces, lambda piece: piece.num_wanted):
             in_bucket[found] += sums
         before = np.append(0, np.cumsum(in_bucket))
+        if before[-1] < self._tokens:  # Rows without tokens: none is taken.
+            writer.append("last_hash", [0])
+            return
         bucket = int(np.searchsorted(before, self._tokens, side="left")) - 1
         rows = self._rows_in(bucket)
         hashes, held = (np.concatenate(part) for part in zip(*rows, strict=True))
