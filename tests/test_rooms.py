@@ -121,6 +121,8 @@ ALLOWED = {
     "dataset.index_recipe -> dataset.shared_index.ColumnIndex",
     "dataset.index_recipe -> dataset.shared_index.SharedIndex",
     "dataset.index_recipe -> storage.writing.names_in",
+    "dataset.lost_rows -> dataset.select.scanning.Files",
+    "dataset.lost_rows -> dataset.select.scanning.column_of",
     "dataset.named_files -> dataset.shared_index.SharedIndex",
     "dataset.named_files -> storage.options.StorageOptions",
     "dataset.named_files -> storage.outputs.output_folder",
