@@ -8,26 +8,25 @@ some hundred thousand sequences from the middle of the epoch, however long that 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Int64Array
 from pagefeed.loader import Loader
 from pagefeed.mixture import Component, Course, MixtureCursor, last_position, totals
 from pagefeed.reports.mates import met_again
 from pagefeed.reports.sampling import evenly
+from pagefeed.reports.sharing import shared_pairs
 from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.run import Cursor, DatasetRun
-from pagefeed.sequences import Blocks, JoinedIndex, PackedIndex, SequenceIndex
+from pagefeed.sequences import JoinedIndex, PackedIndex, SequenceIndex
 
 __all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast"]
 
 SAMPLED_STEPS = 256
-COUNTED_BLOCKS = 1 << 20
 SAMPLED_BLOCKS = 16
 
 
@@ -124,11 +123,12 @@ class Forecast:
     """Files of tables that are not opened, as these prove that no row of them is
     selected."""
     same_page_pairs: float
-    """Mean pairs of sequences of one page in a batch of one rank."""
+    """Mean pairs of sequences in a batch of one rank that share a page; which sequences
+    of a block do is estimated from some blocks."""
     same_page_pairs_random: float
     """The same for batches drawn at random."""
     same_file_pairs: float
-    """Mean pairs of sequences of one file in a batch of one rank."""
+    """Mean pairs of sequences in a batch of one rank that share a file, likewise."""
     same_file_pairs_random: float
     """The same for batches drawn at random."""
     met_again: float | None
@@ -293,7 +293,7 @@ def _splits(sequences: SequenceIndex) -> int:
 def _pairs(
     joined: JoinedIndex, cursor: Cursor, shares: list[float]
 ) -> dict[str, float]:
-    """Return pairs of sequences of one page, or one file, in a batch of this rank.
+    """Return pairs of sequences that share a page, or a file, in a batch of this rank.
 
     Counted in batches from all over the route, and expected for batches at random.
     """
@@ -303,32 +303,12 @@ def _pairs(
     sequences = np.array(steps, np.int64).reshape(len(chosen), route.batch_size)
     batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)
     batch, sequences = batch[sequences >= 0], sequences[sequences >= 0]
-    dataset = joined.dataset_of(sequences)
     possible = route.batch_size * (route.batch_size - 1) / 2
-    counted, expected = defaultdict[str, float](float), defaultdict[str, float](float)
-    for number, part in enumerate(joined.parts):
-        local = sequences[dataset == number] - joined.first_sequence[number]
-        pages, files = part.blocks("page"), part.file_first_sequence
-        groups = {
-            "page": (pages.block_of(local), _block_sizes(pages)),
-            "file": (np.searchsorted(files, local, side="right"), [np.diff(files)]),
-        }
-        for name, (group, sizes) in groups.items():
-            key = np.stack([batch[dataset == number], group])
-            n = np.unique(key, axis=1, return_counts=True)[1]
-            counted[name] += float((n * (n - 1) / 2).sum()) / max(1, len(chosen))
-            same = sum(float((n.astype(float) * (n - 1)).sum()) for n in sizes)
-            all_pairs = part.num_sequences * (part.num_sequences - 1)
-            expected[name] += shares[number] ** 2 * possible * same / max(1, all_pairs)
+    found, random = shared_pairs(joined, batch, sequences, shares, possible)
+    page, file = (found / max(1, len(chosen))).tolist()
     return {
-        f"same_{name}_pairs{kind}": float(found[name])
-        for name in groups
-        for kind, found in (("", counted), ("_random", expected))
+        "same_page_pairs": page,
+        "same_page_pairs_random": float(random[0]),
+        "same_file_pairs": file,
+        "same_file_pairs_random": float(random[1]),
     }
-
-
-def _block_sizes(blocks: Blocks) -> Iterator[Int64Array]:
-    """Yield the sequences of every block, some at a time."""
-    for first in range(0, len(blocks), COUNTED_BLOCKS):
-        stop = min(first + COUNTED_BLOCKS, len(blocks))
-        yield np.diff(blocks.first_sequence(np.arange(first, stop + 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ __all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
 VERSION = 1
 SPANS_AT_ONCE = 256
 Float64Array = npt.NDArray[np.float64]
+
+_HELD: WeakValueDictionary[str, CheckedArray] = WeakValueDictionary()
+"""Those that some run of this process holds: it makes none twice."""
 
 
 def stored_numbers(
@@ -48,8 +52,12 @@ def stored_numbers(
             number += len(found)
         writer.append("number", [number])
 
+    if (held := _HELD.get(key)) is not None:
+        spans.index.check_files()
+        return held
     stored = derived_arrays(spans.index, "costs", key, write, lazily=True)
-    return stored.checked("costs", int(stored["number"][0]))
+    _HELD[key] = made = stored.checked("costs", int(stored["number"][0]))
+    return made
 
 
 def document_lengths(spans: Spans) -> CheckedArray:

@@ -314,6 +314,21 @@ class PackedIndex(PackedRuns, SequenceIndex):
         parts = np.clip([begin, end], 0, most).T
         return [range(*each) for each in np.sort(parts, axis=0).tolist()]
 
+    def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the rows that sequences have tokens of, and which each is in."""
+        block = self.block_of(sequences)
+        rows, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for number in distinct(block).tolist():
+            here, packing = np.flatnonzero(block == number), self.packing(number)
+            by_sequence = np.argsort(packing.sequence, kind="stable")
+            known = packing.sequence[by_sequence]
+            local = sequences[here] - self._first_sequence[number]
+            begin, end = np.searchsorted(known, [local, local + 1])
+            found = packing.row[by_sequence][joined_ranges(begin, end)]
+            rows.append(found + self.spans.first_rows(self.first_span[number]))
+            which.append(np.repeat(here, end - begin))
+        return np.concatenate(rows), np.concatenate(which)
+
     def sequences_of_row(self, row: int) -> Int64Array:
         """Return the sequences with tokens of a row; reads its block's pages."""
         span = int(self.spans.spans_of_rows([row])[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 
 import numpy as np
@@ -48,7 +49,7 @@ def block_starts(lines: Lines, least: int, join: Join) -> Int64Array:
     return np.append(np.sort(np.concatenate(starts)), len(spans)).astype(np.int64)
 
 
-class PackedRuns:
+class PackedRuns(ABC):
     """Sequences that are made run by run of pages, numbered through.
 
     Of a run are kept its first span and its first sequence.
@@ -78,6 +79,16 @@ class PackedRuns:
         first = np.flatnonzero(np.diff(group, prepend=-1))
         borders = np.append(first, len(self.first_span) - 1)
         return ExplicitBlocks(self._first_sequence[borders])
+
+    @abstractmethod
+    def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the rows that sequences have tokens of, and which of these each is in.
+
+        Reads the lengths of the rows of their runs.
+
+        Returns:
+            Numbers of rows of the spans, and indexes into ``sequences``: int64 each.
+        """
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Return the run that each sequence is made of: int64."""

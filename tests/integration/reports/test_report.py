@@ -180,6 +180,22 @@ def test_the_picture_of_the_order_counts_sequences(folder, num_files):
     assert 110 < pixels.mean() < 175
 
 
+@pytest.mark.parametrize("budget", [None, 128])
+def test_the_picture_shows_where_the_documents_of_a_block_lie(folder, budget):
+    # Of one block: its sequences hold documents from all over it, and their numbers,
+    # which would make a diagonal, say nothing of the files.
+    cut = pf.Packed(64) if budget is None else pf.Documents([], max_length=64)
+    size = {"batch_size": None, "batch_tokens": budget} if budget else {}
+    loader = numbered_loader(folder, sequences=cut, shuffle=None, **size)
+    counts = order_counts(loader)
+    line, column = np.nonzero(counts)
+    weights = counts[line, column]
+    assert weights.sum() >= len(loader.dataset) * 0.9
+    covariance = np.cov(line, column, fweights=weights)
+    correlation = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
+    assert abs(correlation) < 0.15
+
+
 def test_an_order_of_a_mixture_has_all_datasets(tmp_path):
     loader = make(staged(write_datasets(tmp_path), max_steps=30), batch_size=4)
     counts = order_counts(loader)

@@ -1,14 +1,16 @@
-"""Which parts of the data come when: positions of the order against sequences."""
+"""Which parts of the data come when: place in the files against place in the epoch."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.loader import Loader
 from pagefeed.reports.sampling import evenly
+from pagefeed.sequences import JoinedIndex, PackedRuns
 
 __all__ = ["order_counts"]
 
@@ -16,13 +18,17 @@ COLUMNS, MOST_ROWS = 240, 96
 MOST_STEPS = 4096
 MEAN_COUNT = 4
 """Sequences in a cell of the picture at least: with fewer all is noise."""
+MOST_BLOCKS = 2 * MOST_ROWS
+"""Of so many blocks of packed documents the picture shows where in a block these lie:
+more of them are narrower than its lines."""
 
 
 def order_counts(loader: Loader) -> Int64Array:
     """Return how often each part of the data comes in each stretch of the epoch.
 
-    Of long epochs some steps of this rank are looked at. Parts are of as many sequences
-    each, in the order of the files, and of a mixture one dataset follows the other.
+    Of long epochs some steps of this rank are looked at. Parts are as large each, in
+    the order of the files, and of a mixture one dataset follows the other. A sequence
+    of several documents is counted where each of them lies.
 
     Returns:
         int64 [parts, stretches].
@@ -36,10 +42,36 @@ def order_counts(loader: Loader) -> Int64Array:
     sequence = np.concatenate(held) if held else np.empty(0, dtype=np.int64)
     place = np.repeat(chosen, [len(each) for each in held])
     place, sequence = place[sequence >= 0], sequence[sequence >= 0]
+    which, line = _lines(run.index, sequence)
+    place = place[which]
     cells = max(1, len(sequence) // MEAN_COUNT)
     rows = min(MOST_ROWS, max(1, math.isqrt(cells * MOST_ROWS // COLUMNS)))
     columns = max(1, min(COLUMNS, len(chosen), cells // rows))
     found = np.zeros((rows, columns), dtype=np.int64)
-    total = max(1, run.index.num_sequences)
-    np.add.at(found, (sequence * rows // total, place * columns // max(1, steps)), 1)
+    row = np.minimum((line * rows).astype(np.int64), rows - 1)
+    np.add.at(found, (row, place * columns // max(1, steps)), 1)
     return found
+
+
+def _lines(
+    joined: JoinedIndex, sequences: Int64Array
+) -> tuple[Int64Array, npt.NDArray[np.float64]]:
+    """Return indexes into sequences, and where in all files their tokens lie.
+
+    Sequences are numbered in the order of the files, but those of packed documents in
+    the order in which a block was packed.
+    """
+    dataset = joined.dataset_of(sequences)
+    which, line = [], []
+    for number, part in enumerate(joined.parts):
+        mine = np.flatnonzero(dataset == number)
+        before, stop = joined.first_sequence[[number, number + 1]].tolist()
+        place, total = sequences[mine] - before, part.num_sequences
+        is_wide = len(part.blocks("page")) <= MOST_BLOCKS
+        if isinstance(part, PackedRuns) and is_wide:
+            place, here = part.documents_of(place)
+            mine, total = mine[here], part.spans.num_rows
+        which.append(mine)
+        line.append(before + (stop - before) * place / max(1, total))
+    lines = np.concatenate(line) / max(1, joined.num_sequences)
+    return np.concatenate(which), lines

@@ -11,14 +11,13 @@ import numpy as np
 
 from pagefeed._base import Int64Array, finished, gathered
 from pagefeed.batches import make_run
-from pagefeed.documents import DocumentBatchIndex
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.statistics.battery import findings
 from pagefeed.reports.statistics.deliveries import Draw, Seen, Taken, Units
 from pagefeed.reports.statistics.findings import Float64Array, OrderStatistics
-from pagefeed.sequences import SequenceCosts, numbers_of
+from pagefeed.sequences import PackedRuns, SequenceCosts, numbers_of
 
 __all__ = ["order_statistics"]
 
@@ -117,7 +116,7 @@ class _Loaded:
         for number, part in enumerate(index.parts):
             mine = np.flatnonzero(dataset == number)
             local = sequences[mine] - index.first_sequence[number]
-            found, place = cast("DocumentBatchIndex", part).documents_of(local)
+            found, place = cast("PackedRuns", part).documents_of(local)
             unit.append(found + self._first_row[number])
             which.append(mine[place])
         places = np.concatenate(which)

@@ -1,0 +1,155 @@
+"""What sequences have in common: pairs that share a page, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+from pagefeed.reports.sampling import evenly
+from pagefeed.sequences import (
+    JoinedIndex,
+    PackedRuns,
+    SequenceIndex,
+)
+
+__all__ = ["Sharing", "shared_pairs"]
+
+COUNTED_BLOCKS = 1 << 20
+SAMPLED_BLOCKS, SAMPLED_SEQUENCES = 16, 256
+
+Pairs = npt.NDArray[np.float64]
+"""Pairs that share a page, and pairs that share a file."""
+
+
+class Sharing:
+    """Counts the pairs of a dataset's sequences that share a page, or a file.
+
+    Of packed documents, and of batches of documents, a block is many pages: a sequence
+    has documents of some of them. How many pairs of a block share something is then
+    estimated from some blocks, of which the lengths of rows are read.
+    """
+
+    def __init__(self, part: SequenceIndex) -> None:
+        self._part = part
+        self._blocks = part.blocks("page")
+        self._is_packed = isinstance(part, PackedRuns)
+        chosen = evenly(len(self._blocks), SAMPLED_BLOCKS)
+        found = np.array([self._sampled(block) for block in chosen.tolist()])
+        size, in_block, page, file, before = found.reshape(-1, 5).sum(axis=0)
+        self._chance = np.array([page, file]) / max(1, in_block)
+        """Chance that two sequences of a block share a page, and a file."""
+        self._before = before / max(1, size)
+        """Chance that a sequence shares a page with the last one before its block."""
+
+    def of_all(self) -> Pairs:
+        """Return the pairs of all sequences that share something."""
+        files = self._part.file_first_sequence
+        of_block = of_both = 0.0
+        for first in range(0, len(self._blocks), COUNTED_BLOCKS):
+            stop = min(first + COUNTED_BLOCKS, len(self._blocks))
+            borders = self._blocks.first_sequence(np.arange(first, stop + 1))
+            inside = files[(files > borders[0]) & (files < borders[-1])]
+            of_block += _pairs(np.diff(borders))
+            of_both += _pairs(np.diff(np.union1d(borders, inside)))
+        between = _pairs(np.diff(files)) - of_both
+        across = self._before * self._part.num_sequences
+        return of_block * self._chance + [across, between]
+
+    def of_batches(self, batch: Int64Array, sequences: Int64Array) -> Pairs:
+        """Return the pairs inside batches that share something."""
+        if not self._is_packed:
+            held = self._held(sequences)
+            return np.array([_same(batch[which], thing) for which, thing in held])
+        block = self._blocks.block_of(sequences)
+        files = self._part.file_first_sequence
+        file = np.searchsorted(files, sequences, side="right")
+        between = _same(batch, file) - _same(batch, file, block)
+        return _same(batch, block) * self._chance + [0, between]
+
+    def _sampled(self, block: int) -> tuple[int, float, int, int, int]:
+        """Look at a block.
+
+        Returns:
+            Its sequences, their pairs, how many of these share a page and a file, and
+            how many sequences share a page with the last one before.
+        """
+        borders = self._blocks.first_sequence(np.array([block, block + 1]))
+        first, end = borders.tolist()
+        chosen = first + evenly(end - first, SAMPLED_SEQUENCES)
+        before = first > 0 and not self._is_packed
+        last = np.arange(first - before, first)
+        held = self._held(np.append(last, chosen))
+        page, file = (_shared(*each, len(last) + len(chosen)) for each in held)
+        within = slice(len(last), None)
+        pages, files = (int(np.triu(e[within, within], 1).sum()) for e in (page, file))
+        across = int(page[: len(last), within].sum())
+        return len(chosen), _pairs(np.array([len(chosen)])), pages, files, across
+
+    def _held(self, sequences: Int64Array) -> Iterator[tuple[Int64Array, Int64Array]]:
+        """Yield the pages of sequences, then their files.
+
+        Each as indexes into ``sequences`` and numbers, none twice.
+        """
+        part = self._part
+        if isinstance(part, PackedRuns):
+            row, which = part.documents_of(sequences)
+            page = part.spans.places(part.spans.spans_of_rows(row))[0]
+        else:
+            segments = part.segments(sequences)
+            which, page = segments.sequence, segments.page
+        first_page = part.spans.index.file_first_page
+        file = np.searchsorted(first_page, page, side="right")
+        for thing in (page, file):
+            both = np.unique(np.stack([which, thing]), axis=1)
+            yield both[0], both[1]
+
+
+def shared_pairs(
+    joined: JoinedIndex,
+    batch: Int64Array,
+    sequences: Int64Array,
+    shares: list[float],
+    possible: float,
+) -> tuple[Pairs, Pairs]:
+    """Return the pairs in batches that share a page, and a file.
+
+    Args:
+        joined: All sequences.
+        batch: The batch of each sequence.
+        sequences: The sequences of some batches.
+        shares: Share of each dataset in what is delivered.
+        possible: Pairs of a batch.
+
+    Returns:
+        Of all these batches together, and of one batch that is drawn at random.
+    """
+    dataset = joined.dataset_of(sequences)
+    found, expected = np.zeros(2), np.zeros(2)
+    for number, part in enumerate(joined.parts):
+        mine, shared = dataset == number, Sharing(part)
+        local = sequences[mine] - joined.first_sequence[number]
+        found += shared.of_batches(batch[mine], local)
+        every = max(1.0, _pairs(np.array([part.num_sequences])))
+        expected += shared.of_all() * (shares[number] ** 2 * possible / every)
+    return found, expected
+
+
+def _shared(which: Int64Array, thing: Int64Array, count: int) -> npt.NDArray[np.bool_]:
+    """Return which of so many sequences have something in common: [count, count]."""
+    things, number = np.unique(thing, return_inverse=True)
+    has = np.zeros((count, len(things)), dtype=np.float32)
+    has[which, number] = 1
+    return np.asarray(has @ has.T > 0)
+
+
+def _same(*keys: Int64Array) -> float:
+    """Return the number of pairs that are alike in all keys."""
+    return _pairs(np.unique(np.stack(keys), axis=1, return_counts=True)[1])
+
+
+def _pairs(sizes: Int64Array) -> float:
+    """Return the pairs inside groups of so many."""
+    return float((sizes.astype(np.float64) * (sizes - 1) / 2).sum())
