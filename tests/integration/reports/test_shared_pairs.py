@@ -71,11 +71,11 @@ def test_shared_pairs_are_those_counted_by_hand(folder, name):
     )
     plan, wanted = forecast(loader), counted(loader)
     # What two blocks of one file have in common at their border is not looked at.
-    for found, name in [
+    for found, of in [
         (plan.same_page_pairs_random, "page random"),
         (plan.same_file_pairs_random, "file random"),
     ]:
-        assert found == pytest.approx(wanted[name], rel=0.12, abs=0.12)
+        assert found == pytest.approx(wanted[of], rel=0.12, abs=0.12)
     by_chance = 4 * np.sqrt(wanted["page random"] / len(loader))
     assert abs(plan.same_page_pairs - wanted["page"]) < max(0.1, by_chance)
     assert plan.same_file_pairs == pytest.approx(wanted["file"], rel=0.15)
