@@ -3,9 +3,12 @@
 --resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on
 another number of ranks; it may be given several times.
 
+--statistics holds the orders of many seeds, two epochs each, against random ones.
+
 For example:
   pagefeed verify corpus/ --column input_ids --length 2048 --world-size 8
   pagefeed verify corpus/ --column input_ids --length 2048 --resume 100:6
+  pagefeed verify corpus/ --column input_ids --length 2048 --statistics
 """
 
 from __future__ import annotations
@@ -13,12 +16,19 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed.cli.common import RUN, make_loader, repeated, tell
+from pagefeed.cli.common import RUN, arg, make_loader, repeated, table_lines, tell
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.reports import Leg, Verification, verify
+from pagefeed.reports import (
+    Leg,
+    OrderStatistics,
+    Verification,
+    order_statistics,
+    verify,
+)
 
 ARGUMENTS = RUN | {
     "--resume": repeated("stop, and go on", "STEPS:WORLD_SIZE[:BATCH]"),
+    "--statistics": arg(bool, "hold the order against random ones, under many seeds"),
 }
 
 
@@ -39,7 +49,23 @@ def run(options: argparse.Namespace) -> int:
     if result.ok:
         times = "as often as it should be" if options.mix else "exactly once"
         lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
-    return tell(options, asdict(result) | {"ok": result.ok}, lines, ok=result.ok)
+    told, ok = asdict(result), result.ok
+    if options.statistics:
+        found = order_statistics(loader)
+        told["statistics"], ok = asdict(found), ok and found.ok
+        lines += _statistics(found)
+    return tell(options, told | {"ok": ok}, lines, ok=ok)
+
+
+def _statistics(found: OrderStatistics) -> list[str]:
+    about = f"{found.num_seeds} seeds, two epochs of {found.num_units:,} units each"
+    header, rows = ("test", "found", "random order", "allowed"), []
+    for each in found.findings:
+        numbers = each.found, each.random, each.allowed
+        rows.append((each.test, *("-" if n is None else f"{n:.4g}" for n in numbers)))
+    table = table_lines(header, rows)
+    wrong = [f"WRONG: {problem}" for problem in found.problems]
+    return ["", f"the order of {about}:", *table, *wrong]
 
 
 def _erased(result: Verification) -> list[str]:

@@ -41,10 +41,15 @@ def findings(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
 
 
 def _finding(
-    name: str, what: str, values: Float64Array, *, random: float, allowed: float
+    name: str,
+    what: str,
+    values: Float64Array,
+    *,
+    random: float,
+    allowed: float | None,
 ) -> Finding:
     """Hold the mean of values, one for each draw, against what is allowed."""
-    p = exceeds(values[:, None] - allowed)[0] if allowed < np.inf else 1.0
+    p = 1.0 if allowed is None else exceeds(values[:, None] - allowed)[0]
     return Finding(
         test=name,
         what=what,
@@ -281,7 +286,8 @@ def _neighbours(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
         random = float(values[:, 1].mean())
         if not random:
             continue
-        allowed = random * limits.get(name, SOURCES if name == "sources" else np.inf)
+        times = limits.get(name, SOURCES if name == "sources" else None)
+        allowed = None if times is None else random * times
         what = f"of the pairs of a rank's batch are of one of the {name}"
         yield _finding(name, what, values[:, 0], random=random, allowed=allowed)
 

@@ -31,8 +31,8 @@ class Finding:
     """Its mean over the seeds."""
     random: float
     """What a random order gives."""
-    allowed: float
-    """The mean up to which an order keeps its promise."""
+    allowed: float | None
+    """The mean up to which an order keeps its promise; None: nothing is promised."""
     p: float
     """Chance that an order with a mean as allowed gives what was found."""
 
@@ -43,9 +43,10 @@ class Finding:
 
     def __str__(self) -> str:
         """Say in one line what was found, and what a random order gives."""
+        allowed = "" if self.allowed is None else f", allowed is {self.allowed:.3g}"
         return (
             f"{self.test}: {self.found:.3g} {self.what}; a random order gives "
-            f"{self.random:.3g}, allowed is {self.allowed:.3g} (p = {self.p:.1g})"
+            f"{self.random:.3g}{allowed} (p = {self.p:.1g})"
         )
 
 

@@ -1,0 +1,101 @@
+"""Orders of loaders, of whatever kind, keep what is promised; file order does not."""
+
+import json
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.cli import main
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports import order_statistics
+from pagefeed.reports.statistics import of_loaders
+
+DOCUMENTS = pf.Documents([], max_length=64)
+SETTINGS = {"rank": 0, "world_size": 1}
+
+
+def write(folder, count, seed=0):
+    """Files of documents of unlike lengths, some to a page."""
+    folder.mkdir()
+    lengths = np.random.default_rng(seed).lognormal(3, 0.8, count).astype(int) + 1
+    for number, part in enumerate(np.array_split(lengths.clip(1, 64), 6)):
+        rows = [[7] * length for length in part.tolist()]
+        pq.write_table(
+            pa.table({"input_ids": pa.array(rows, pa.list_(pa.int32()))}),
+            folder / f"{number}.parquet",
+            use_dictionary=False,
+            data_page_size=400,
+            write_batch_size=16,
+        )
+    return pf.parquet(folder, column="input_ids")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("data") / "documents", 800)
+
+
+def failed(loader, **options):
+    return {
+        each.test
+        for each in order_statistics(loader, **options).findings
+        if not each.ok
+    }
+
+
+@pytest.mark.parametrize("shuffle", [None, pf.Shuffle(block="buffer", window=200)])
+def test_orders_that_promise_nothing_fail(data, shuffle):
+    loader = pf.Loader(
+        data, sequences=DOCUMENTS, batch_size=4, shuffle=shuffle, **SETTINGS
+    )
+    wanted = {"first step", "last step", "parts", "epochs", "seeds", "mates", "sources"}
+    assert wanted <= failed(loader, seeds=24)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("shuffle", ["page", "row"])
+def test_orders_of_documents_pass(data, shuffle, ranks):
+    settings = SETTINGS | {"world_size": ranks}
+    loader = pf.Loader(
+        data, sequences=DOCUMENTS, batch_size=4, shuffle=shuffle, **settings
+    )
+    found = order_statistics(loader, seeds=48)
+    assert found.problems == []
+    assert (found.num_units, found.num_seeds) == (800, 48)
+
+
+def test_costs_of_sequences_are_made_once_for_all_seeds(data, caplog):
+    loader = pf.Loader(data, sequences=DOCUMENTS, batch_size=4, **SETTINGS)
+    with caplog.at_level(logging.INFO, "pagefeed"):
+        pf.reports.step_costs(loader)
+    made = [each for each in caplog.records if "costs of sequences" in each.message]
+    assert len(made) == 1
+
+
+def test_too_many_sequences_are_refused_by_name(data, monkeypatch):
+    monkeypatch.setattr(of_loaders, "MOST_UNITS", 799)
+    loader = pf.Loader(data, sequences=DOCUMENTS, batch_size=4, **SETTINGS)
+    with pytest.raises(InvalidArgumentError, match="800 sequences are too many"):
+        order_statistics(loader)
+
+
+@pytest.mark.parametrize(("shuffle", "status"), [("row", 0), ("none", 1)])
+def test_verify_tells_statistics(data, capsys, monkeypatch, shuffle, status):
+    monkeypatch.setattr(of_loaders, "MOST_SEEDS", 24)
+    folder = str(data.files[0].rpartition("/")[0])
+    run = ["verify", folder, "--column", "input_ids", "--length", "32"]
+    run += ["--batch-size", "4", "--shuffle", shuffle, "--statistics"]
+    assert main(run) == status
+    said = capsys.readouterr().out
+    assert "the order of 24 seeds, two epochs of" in said
+    assert ("WRONG: mates: 1 of the pairs" in said) == bool(status)
+    assert main([*run, "--json"]) == status
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] == (status == 0)
+    assert {"test", "found", "random", "allowed", "p"} <= {
+        *found["statistics"]["findings"][0]
+    }
