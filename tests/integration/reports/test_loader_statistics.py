@@ -2,6 +2,7 @@
 
 import json
 import logging
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from pagefeed.reports import order_statistics
 from pagefeed.reports.statistics import of_loaders
 
 DOCUMENTS = pf.Documents([], max_length=64)
-SETTINGS = {"rank": 0, "world_size": 1}
+SETTINGS: dict[str, Any] = {"rank": 0, "world_size": 1}
 
 
 def write(folder, count, seed=0):

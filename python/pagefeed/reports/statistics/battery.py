@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from pagefeed._base import Int64Array
 from pagefeed.reports.statistics.deliveries import NEVER, Seen
 from pagefeed.reports.statistics.findings import Finding, Float64Array, exceeds
 
-__all__ = ["findings"]
+__all__ = ["Limits", "findings"]
 
 PARTS = 8
 """An epoch is looked at in so many parts."""
@@ -21,9 +21,11 @@ CORRELATION, AGAIN, CELL, MATES, SOURCES, SHARE = 0.05, 1.05, 0.05, 1.2, 1.2, 0.
 """What differs from a random order by no more is allowed."""
 
 Numbers = npt.NDArray[np.integer]
+Limits: TypeAlias = Mapping[str, float | None]
+"""What is allowed, by the name of the test, as a multiple of chance; None: anything."""
 
 
-def findings(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+def findings(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """Run all tests.
 
     Args:
@@ -97,7 +99,7 @@ def _once(seen: Seen) -> Finding:
         order = np.argsort(part[one.unit], kind="stable")
         borders = np.cumsum(np.bincount(part[one.unit], minlength=len(sizes)))[:-1]
         both = zip(np.split(one.unit[order], borders), sizes.tolist(), strict=True)
-        firsts = [mine[:size] for mine, size in both]
+        firsts = [mine[: max(0, size - seen.units.overlap)] for mine, size in both]
         wrong.append(sum(len(first) - len(np.unique(first)) for first in firsts))
         if seen.units.part is None:
             left = seen.units.num_units - len(np.unique(one.unit))
@@ -117,7 +119,8 @@ def _shares(seen: Seen) -> Iterator[Finding]:
         return
     of_epochs = []
     for one in seen.epochs:
-        counts = _table(seen.units.parts[one.unit], _parts(seen, one.step), len(shares))
+        parts, width = _parts(seen, one.step), min(PARTS, seen.num_steps)
+        counts = _table(seen.units.parts[one.unit], parts, len(shares), width)
         before = np.cumsum(counts, axis=1)
         units = np.maximum(1, before.sum(axis=0))
         off = before - shares[:, None] * units
@@ -132,14 +135,13 @@ def _parts(seen: Seen, step: Numbers) -> Int64Array:
     return step.astype(np.int64) * min(PARTS, seen.num_steps) // seen.num_steps
 
 
-def _table(rows: Numbers, columns: Numbers, height: int, width: int = 0) -> Int64Array:
+def _table(rows: Numbers, columns: Numbers, height: int, width: int) -> Int64Array:
     """Count pairs of numbers: int64 [height, width]."""
-    width = width or int(columns.max()) + 1
     counts = np.bincount(rows.astype(np.int64) * width + columns, None, height * width)
     return counts.reshape(height, width)
 
 
-def _members(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+def _members(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """Every unit's chance to be in some steps, and on some rank.
 
     Half of the seeds say where a unit was, and the others whether it comes there again.
@@ -206,7 +208,7 @@ def _correlation(a: Numbers, b: Numbers, part: Int64Array) -> float:
     return float((x * y).sum() / max(np.sqrt((x * x).sum() * (y * y).sum()), 1e-30))
 
 
-def _mates(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+def _mates(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """Units that share a batch and share one again."""
     whole = seen.step
     own = np.where(whole == NEVER, NEVER, whole * seen.num_ranks + seen.rank)
@@ -222,7 +224,8 @@ def _mates(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
         if not found[:, 1].any():
             continue
         random = float(found[:, 1].mean())
-        allowed = limits.get(name, limits.get("mates", MATES)) * random
+        times = limits.get(name, limits.get("mates", MATES))
+        allowed = None if times is None else random * times
         what = "of the pairs that share a batch share one again"
         yield _finding(name, what, found[:, 0], random=random, allowed=allowed)
 
@@ -265,7 +268,7 @@ def _pairs(part: Int64Array, *keys: Numbers) -> Float64Array:
     return found.astype(np.float64)
 
 
-def _neighbours(seen: Seen, limits: Mapping[str, float]) -> Iterator[Finding]:
+def _neighbours(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """Units of one page, and of one file, in a batch of a rank."""
     page, source = seen.units.page, seen.units.source
     groups = {"pages": page} if page is not None else {}

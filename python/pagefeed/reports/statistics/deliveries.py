@@ -51,6 +51,8 @@ class Units:
         source: The file of each.
         part: The dataset of a mixture that each is of; their epochs are their own.
         shares: Share of each dataset in what is delivered; None if it changes.
+        overlap: Units of a dataset of a mixture that may be left when its next epoch
+            begins: lanes end one by one.
         costs: What each costs, by the name of the cost.
     """
 
@@ -59,6 +61,7 @@ class Units:
     source: Int64Array | None = None
     part: Int64Array | None = None
     shares: Float64Array | None = None
+    overlap: int = 0
     costs: Mapping[str, Float64Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ def order_statistics(
     units: Units | None = None,
     *,
     seeds: int | None = None,
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | None] | None = None,
 ) -> OrderStatistics:
     """Hold the order of a loader to what every user is promised, over many seeds.
 
@@ -48,7 +48,7 @@ def order_statistics(
         seeds: How many seeds are looked at, in two epochs each; by default 12 to 128,
             fewer for more units.
         limits: What is allowed in place of what is by default, by the name of the test,
-            as a multiple of what a random order gives.
+            as a multiple of what a random order gives; None allows anything.
 
     Raises:
         InvalidArgumentError: If nothing or too much is delivered.
@@ -91,8 +91,10 @@ class _Loaded:
             )
 
     @property
-    def limits(self) -> dict[str, float]:
+    def limits(self) -> dict[str, float | None]:
         """What is allowed of this order."""
+        if self._run.takes_batches:  # What shares one is of a block, by its lengths.
+            return {"mates": None, "sources": None}
         balance = self._settings.balance
         return {} if balance is None else {"mates": MATES_WITH_BALANCE}
 
@@ -149,14 +151,22 @@ class _Loaded:
             sources.append(np.searchsorted(files, rows, side="right") + begun)
             begun += len(part.spans.index) + len(files)
         dataset = np.repeat(np.arange(len(index.parts)), np.diff(first))
+        is_mixture = isinstance(run.at(run.initial), MixtureCursor)
         return Units(
             num_units=int(first[-1]),
             page=np.concatenate(pages),
             source=np.concatenate(sources),
-            part=dataset if isinstance(run.at(run.initial), MixtureCursor) else None,
+            part=dataset if is_mixture else None,
+            overlap=run.initial.num_lanes * self._most_each if is_mixture else 0,
             shares=self._shares(),
             costs={} if run.takes_batches else self._costs(),
         )
+
+    @property
+    def _most_each(self) -> int:
+        """Units of a sequence at most."""
+        parts = self._run.index.parts
+        return max(getattr(part, "most_documents", 1) for part in parts)
 
     def _costs(self) -> dict[str, Float64Array]:
         """Return tokens and squares of the lengths of documents, where these differ."""
@@ -169,12 +179,12 @@ class _Loaded:
         return {"squares": known.squares(units)}
 
     def _shares(self) -> Float64Array | None:
-        """Return the shares of a mixture whose weights never change."""
+        """Return the shares of a mixture, if they never change and nothing runs out."""
         cursor = self._run.at(self._run.initial)
-        if not isinstance(cursor, MixtureCursor):
+        if not isinstance(cursor, MixtureCursor) or self._run.takes_batches:
             return None
-        changes = cursor.course.schedule.changes
-        if len(changes) > 1 or changes[0].anneal:
+        changes, mixture = cursor.course.schedule.changes, cursor.run.mixture
+        if len(changes) > 1 or mixture.stop is not None or mixture.max_epochs:
             return None
         weights = np.array(changes[0].weights, dtype=np.float64)
         return weights / weights.sum()

@@ -1,0 +1,121 @@
+"""Orders of whatever a loader can do, drawn so that any two settings meet, are held.
+
+What is not allowed together is refused by name, and not drawn again.
+"""
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.reports import order_statistics
+
+LONGEST = 48
+DOCUMENTS = pf.Documents([], max_length=LONGEST)
+FLAT = pf.Documents([], max_length=LONGEST, pad=None)
+MARKERS = pf.Infill(prefix=9_001, middle=9_002, suffix=9_003)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cut": {
+        "packed": {"sequences": pf.Packed(64), "batch_size": 4},
+        "never split": {"sequences": pf.Packed(64, split="never"), "batch_size": 2},
+        "windows": {"sequences": pf.Windows(40), "batch_size": 4},
+        "documents": {"sequences": DOCUMENTS, "batch_size": 4},
+        "padded budget": {"sequences": DOCUMENTS, "batch_tokens": 192},
+        "flat budget": {"sequences": FLAT, "batch_tokens": 192},
+    },
+    "shuffle": {
+        "page": {"shuffle": "page"},
+        "row group": {"shuffle": "row_group"},
+        "row": {"shuffle": "row"},
+        "auto": {"shuffle": "auto"},
+        "passes": {"shuffle": pf.Shuffle(passes=2)},
+        "short window": {"shuffle": pf.Shuffle(window="64KiB")},
+    },
+    "source": {name: {} for name in ("all", "take", "short", "infilled", "mixture")},
+    "ranks": {name: {"world_size": int(name)} for name in ("1", "2", "8")},
+    "size": {name: {} for name in ("64", "400", "4000")},
+}
+
+
+def drawn() -> list[dict[str, str]]:
+    """Choose cases so that any two settings of two kinds stand in one of them."""
+    rng, cases = np.random.default_rng(39), list[dict[str, str]]()
+    left = {
+        frozenset([(a, one), (b, other)])
+        for a, b in combinations(SETTINGS, 2)
+        for one in SETTINGS[a]
+        for other in SETTINGS[b]
+    }
+
+    def pairs(case: dict[str, str]) -> set[frozenset[tuple[str, str]]]:
+        return {frozenset(pair) for pair in combinations(case.items(), 2)} & left
+
+    while left:
+        tried = [
+            {kind: str(rng.choice([*names])) for kind, names in SETTINGS.items()}
+            for _ in range(60)
+        ]
+        best = max(tried, key=lambda case: len(pairs(case)))
+        cases.append(best)
+        left -= pairs(best)
+    return cases
+
+
+CASES = drawn()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Datasets by size: files of documents of unlike lengths, pages of a few."""
+    found, rng = {}, np.random.default_rng(5)
+    for size in (*SETTINGS["size"], "other"):
+        count = 150 if size == "other" else int(size)
+        lengths = (rng.lognormal(2.5, 0.7, count).astype(int) + 1).clip(1, LONGEST)
+        folder = tmp_path_factory.mktemp(size)
+        for number, part in enumerate(np.array_split(lengths, 5)):
+            rows = pa.array([[7] * n for n in part.tolist()], pa.list_(pa.int32()))
+            pq.write_table(
+                pa.table({"input_ids": rows}),
+                folder / f"{number}.parquet",
+                use_dictionary=False,
+                row_group_size=200,
+                data_page_size=400,
+                write_batch_size=16,
+            )
+        found[size] = pf.parquet(
+            folder, column="input_ids", cache_dir=tmp_path_factory.mktemp("cache")
+        )
+    return found
+
+
+def source_of(name: str, data: Any, other: Any) -> Any:
+    match name:
+        case "take":
+            return data.take(share=0.7, seed=1)
+        case "short":
+            return next(iter(data.by_length([12]).values()))
+        case "infilled":
+            return data.infill(MARKERS)
+        case "mixture":
+            parts = {"one": (data, 0.6), "other": (other, 0.4)}
+            return pf.mix(parts, unit="sequences", max_steps=60)
+    return data
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()))
+def test_every_order_keeps_what_is_promised(made, case):
+    options: dict[str, Any] = {"rank": 0}
+    for kind, names in SETTINGS.items():
+        options |= names[case[kind]]
+    try:
+        source = source_of(case["source"], made[case["size"]], made["other"])
+        found = order_statistics(pf.Loader(source, **options), seeds=24)
+    except (InvalidArgumentError, UnsupportedError) as error:
+        assert str(error)  # noqa: PT017 - refused by name
+        return
+    assert found.problems == []
