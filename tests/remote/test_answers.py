@@ -13,6 +13,7 @@ from pagefeed.errors import (
     AccessDeniedError,
     FileAccessError,
     MissingFileError,
+    StaleFileError,
     UnavailableError,
 )
 from servers.web_servers import Handler, WebServer, running
@@ -116,6 +117,68 @@ def untagged(times):
         return False
 
     return fault
+
+
+@pytest.mark.parametrize("headers", [{}, {"Last-Modified": formatdate(0)}])
+def test_one_answer_with_no_more_than_a_date_is_asked_for_again(
+    web, web_server, headers
+):
+    data = pf.parquet(web.urls[0], column="input_ids")
+    assert len(data) == 300
+    Handler.extra = headers
+    try:
+        web_server.fault = untagged(1)
+        assert list(numbered_loader(data))
+        web_server.fault = untagged(99)
+        error = StaleFileError if headers else FileAccessError
+        with pytest.raises(error, match="ETag"):
+            list(numbered_loader(data))
+    finally:
+        Handler.extra = {}
+
+
+@pytest.mark.parametrize("seconds", [2, -5])
+def test_a_wait_until_a_date_is_waited_for(web, web_server, seconds):
+    left, begin = [1], time.monotonic()
+
+    def limited(handler):
+        left[0] -= 1
+        if left[0] < 0:
+            return False
+        date = formatdate(time.time() + seconds + (seconds > 0), usegmt=True)
+        handler.send(429, b"", {"Retry-After": date})
+        return True
+
+    web_server.fault = limited
+    assert len(pf.parquet(web.urls[0], column="input_ids")) == 300
+    assert (time.monotonic() - begin > 1.5) == (seconds > 0)
+
+
+@pytest.mark.parametrize("code", ["InvalidAccessKeyId", "SignatureDoesNotMatch", "X"])
+def test_keys_that_were_replaced_are_looked_for(bucket, web_server, monkeypatch, code):
+    """Once: a server that refuses the new ones too is believed."""
+    valid = ["first"]
+
+    def checked(handler):
+        if f"Credential={valid[0]}/" in handler.headers.get("Authorization", ""):
+            return False
+        body = f"<Error><Code>{code}</Code></Error>".encode()
+        handler.send(403, body)
+        return True
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "first")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    web_server.fault = checked
+    data = bucket(skip_signature=False)
+    assert len(data) == 300
+    valid[0] = "second"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    assert list(numbered_loader(data))
+    valid[0] = "third"
+    begin = time.monotonic()
+    with pytest.raises(AccessDeniedError, match=code if code != "X" else "403"):
+        list(numbered_loader(data))
+    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.parametrize("kind", ["web", "bucket"])

@@ -2,12 +2,18 @@
 
 import ssl
 import subprocess
+from email.utils import formatdate
+from typing import Any
 
 import pytest
 
 import pagefeed as pf
-from pagefeed.errors import UnavailableError
-from pagefeed.storage import StorageOptions
+from pagefeed.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    UnavailableError,
+)
+from pagefeed.storage import RemoteStorage, StorageOptions
 from servers.web_servers import Handler, WebServer, running
 
 
@@ -44,6 +50,40 @@ def test_a_certificate_is_trusted_if_it_is_named(url, certificate, monkeypatch):
     secret: StorageOptions = {"authorization": "Bearer hidden"}
     data = pf.parquet(url, column="input_ids", storage_options=secret)
     assert len(data) == 300
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+@pytest.mark.parametrize("scheme", ["https", "s3", "gs", "az", "hf"])
+def test_one_setting_names_certificates_for_every_storage(
+    url, certificate, monkeypatch, scheme, is_given
+):
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setattr(Handler, "extra", {"Last-Modified": formatdate(0, usegmt=True)})
+    server, path = url.split("/corpus/tokens/")
+    named = {"https": url, "hf": f"hf://datasets/a/b@{'0' * 40}/corpus/tokens/{path}"}
+    options: Any = {"aws_region": "x", "skip_signature": True}
+    options["azure_storage_account_name"] = "a"
+    options |= {"endpoint_url": server, "hf_endpoint": server, "deadline": 5}
+    if is_given:
+        options["ca_bundle"] = str(certificate[0])
+    else:
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate[0]))
+    storage = RemoteStorage({name: str(each).lower() for name, each in options.items()})
+    file = named.get(scheme, f"{scheme}://corpus/tokens/{path}")
+    if scheme == "hf":  # It speaks another protocol, which is what is asked for here.
+        with pytest.raises(MissingFileError):
+            storage.read(file, 0, 4)
+    else:
+        assert storage.read(file, 0, 4) == b"PAR1"
+
+
+def test_a_file_without_certificates_is_refused(tmp_path):
+    for content in (b"", b"none"):
+        (tmp_path / "ca.pem").write_bytes(content)
+        with pytest.raises(InvalidArgumentError, match="ca_bundle"):
+            RemoteStorage({"ca_bundle": str(tmp_path / "ca.pem")})
+    with pytest.raises(InvalidArgumentError, match="ca_bundle"):
+        RemoteStorage({"ca_bundle": str(tmp_path / "missing.pem")})
 
 
 def test_others_are_not(url, monkeypatch):

@@ -2,11 +2,12 @@
 
 import time
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from pagefeed.errors import UnavailableError
-from pagefeed.storage import located
+from pagefeed.errors import InvalidArgumentError, UnavailableError
+from pagefeed.storage import located, output_folder
 from servers.list_server import ListServer
 from servers.web_servers import running
 
@@ -84,3 +85,47 @@ def test_a_list_that_goes_on_failing_is_an_error(fresh):
     fresh.fails = lambda asked: "continuation-token" in asked
     with pytest.raises(UnavailableError, match="503"):
         listed(fresh, deadline=2)
+
+
+NAMELESS = ["/a", "a//b", "b//", "./a", "a/./b", "../a", "a/..", "a\tb", "a\nb", " a "]
+
+
+def escaped(keys):
+    return [key.replace("\t", "&#9;").replace("\n", "&#10;") for key in keys]
+
+
+@pytest.mark.parametrize("number", [3, 2500])
+def test_names_that_no_url_has_are_left_out_and_counted(number, caplog):
+    """Beside files that are read, in small lists and in long ones."""
+    bad = [f"web/{key}.parquet" for key in NAMELESS if not key.endswith(("/", " "))]
+    good = [f"web/{at:04}.parquet" for at in range(number)]
+    markers = ["web/marker.parquet/", "web/"]
+    server = ListServer(sorted(escaped([*bad, *good, *markers])))
+    with running(server):
+        begin = time.monotonic()
+        found = located("s3://corpus/web", server.options).files
+        assert list(found) == [f"s3://corpus/{key}" for key in good]
+        assert time.monotonic() - begin < 30, "nothing is tried again"
+    [told] = [text for text in caplog.messages if "names were left out" in text]
+    assert any(f" {count} names" in told for count in range(4, 2 * len(bad) + 1))
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/", "gs://bucket/x/", "az://bucket/"])
+@pytest.mark.parametrize("name", NAMELESS[:-1])
+def test_no_url_reads_another_object(place, name):
+    """Of a name that would be written otherwise in a request."""
+    options: Any = {"endpoint_url": "http://127.0.0.1:1", "deadline": 0.2}
+    options |= {"aws_region": "x", "skip_signature": True}
+    options["azure_storage_account_name"] = "a"
+    for url in (f"{place}{name}", f"{place}{name}/c.parquet"):
+        with pytest.raises(InvalidArgumentError, match="no name of an object"):
+            located(url, options)
+        with pytest.raises(InvalidArgumentError, match="no name of an object"):
+            output_folder(url, options, "output").write("a", b"")
+
+
+@pytest.mark.parametrize("name", ["/a", "a//b", "./a", "a/../b"])
+def test_no_url_of_the_hub_reads_another_file(name):
+    for path in (name, f"{name}/c.parquet"):
+        with pytest.raises(InvalidArgumentError, match="as the hub shows it"):
+            located(f"hf://datasets/owner/name@main/{path}")

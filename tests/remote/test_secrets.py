@@ -8,7 +8,7 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
-from pagefeed.storage import StorageOptions
+from pagefeed.storage import RemoteStorage, StorageOptions, located_exactly
 from servers.object_store import ACCESS_KEY, SECRET_KEY
 from servers.web_servers import Handler, WebServer, running
 
@@ -29,6 +29,31 @@ def test_secrets_are_in_nothing_that_is_kept_or_shown(s3, tmp_path, caplog):
     for held in kept:
         assert SECRET_KEY.encode() not in held
         assert ACCESS_KEY.encode() not in held
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("azure_storage_connection_string", "connection_string", "bearer_token"),
+        *("google_bearer_token", "sas_token", "azure_storage_sas_key", "client_secret"),
+        *("sse_customer_key_base64", "secret", "hf_token", "authorization", "token"),
+        *("service_account_key", "fabric_session_token", "a_name_of_later"),
+    ],
+)
+def test_what_may_be_secret_does_not_travel(name):
+    data = RemoteStorage({name: "hidden", "region": "us-east-1"})
+    travelled = pickle.dumps(data)
+    assert b"hidden" not in travelled
+    assert b"us-east-1" in travelled
+    assert "hidden" not in repr(data)
+
+
+@pytest.mark.parametrize("value", ["https://user:hidden@host:9", "http://hidden@host"])
+@pytest.mark.parametrize("name", [*StorageOptions.__annotations__, "aws_endpoint"])
+def test_no_option_is_an_address_with_a_password(name, value):
+    with pytest.raises(InvalidArgumentError, match=name) as caught:
+        located_exactly(["s3://bucket/a"], {name: value})
+    assert "hidden" not in str(caught.value)
 
 
 def test_other_processes_have_secrets_of_the_environment(s3, monkeypatch):

@@ -1,8 +1,11 @@
 """An index that is written once: no listing, no footers, the same dataset."""
 
 import io
+import json
 import logging
 import pickle
+from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +91,9 @@ def test_only_new_and_changed_files_are_read(store):
     assert before.index.fingerprint == first.fingerprint
     with pytest.raises(pf.errors.StaleFileError, match="changed since it was indexed"):
         batches(before.with_files([7]))
-    second = written(store)
+    with pytest.raises(pf.errors.InvalidArgumentError, match="--shrink"):
+        written(store)
+    second = written(store, shrink=True)
     assert (second.num_read, second.num_dropped, second.num_packs) == (2, 2, 2)
     after, direct = opened(store), opened(store, index=None)
     assert after.index.fingerprint == direct.index.fingerprint
@@ -182,8 +187,181 @@ def test_parts_of_the_dataset_are_parts_of_the_index(store):
     assert fingerprint == direct.index.fingerprint
     with pytest.raises(pf.errors.MissingFileError, match="the index has no such files"):
         opened(store, f"{CORPUS}/more/")
+    for other in ("s3://corpus", "s3://corpus/we", f"{CORPUS}2", "s3://corpus/*/*"):
+        with pytest.raises(pf.errors.InvalidArgumentError, match="not within these"):
+            opened(store, other)
     with pytest.raises(pf.errors.MissingFileError, match="--column lang"):
         opened(store, column="lang")
+
+
+@pytest.mark.parametrize("paths", [f"{CORPUS}/0[01]*.parquet", f"{CORPUS}/02"])
+def test_an_index_loses_files_only_when_it_may(store, paths):
+    """Of a part of the folder, or after a listing that is short."""
+    for number in range(3):
+        store.put(f"corpus/web/02/{number}.parquet", file_of(50 + number))
+    whole = written(store)
+    options = {"column": "tokens", "storage_options": store.options}
+    with pytest.raises(pf.errors.InvalidArgumentError, match=r"43 files .*--shrink"):
+        write_index(paths, INDEX, **options)
+    for number in range(50):  # More files, of which the index has none.
+        store.put(f"corpus/other/{number}.parquet", file_of(number))
+    with pytest.raises(pf.errors.InvalidArgumentError, match=r"43 files .*--shrink"):
+        write_index("s3://corpus/other", INDEX, **options)
+    assert opened(store).index.fingerprint == whole.fingerprint
+    some = write_index(paths, INDEX, **options, shrink=True)
+    with pytest.raises(pf.errors.InvalidArgumentError, match="not within these"):
+        opened(store)
+    assert len(opened(store, paths).files) == some.num_files
+    assert written(store).fingerprint == whole.fingerprint, "more is always taken"
+    assert len(opened(store).files) == 43
+
+
+def test_files_named_one_by_one_are_no_folder(store):
+    names = [f"{CORPUS}/00{n}.parquet" for n in range(3)]
+    options = {"column": "tokens", "storage_options": store.options}
+    write_index(names, INDEX, **options)
+    assert opened(store, names[1:]).files == tuple(names[1:])
+    with pytest.raises(pf.errors.InvalidArgumentError, match="named one by one"):
+        opened(store)
+
+
+@pytest.mark.parametrize("page_index", [True, "row_group"])
+def test_a_pin_is_exactly_that_object_or_an_error(store, page_index):
+    first = written(store, page_index=page_index)
+    store.put("corpus/web/900.parquet", file_of(900))
+    second = written(store, page_index=page_index)
+    for done in (first, second):
+        found = opened(store, index=done.pinned, page_index=page_index)
+        assert found.index.fingerprint == done.fingerprint
+    latest = opened(store, index=second.place, page_index=page_index)
+    assert latest.index.fingerprint == second.fingerprint
+    folder, _, name = first.pinned.rpartition("/")
+    column, kind, digest, _ = name.split(".")
+    wrong = [
+        f"{column}.{kind}.{digest[:-1]}.json",
+        f"{column}.{kind}.{digest}.old.json",
+        f"{column}.{kind}{digest}.json",
+        f"{column}.{kind}.{digest.upper()}x.json",
+        f"other.{kind}.{digest}.json",
+        f"{column}.{'pages' if kind != 'pages' else 'headers'}.{digest}.json",
+        "manifest.json",
+    ]
+    for typo in wrong:
+        with pytest.raises(pf.errors.InvalidArgumentError, match="no manifest of"):
+            opened(store, index=f"{folder}/{typo}", page_index=page_index)
+    missing = f"{folder}/{column}.{kind}.{'0' * 16}.json"
+    with pytest.raises(pf.errors.MissingFileError, match="0000"):
+        opened(store, index=missing, page_index=page_index)
+    other: Any = "row_group" if page_index is True else True
+    with pytest.raises(pf.errors.InvalidArgumentError, match="page_index"):
+        opened(store, index=first.pinned, page_index=other)
+    key = first.pinned.removeprefix("s3://")
+    store.put(key, store.objects[second.pinned.removeprefix("s3://")])
+    with pytest.raises(pf.errors.CorruptFileError, match="has other contents"):
+        opened(store, index=first.pinned, page_index=page_index)
+
+
+@pytest.mark.parametrize("num_files", range(2, 20))
+def test_an_index_grows_by_any_number_of_files(store, num_files):
+    """Of one size and of several, with at most so many packs."""
+    for key in [*store.objects]:
+        del store.objects[key], store.tags[key]
+    for number in range(num_files):
+        store.put(f"corpus/web/{number:03}.parquet", file_of(number, rows=2))
+        if number % (1 + num_files % 3) == 0:
+            done = written(store)
+            assert done.num_packs <= index_writing.MOST_PACKS
+    done = written(store)
+    direct = opened(store, index=None)
+    assert opened(store).index.fingerprint == direct.index.fingerprint
+    assert opened(store).files == direct.files
+
+
+def hand_made(good, random):
+    """A manifest with some place in it replaced by something else."""
+    content = json.loads(good)
+    content.pop("version") if random.random() < 0.1 else None
+    values = [-1, 2**70, 1.5, "x", None, [], {}, True, [[0, 0, 99]], [[5, 0, 1]]]
+    values += [[[0, -1, 3]], [[0, 0]], [{"name": "a"}], "../x", 0]
+    place: Any = content
+    for _ in range(random.randrange(1, 4)):
+        keys = [*place] if isinstance(place, dict) else [*range(len(place))]
+        if not keys:
+            break
+        key = random.choice(keys)
+        if not isinstance(place[key], dict | list) or random.random() < 0.4:
+            place[key] = random.choice(values)
+            break
+        place = place[key]
+    return json.dumps(content).encode()
+
+
+def test_hand_made_manifests_are_read_or_corrupt(store):
+    """And each is replaced by the command that its error names."""
+    done = written(store)
+    key = done.place.removeprefix("s3://")
+    good = store.objects[key]
+    cases = [hand_made(good, Random(seed)) for seed in range(400)]
+    cases += [b"", b"\xff", b"[" * 9999, good[:-40], b"[]", b"3", b'{"format": 1}']
+    refused = []
+    for case in cases:
+        store.put(key, case)
+        try:
+            found = opened(store).index.fingerprint
+        except (pf.errors.CorruptFileError, pf.errors.InvalidArgumentError) as error:
+            refused.append(str(error))
+        else:
+            assert found == done.fingerprint
+    words = ("--force", "own name", "not within these")
+    assert all(any(word in text for word in words) for text in refused)
+    assert len(refused) > 300
+    store.put(key, b"{}")
+    with pytest.raises(pf.errors.CorruptFileError, match="--force"):
+        written(store)
+    assert written(store, force=True).fingerprint == done.fingerprint
+    assert opened(store).index.fingerprint == done.fingerprint
+
+
+@pytest.mark.parametrize("damage", ["half", "flipped", "gone", "empty", "longer"])
+def test_a_damaged_pack_is_told_at_once_and_replaced(store, damage):
+    done = written(store)
+    [pack] = [key for key in store.objects if "/packs/" in key]
+    good = store.objects[pack]
+    held = {
+        "half": good[: len(good) // 2],
+        "flipped": good[:2000] + bytes([good[2000] ^ 1]) + good[2001:],
+        "empty": b"",
+        "longer": good + b"x",
+    }
+    if damage == "gone":
+        del store.objects[pack], store.tags[pack]
+    else:
+        store.put(pack, held[damage])
+    store.counts.clear()
+    if damage != "longer":  # What is behind the pack is not read.
+        with pytest.raises(pf.errors.CorruptFileError, match=r"packs/.*--force"):
+            opened(store)
+        assert store.total <= 4, "it is not tried again"
+        store.put("corpus/web/777.parquet", file_of(777))
+        with pytest.raises(pf.errors.CorruptFileError, match=r"packs/.*--force"):
+            written(store)
+        del store.objects["corpus/web/777.parquet"]
+    assert written(store, force=True).fingerprint == done.fingerprint
+    assert opened(store).index.fingerprint == done.fingerprint
+
+
+def test_force_collects_what_killed_writers_left(store):
+    written(store)
+    left = [f"packs/{'0' * 32}.arrow", "packs/.x.arrow.upload"]
+    for name in left:
+        store.put(f"corpus/web/_pagefeed/{name}", b"left")
+    written(store, column="lang", page_index="row_group")
+    others = {key for key in store.objects if "/packs/" in key}
+    written(store, force=True)
+    after = {key for key in store.objects if "/packs/" in key}
+    assert others - after == {f"corpus/web/_pagefeed/{name}" for name in left}
+    shared = opened(store)
+    assert len(shared.files) == NUM_FILES
 
 
 def test_damage_is_an_error(store):
@@ -194,7 +372,7 @@ def test_damage_is_an_error(store):
     with pytest.raises(pf.errors.CorruptFileError, match="packs/"):
         opened(store)
     store.put("corpus/web/_pagefeed/tokens.pages.json", b"{}")
-    with pytest.raises(pf.errors.CorruptFileError, match="no index of this version"):
+    with pytest.raises(pf.errors.CorruptFileError, match="no index of this release"):
         opened(store)
     store.put(pack, good)
     assert opened(store, index=done.pinned).index.fingerprint == done.fingerprint

@@ -1,17 +1,21 @@
 """What was fetched once lies on the local disk: shared, checked, bounded."""
 
+import io
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.errors import InvalidArgumentError
+from servers.web_servers import Handler, WebServer, running
 
 
 def loader_of(place, folder, *, size="1GB", **options):
@@ -150,6 +154,59 @@ def test_objects_that_were_replaced_are_not_found(web, tmp_path):
         assert data.storage.counts()["bytes_fetched"] > len(before) / 2
     finally:
         path.write_bytes(before)
+
+
+def parquet_of(number):
+    """A file of a row, as long as that of any other number."""
+    out = io.BytesIO()
+    tokens = pa.array([[number] * 9], pa.list_(pa.int32()))
+    table = pa.table({"tokens": tokens})
+    pq.write_table(table, out, compression="none", use_dictionary=False)
+    return out.getvalue()
+
+
+class Alike(Handler):
+    """Files of one size, one date and one tag, or none; a query or server names one."""
+
+    def answer(self):
+        number = parse_qs(urlsplit(self.path).query).get("id", [self.server.root])[0]
+        body = parquet_of(int(str(number)))
+        headers = {"Last-Modified": "Sun, 22 Nov 2026 03:26:39 GMT"}
+        if "id=" not in self.path:
+            headers["ETag"] = '"same"'
+        asked = self.headers.get("Range")
+        if asked is None:
+            self.send(200, body, headers)
+            return
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(body)}"
+        self.send(206, body[int(first) : int(last) + 1], headers)
+
+
+def test_queries_and_endpoints_are_part_of_the_key(tmp_path):
+    servers = [WebServer(Path(str(number)), Alike) for number in (1, 2)]
+
+    def token_of(url, **more):
+        options: Any = {"storage_cache_dir": str(tmp_path)} | more
+        data = pf.parquet(
+            url, column="tokens", storage_options=options, storage_cache="1MB"
+        )
+        return pa.array(data.index.read_page(0)).to_pylist()[0][0]
+
+    with running(*servers):
+        for _ in range(2):
+            for number in (3, 4, 5):
+                url = f"{servers[0].url}/a.parquet?id={number}"
+                assert token_of(url) == number
+            for number, server in enumerate(servers, 1):
+                named = {"endpoint_url": server.url, "skip_signature": "true"}
+                named |= {"aws_region": "x", "allow_http": "true"}
+                assert token_of("s3://bucket/a.parquet", **named) == number
+                assert token_of("gs://bucket/a.parquet", **named) == number
+                named["azure_storage_account_name"] = "some"
+                assert token_of("az://bucket/a.parquet", **named) == number
+                hub = f"hf://datasets/a/b@{'0' * 40}/a.parquet"
+                assert token_of(hub, hf_endpoint=server.url) == number
 
 
 def test_arguments_are_checked(web, tmp_path, monkeypatch):

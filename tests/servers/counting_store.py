@@ -112,6 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, data, **about, Content_Length=str(len(data)))
             return
         begin, end = int(found[1]), min(int(found[2]) + 1, len(data))
+        if begin >= len(data):
+            self._error(416, "InvalidRange")
+            return
         place = f"bytes {begin}-{end - 1}/{len(data)}"
         self._answer(206, data[begin:end], **about, Content_Range=place)
 

@@ -48,6 +48,8 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 30
     is_untagged = False
     """Whether the answer to this request has no tag."""
+    extra: ClassVar[dict[str, str]] = {}
+    """Further headers of files."""
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -76,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
         if wanted is not None and wanted != tag:
             self.send(412)
             return
-        status, headers = 200, {"Accept-Ranges": "bytes"}
+        status, headers = 200, {"Accept-Ranges": "bytes"} | self.extra
         if not self.is_untagged:
             headers["ETag"] = tag
         asked = self.headers.get("Range")

@@ -49,6 +49,8 @@ counters! {
     cache_bytes,
     /// Files of the cache that were damaged, or could not be written.
     cache_failures,
+    /// Names in lists that no URL can have, whose objects were left out.
+    names_skipped,
 }
 
 pub(crate) fn add(counter: &AtomicU64, amount: u64) {

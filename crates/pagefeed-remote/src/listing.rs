@@ -27,7 +27,7 @@ impl Live {
             ));
         };
         let objects = self.bucket(provider, &bucket)?;
-        let folder = object_path(key.trim_matches('/'))?.to_string();
+        let folder = object_path(key.strip_suffix('/').unwrap_or(&key))?.to_string();
         let prefix = if folder.is_empty() {
             folder
         } else {

@@ -126,6 +126,18 @@ impl Live {
         Ok((self.bucket(object.provider, &object.bucket)?, key))
     }
 
+    /// What tells the server of a file from others where the same name means another file.
+    pub(crate) fn place_of(&self, address: &Address) -> Result<String> {
+        Ok(match address {
+            Address::Object(object) => {
+                let bucket = self.bucket(object.provider, &object.bucket)?;
+                format!("{:?} {}", object.provider, bucket.place)
+            }
+            Address::Hub(_) => self.options.hub_endpoint.clone(),
+            Address::Web(_) => String::new(),
+        })
+    }
+
     pub(crate) fn bucket(&self, provider: Provider, name: &str) -> Result<Arc<Bucket>> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (provider, name.to_string());

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
-use object_store::{ClientOptions, RetryConfig};
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::{ClientOptions, RetryConfig, StaticCredentialProvider};
 use pagefeed_core::error::{Error, Result};
 use url::Url;
 
@@ -35,6 +35,8 @@ pub struct Options {
     pub authorization: Option<String>,
     /// Where the hub is.
     pub hub_endpoint: String,
+    /// A file of certificates that are trusted too.
+    pub ca_bundle: Option<String>,
     /// The hub's token.
     pub hub_token: Option<String>,
     /// Settings of each provider of buckets, before those of the environment.
@@ -52,9 +54,10 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A bucket by the builder of its provider.
+/// A bucket by the builder of its provider, with keys that are the addresses among its
+/// settings, and those that tell one place of this name from another.
 macro_rules! built {
-    ($builder:ident, $key:ident [$($endpoint:ident)*], $with_name:ident, $bucket:expr) => {{
+    ($builder:ident, $key:ident [$($endpoint:ident)*] [$($other:ident)*], $with_name:ident, $bucket:expr) => {{
         let (name, settings, connector) = $bucket;
         let mut builder = <$builder>::from_env()
             .with_client_options(ClientOptions::new())
@@ -68,13 +71,15 @@ macro_rules! built {
         for key in [$($key::$endpoint),*] {
             check_web_address(key.as_ref(), builder.get_config_value(&key).as_deref())?;
         }
-        builder
+        let told = [$($key::$endpoint,)* $($key::$other),*];
+        let place = told.map(|key| builder.get_config_value(&key).unwrap_or_default());
+        (builder, place.join(" "))
     }};
 }
 
 impl Options {
-    /// A bucket, or what the provider calls so; of Amazon's with the keys of a ring, and in
-    /// a region that a server named.
+    /// A bucket, or what the provider calls so, and what tells it from others of its name; of
+    /// Amazon's with the keys of a ring, and in a region that a server named.
     pub(crate) fn bucket(
         &self,
         provider: Provider,
@@ -82,14 +87,14 @@ impl Options {
         connector: Connector,
         keys: Option<Arc<KeyRing>>,
         region: Option<&str>,
-    ) -> Result<Box<dyn Objects>> {
+    ) -> Result<(Box<dyn Objects>, String)> {
         let bucket = (name, &self.providers[provider as usize], connector);
         let failed = |error| cannot_open(name, &error);
         Ok(match provider {
             Provider::Amazon => {
-                let mut builder = built!(
+                let (mut builder, place) = built!(
                     AmazonS3Builder,
-                    AmazonS3ConfigKey[Endpoint S3Endpoint],
+                    AmazonS3ConfigKey[Endpoint S3Endpoint][],
                     with_bucket_name,
                     bucket
                 );
@@ -99,28 +104,34 @@ impl Options {
                 if let Some(region) = region {
                     builder = builder.with_region(region);
                 }
-                Box::new(builder.build().map_err(failed)?)
+                (Box::new(builder.build().map_err(failed)?), place)
             }
-            Provider::Google => Box::new(
-                built!(
+            Provider::Google => {
+                let (mut builder, place) = built!(
                     GoogleCloudStorageBuilder,
-                    GoogleConfigKey[BaseUrl],
+                    GoogleConfigKey[BaseUrl][],
                     with_bucket_name,
                     bucket
-                )
-                .build()
-                .map_err(failed)?,
-            ),
-            Provider::Azure => Box::new(
-                built!(
+                );
+                // Writes ask for a credential all the same: of this one nothing is sent.
+                let skips = builder.get_config_value(&GoogleConfigKey::SkipSignature);
+                if skips.as_deref() == Some("true") {
+                    let nobody = StaticCredentialProvider::new(GcpCredential {
+                        bearer: String::new(),
+                    });
+                    builder = builder.with_credentials(Arc::new(nobody));
+                }
+                (Box::new(builder.build().map_err(failed)?), place)
+            }
+            Provider::Azure => {
+                let (builder, place) = built!(
                     MicrosoftAzureBuilder,
-                    AzureConfigKey[Endpoint],
+                    AzureConfigKey[Endpoint][AccountName UseEmulator],
                     with_container_name,
                     bucket
-                )
-                .build()
-                .map_err(failed)?,
-            ),
+                );
+                (Box::new(builder.build().map_err(failed)?), place)
+            }
         })
     }
 }
@@ -128,12 +139,14 @@ impl Options {
 /// Refuses an endpoint that a request could not be sent to.
 pub(crate) fn check_web_address(name: &str, value: Option<&str>) -> Result<()> {
     let Some(value) = value else { return Ok(()) };
+    let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
     let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
-    if Url::parse(value).is_ok_and(|url| is_web(&url)) {
+    if Url::parse(value).is_ok_and(|url| is_web(&url) && is_open(&url)) {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "{name} is {:?}: it must be a web address such as \"https://minio.example:9000\"",
+        "{name} is {:?}: it must be a web address such as \"https://minio.example:9000\", without user \
+         and password",
         shown(value)
     )))
 }
@@ -168,7 +181,7 @@ mod tests {
     use crate::counters::Counters;
     use crate::transport::Transport;
 
-    fn opened(pairs: &[(&str, &str)]) -> Result<Box<dyn Objects>> {
+    fn opened(pairs: &[(&str, &str)]) -> Result<(Box<dyn Objects>, String)> {
         let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
         let settings = pairs.iter().map(owned).collect();
         let options = Options {
@@ -199,6 +212,8 @@ mod tests {
             "minio.example",
             "127.0.0.1:9000",
             "htp://host",
+            "https://user:hidden@host",
+            "https://user@host",
             "http://",
         ] {
             let message = opened(&[("endpoint_url", wrong)])
@@ -206,6 +221,7 @@ mod tests {
                 .unwrap()
                 .to_string();
             assert!(message.contains("must be a web address"), "{message}");
+            assert!(!message.contains("hidden"), "{message}");
         }
     }
 }

@@ -20,7 +20,7 @@ use twox_hash::XxHash3_64;
 use crate::counters::add;
 use crate::live::{Live, UnderWay, stamp};
 use crate::pace::may_hedge;
-use crate::places::address::{Address, HubFile, without_query};
+use crate::places::address::{Address, HubFile};
 use crate::places::bucket::Meta;
 use crate::requests::{Requests, joined};
 use crate::runtime;
@@ -50,9 +50,10 @@ impl Source {
         })
     }
 
-    /// Hash of the file and its version; `None` if the version is unknown. Versions of the
-    /// hub are made of contents: they stay when another commit leaves a file as it is.
-    fn key(&self) -> Option<u64> {
+    /// Hash of the file and its version; `None` if the version is unknown. `place` tells
+    /// buckets of a name from each other. Versions of the hub are made of contents: they stay
+    /// when another commit leaves a file as it is.
+    fn key(&self, place: &str) -> Option<u64> {
         let stamp = self.expected?;
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
         let state = (stamp.size, stamp.modified_ns, stamp.inode);
@@ -60,9 +61,9 @@ impl Source {
             Address::Hub(HubFile { dataset, path, .. }) => {
                 format!("hf://datasets/{dataset}/{path}")
             }
-            _ => without_query(&self.url).to_string(),
+            _ => self.url.clone(),
         };
-        let text = format!("{name} {state:?}");
+        let text = format!("{place} {name} {state:?}");
         is_known.then(|| XxHash3_64::oneshot(text.as_bytes()))
     }
 }
@@ -87,7 +88,10 @@ impl Live {
                 stamp.size
             )));
         }
-        let cache = self.cache.as_ref().zip(source.key());
+        let cache = match &self.cache {
+            Some(cache) => Some(cache).zip(source.key(&self.place_of(&source.address)?)),
+            None => None,
+        };
         let source = Arc::new(source);
         let Some((cache, key)) = cache else {
             let requests = Requests::covering(ranges, self.gate.request_bytes());
@@ -164,11 +168,17 @@ impl Live {
         })?;
         if expected.is_some_and(|expected| expected != stamp(&meta)) {
             let had_tag = expected.is_some_and(|expected| expected.inode != 0);
-            if had_tag && meta.version.is_empty() {
-                return Err(Failure::Untagged);
+            if had_tag && meta.tag().is_none() {
+                return Err(Failure::untagged(!meta.version.is_empty()));
             }
             self.forget(url);
             return Err(Failure::stale("the object changed since it was indexed"));
+        }
+        if meta.size < range.end {
+            let size = meta.size;
+            return Err(Failure::stale(&format!(
+                "bytes {range:?} were asked for, and the object has {size}"
+            )));
         }
         let bytes = body.whole()?;
         self.note(url, &meta);

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import itertools
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
@@ -16,17 +17,29 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Work, check_choice, check_positive, logger, on_ray
-from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, default_threads
-from pagefeed.dataset.shared_index import (
+from pagefeed._base import (
+    Work,
+    check_choice,
+    check_flag,
+    check_positive,
+    logger,
+    on_ray,
+)
+from pagefeed.dataset.index_manifest import (
     Manifest,
     Pack,
-    SharedIndex,
     digest_of,
-    fetched_pack,
     manifest_name,
+    roots_of,
 )
-from pagefeed.errors import DataError, FileAccessError
+from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, default_threads
+from pagefeed.dataset.shared_index import SharedIndex, fetched_pack
+from pagefeed.errors import (
+    CorruptFileError,
+    DataError,
+    FileAccessError,
+    InvalidArgumentError,
+)
 from pagefeed.storage import (
     OutputFolder,
     PathLike,
@@ -101,6 +114,8 @@ def write_index(
     verify_checksums: bool = True,
     num_threads: int | None = None,
     engine: IndexEngine = "local",
+    shrink: bool = False,
+    force: bool = False,
     storage_options: StorageOptions | None = None,
 ) -> WrittenIndex:
     """Write the index of a column, which all nodes of a run read instead of footers.
@@ -119,6 +134,10 @@ def write_index(
         engine: ``"local"``; or ``"ray"``, on the cluster that ``ray.init`` finds, 4096
             files a task. All nodes need the same files and output, and credentials of
             their own.
+        shrink: Replace an index of more files, or of other paths whose files are not
+            all among these.
+        force: Write anew, whatever is there, and remove packs that no manifest names,
+            as killed jobs leave them. No other process may write the folder meanwhile.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Returns:
@@ -126,6 +145,8 @@ def write_index(
 
     Raises:
         MissingFileError: If there is nothing at a path.
+        InvalidArgumentError: If the index would lose files, without ``shrink``.
+        CorruptFileError: If the index that is there is damaged, without ``force``.
         ColumnNotFoundError: If a file lacks the column.
         FileAccessError: If it cannot be written, or others write it at the same time.
         DataError: If a worker of the cluster dies again and again at the same files.
@@ -140,6 +161,8 @@ def write_index(
     """
     folder = output_folder(output, storage_options, "output")
     check_choice(engine, get_args(IndexEngine), "engine")
+    check_flag(shrink, "shrink")
+    check_flag(force, "force")
     if num_threads is not None:
         check_positive(num_threads, "num_threads")
     given = plain_paths(paths)
@@ -155,8 +178,11 @@ def write_index(
         threads = num_threads or default_threads(files.storage)
         with tempfile.TemporaryDirectory(prefix="pagefeed-") as drafts:
             writing = _Writing(recipe, folder, threads, engine, Path(drafts))
-            done = writing.run()
+            roots = roots_of(given, files.files)
+            done = writing.run(roots, shrink=shrink, force=force)
         if done is not None:
+            if force:
+                _collect(folder)
             return done
         logger.info("%s was written by another process meanwhile", folder.path)
     raise FileAccessError(
@@ -178,18 +204,24 @@ class _Writing:
         self._recipe, self._folder = recipe, folder
         self._threads, self._engine, self._drafts = threads, engine, drafts
         self._name = manifest_name(recipe.column, recipe.page_index)
+        self._is_anew = False
         self._packs: list[Pack] = []
         self._cores: list[_core.Index] = []
         self._places: dict[str, tuple[int, int]] = {}
         """Of each file that is indexed, its pack and its number there."""
 
-    def run(self) -> WrittenIndex | None:
+    def run(
+        self, roots: tuple[str, ...], *, shrink: bool, force: bool
+    ) -> WrittenIndex | None:
         """Write it; None if another process was first."""
         found = self._folder.read_version(self._name)
         files, num_dropped, before = self._recipe.files, 0, None
-        if found is not None:
+        if found is not None and not force:
             before = Manifest.of(found[0], self._folder.place(self._name))
             num_dropped = self._take(before)
+            if not shrink:
+                self._check_loss(before, roots, num_dropped)
+        self._is_anew = force
         missing = [file for file in files if file not in self._places]
         made = self._index(missing)
         self._tidy()
@@ -200,6 +232,7 @@ class _Writing:
         used = sorted({pack for pack, _, _ in pieces})
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         manifest = Manifest(
+            paths=roots,
             column=self._recipe.column,
             page_index=str(self._recipe.page_index),
             written=now,
@@ -233,6 +266,22 @@ class _Writing:
             num_rows=core.num_rows,
             num_values=core.num_values,
             fingerprint=core.fingerprint,
+        )
+
+    def _check_loss(
+        self, before: Manifest, roots: tuple[str, ...], num_dropped: int
+    ) -> None:
+        """Refuse to replace an index by one of less than it has."""
+        num_files = len(self._recipe.files)
+        is_other = roots != before.paths and num_dropped > 0
+        if not is_other and num_files >= before.num_files:
+            return
+        raise InvalidArgumentError(
+            f"{self._folder.path} is the index of {before.num_files} files "
+            f"({before.shown}); there are {num_files} files now "
+            f"({', '.join(roots) or 'named one by one'}), without {num_dropped} of "
+            "those: name all paths, or another folder for the index, or say "
+            "shrink=True (--shrink)"
         )
 
     def _take(self, before: Manifest) -> int:
@@ -270,7 +319,9 @@ class _Writing:
 
     def _on_ray(self, recipes: Mapping[str, IndexRecipe]) -> None:
         """Write the packs that are not there yet, each on a CPU of a cluster."""
-        left = [name for name in recipes if self._folder.size(name) is None]
+        left = [
+            name for name in recipes if self._is_anew or self._folder.size(name) is None
+        ]
         deaths = Counter[str]()
 
         def died(name: str, said: str) -> None:
@@ -291,13 +342,13 @@ class _Writing:
 
     def _takes_kept(self, name: str, files: Sequence[str]) -> bool:
         """Open a pack that a killed job left; False if there is none of the files."""
-        size = self._folder.size(name)
+        # Those that nodes of a cluster wrote just now are taken always.
+        is_old = self._is_anew and self._engine == "local"
+        size = None if is_old else self._folder.size(name)
         if size is None:
             return False
         pack = Pack(name=name, bytes=size, files=len(files))
         core = self._fetched(pack)
-        if len(core.files) != len(files):
-            return False
         self._add(pack, core, files)
         return True
 
@@ -322,8 +373,10 @@ class _Writing:
         uses = Counter(self._places[file][0] for file in files)
         if len(uses) <= MOST_PACKS:
             return
-        least = max(1, len(files) // (MOST_PACKS - 1))
-        moved = [file for file in files if uses[self._places[file][0]] < least]
+        least = len(files) // (MOST_PACKS - 1)
+        small = {pack for pack, count in uses.items() if count < least}
+        small |= {pack for pack, _ in uses.most_common()[MOST_PACKS - 1 :]}
+        moved = [file for file in files if self._places[file][0] in small]
         core = _core.Index.join(self._cores, self._pieces(moved))
         keys = "\0".join(f"{self._packs[n].name} {uses[n]}" for n in sorted(uses))
         digest = hashlib.blake2b(keys.encode(), digest_size=16).hexdigest()
@@ -337,6 +390,23 @@ class _Writing:
         last = np.append(first[1:], len(places)) - 1
         rows = zip(*places[first].T.tolist(), places[last, 1].tolist(), strict=True)
         return [(pack, start, stop + 1) for pack, start, stop in rows]
+
+
+def _collect(folder: OutputFolder) -> None:
+    """Remove packs that no manifest of a folder names, and what writers began."""
+    used = set[str]()
+    for name in folder.names():
+        if name.endswith(".json") and not name.startswith("."):
+            with suppress(CorruptFileError):
+                manifest = Manifest.of(folder.read(name) or b"", folder.place(name))
+                used |= {pack.name for pack in manifest.packs}
+    left = [name for name in folder.names("packs") if f"packs/{name}" not in used]
+    folder.remove(left, "packs")
+    drafts = [name for name in folder.names() if _DRAFT.fullmatch(name)]
+    folder.remove(drafts)
+
+
+_DRAFT = re.compile(r"\..+\.json\..+")
 
 
 def _upload(folder: OutputFolder, name: str, core: _core.Index, file: Path) -> int:

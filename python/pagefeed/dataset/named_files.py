@@ -142,8 +142,11 @@ def _shared(
     folder = output_folder(place, options, "index")
     cache = cache_folder(cache_dir)
     shared = SharedIndex(folder, cache, folder.storage, pinned)
-    found = shared.open(check_column(column, "column"), check_page_index(page_index))
+    wanted = check_column(column, "column"), check_page_index(page_index)
+    shared.check_pinned(*wanted)
+    found = shared.open(*wanted)
     given, known = plain_paths(paths), found.core.files
+    found.manifest.check_roots(given, known, folder.path)
     options = options_of([*given, *known[:1]], options, place)
     files = located_among(given, known, options)
     return replace(shared, storage=files.storage), files

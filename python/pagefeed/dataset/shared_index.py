@@ -9,97 +9,33 @@ manifest is replaced by a conditional write, after a copy with its digest in its
 
 from __future__ import annotations
 
-import hashlib
-import json
+import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pagefeed import _core
 from pagefeed._base import in_order, lazy, logger, warn_of_folder
+from pagefeed.dataset.index_manifest import (
+    Manifest,
+    Pack,
+    digest_of,
+    manifest_name,
+)
 from pagefeed.dataset.kept_index import kept_index
-from pagefeed.errors import CorruptFileError, MissingFileError
+from pagefeed.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingFileError,
+    StaleFileError,
+)
 from pagefeed.storage import OutputFolder, Storage
 
-__all__ = ["Manifest", "Pack", "SharedIndex", "fetched_pack", "manifest_name"]
+__all__ = ["SharedIndex", "fetched_pack"]
 
-_FORMAT = "pagefeed shared index"
-_VERSION = 1
 _READ_BYTES = 64 << 20
-_KINDS = {"True": "pages", "False": "headers", "row_group": "row_groups"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pack:
-    """The index of some files, as an object."""
-
-    name: str
-    """Its name in the folder."""
-    bytes: int
-    files: int
-    """Files in it, of which a manifest may have some."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
-    """Which files of which packs are the dataset."""
-
-    column: str
-    page_index: str
-    written: str
-    """When, in UTC."""
-    num_files: int
-    num_rows: int
-    num_values: int
-    fingerprint: str
-    """Fingerprint of the index of all files."""
-    packs: tuple[Pack, ...]
-    pieces: tuple[tuple[int, int, int], ...]
-    """Pack, first file in it and one past the last, in the order of the files."""
-
-    def to_json(self) -> bytes:
-        """Return it as an object holds it."""
-        content = {"format": _FORMAT, "version": _VERSION} | asdict(self)
-        return (json.dumps(content) + "\n").encode()
-
-    @classmethod
-    def of(cls, data: bytes, place: str) -> Manifest:
-        """Read it.
-
-        Raises:
-            CorruptFileError: If it is none, or of another version.
-        """
-        try:
-            content: dict[str, Any] = json.loads(data)
-            told = (content.pop("format"), content.pop("version"))
-            content["packs"] = tuple(Pack(**pack) for pack in content["packs"])
-            content["pieces"] = tuple(tuple(each) for each in content["pieces"])
-            found = cls(**content) if told == (_FORMAT, _VERSION) else None
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise CorruptFileError(
-                f"{place} is no index of this version: {problem}; write it again with "
-                "`pagefeed index --output`"
-            ).at(file=place) from problem
-        if found is None:
-            raise CorruptFileError(
-                f"{place} is {told}, expected {(_FORMAT, _VERSION)}: write it again "
-                "with `pagefeed index --output` of this release"
-            ).at(file=place)
-        return found
-
-
-def manifest_name(column: str, page_index: object, digest: str = "") -> str:
-    """Return the name of a manifest in its folder; with a digest, of its copy.
-
-    Example:
-        >>> manifest_name("input_ids", True), manifest_name("a/b", "row_group", "0f")
-        ('input_ids.pages.json', 'a%2Fb.row_groups.0f.json')
-    """
-    kind = _KINDS[str(page_index)] + (f".{digest}" if digest else "")
-    return f"{quote(column, safe='')}.{kind}.json"
 
 
 @dataclass(frozen=True)
@@ -117,7 +53,7 @@ class SharedIndex:
     cache_dir: str | None
     storage: Storage
     pinned: str | None = None
-    """Name of the manifest to use in place of the latest."""
+    """Name of a manifest of one column, to use in place of the latest."""
     _found: dict[str, ColumnIndex | None] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -134,12 +70,25 @@ class SharedIndex:
         """
         name = manifest_name(column, page_index)
         if name not in self._found:
-            is_pinned = (self.pinned or "").startswith(name.removesuffix("json"))
-            data = self.folder.read(self.pinned if is_pinned and self.pinned else name)
+            name_there = self._name_there(name)
+            data = self.folder.read(name_there)
             self._found[name] = None
             if data is not None:
-                manifest = Manifest.of(data, self.folder.place(name))
+                place = self.folder.place(name_there)
+                manifest = Manifest.of(data, place)
                 digest = digest_of(data)
+                told = (manifest.column, manifest.page_index)
+                if told != (column, str(page_index)):
+                    raise CorruptFileError(
+                        f"{place} is of column={told[0]!r} with page_index={told[1]}, "
+                        f"expected {column!r} with {page_index}: put it back under "
+                        "its own name"
+                    ).at(file=place)
+                if name_there not in (name, manifest_name(column, page_index, digest)):
+                    raise CorruptFileError(
+                        f"{place} has other contents, whose digest is {digest}: put "
+                        "the manifest back, or name another"
+                    ).at(file=place)
                 logger.info(
                     "index of %r of %d files, written %s: %s",
                     *(column, manifest.num_files, manifest.written),
@@ -147,6 +96,28 @@ class SharedIndex:
                 )
                 self._found[name] = ColumnIndex(self, manifest, digest)
         return self._found[name]
+
+    def _name_there(self, name: str) -> str:
+        """Return the name of the manifest to read in place of a column's latest."""
+        stem = name.removesuffix("json")
+        is_pinned = self.pinned is not None and self.pinned.startswith(stem)
+        return self.pinned or name if is_pinned else name
+
+    def check_pinned(self, column: str, page_index: object) -> None:
+        """Check that a manifest that is named is one of a column.
+
+        Raises:
+            InvalidArgumentError: If it is of another column, or of other pages.
+        """
+        name = manifest_name(column, page_index)
+        wanted = re.escape(name.removesuffix("json")) + r"(?:[0-9a-f]{16}\.)?json"
+        if self.pinned is not None and not re.fullmatch(wanted, self.pinned):
+            raise InvalidArgumentError(
+                f"index={self.folder.place(self.pinned)} is no manifest of "
+                f"column={column!r} with page_index={page_index!r}, which is called "
+                f"{name} or {name.removesuffix('json')}DIGEST.json: give what "
+                "`pagefeed index --output` printed, or the page_index of it"
+            )
 
     def open(self, column: str, page_index: object) -> ColumnIndex:
         """Return the index of all files of a column.
@@ -157,7 +128,8 @@ class SharedIndex:
         """
         found = self.find(column, page_index)
         if found is None:
-            place = self.folder.place(manifest_name(column, page_index))
+            name = manifest_name(column, page_index)
+            place = self.folder.place(self._name_there(name))
             raise MissingFileError(
                 f"{place} does not exist: write the index of {column!r} with `pagefeed "
                 f"index PATHS --column {column} --output {self.folder.path}`"
@@ -194,7 +166,8 @@ class SharedIndex:
         if core.fingerprint != manifest.fingerprint:
             raise CorruptFileError(
                 f"{self.folder.path}: expected the index {manifest.fingerprint}, found "
-                f"{core.fingerprint}: write it again with `pagefeed index --output`"
+                f"{core.fingerprint}: write it again with `pagefeed index --output "
+                "... --force`"
             ).at(file=self.folder.path)
         return core
 
@@ -214,11 +187,6 @@ class ColumnIndex:
         return self.shared.joined(self.manifest, self.digest)
 
 
-def digest_of(data: bytes) -> str:
-    """Return the digest of a manifest: 16 hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
 def fetched_pack(
     folder: OutputFolder, pack: Pack, drafts: Path, storage: Storage
 ) -> _core.Index:
@@ -231,14 +199,22 @@ def fetched_pack(
         storage: Storage of the data files.
 
     Raises:
-        CorruptFileError: If it is damaged.
-        MissingFileError: If it is not there.
+        CorruptFileError: If it is damaged, or not there.
     """
     url, file = folder.place(pack.name), drafts / Path(pack.name).name
-    with file.open("wb") as out:
-        for part in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):
-            out.write(part)
     try:
-        return _core.Index.open(file, storage=storage.handle)
-    except CorruptFileError as error:
-        raise CorruptFileError(f"{url}: {error}").at(file=url) from error
+        with file.open("wb") as out:
+            for part in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):
+                out.write(part)
+        core = _core.Index.open(file, storage=storage.handle)
+    except (CorruptFileError, StaleFileError, MissingFileError) as error:
+        raise CorruptFileError(
+            f"{url} is damaged: {error}; write it again with `pagefeed index --output "
+            "... --force`"
+        ).at(file=url) from error
+    if len(core.files) != pack.files:
+        raise CorruptFileError(
+            f"{url} has {len(core.files)} files, and the manifest {pack.files}: write "
+            "it again with `pagefeed index --output ... --force`"
+        ).at(file=url)
+    return core

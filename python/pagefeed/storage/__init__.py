@@ -27,7 +27,7 @@ from pagefeed.storage.remote import (
     options_of,
 )
 from pagefeed.storage.storage import Storage
-from pagefeed.storage.urls import is_url
+from pagefeed.storage.urls import is_url, matches
 from pagefeed.storage.writing import (
     FileWriter,
     SummedWriter,
@@ -59,6 +59,7 @@ __all__ = [
     "located_exactly",
     "locked",
     "make_folder",
+    "matches",
     "names_in",
     "open_renamed",
     "options_of",

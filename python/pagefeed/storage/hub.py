@@ -42,6 +42,12 @@ class _Address(NamedTuple):
                 "OWNER/NAME@REVISION for a branch, tag or commit"
             )
         owner, name, revision, path = found.groups()
+        parts = (path or "").removesuffix("/").split("/")
+        if path and not {"", ".", ".."}.isdisjoint(parts):
+            raise InvalidArgumentError(
+                f"{url.partition('?')[0]} has //, /./ or /../ in it: write the path as "
+                "the hub shows it"
+            )
         # Other slashes in a revision are written %2F, as in the hub's own library.
         revision = (revision or "main").replace("%2F", "/")
         if revision == "~parquet":
@@ -84,7 +90,7 @@ class Hub:
     def list_files(self, url: str) -> list[File]:
         """Return the files below a folder, sorted by name."""
         dataset, commit, path = _Address.of(self.pinned(url))
-        names = quote("/".join([commit, *filter(None, path.split("/"))]))
+        names = quote(f"{commit}/{path}".rstrip("/"))
         page: str | None = (
             f"{self._endpoint}/api/datasets/{dataset}/tree/{names}?recursive=true"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
@@ -13,7 +14,13 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage.credentials import environment, find_keys, profile_settings
 from pagefeed.storage.paths import local_path
 
-__all__ = ["StorageOptions", "core_settings", "texts_of"]
+__all__ = [
+    "StorageOptions",
+    "core_settings",
+    "is_public",
+    "library_options",
+    "texts_of",
+]
 
 
 class StorageOptions(TypedDict, total=False):
@@ -37,7 +44,10 @@ class StorageOptions(TypedDict, total=False):
     """Folder of these."""
     allow_http: bool | str
     """Send credentials over ``http://`` too."""
+    ca_bundle: str
+    """File of certificates to trust beside those of the system."""
     endpoint_url: str
+    """Address of the storage in place of the provider's own."""
     region: str
     access_key_id: str
     secret_access_key: str
@@ -85,6 +95,7 @@ _ALIASES = {
 _GENERAL = (
     *("allow_http", "authorization", "deadline", "hf_endpoint", "hf_token"),
     *("max_in_flight", "max_wait", "storage_cache", "storage_cache_dir", "timeout"),
+    "ca_bundle",
 )
 """Settings that are not of one provider of buckets."""
 _PROVIDERS = ("aws_", "google_", "azure_")
@@ -115,8 +126,39 @@ def texts_of(options: Mapping[str, object] | None) -> dict[str, str]:
                 f"found {type(value).__name__}"
             )
         known = aliases.get(name.lower(), name.lower())
+        if _WITH_USER.match(str(value)):
+            raise InvalidArgumentError(
+                f"storage_options[{name!r}] is an address with a user or a password, "
+                "which would be in pickles: leave them out, and give credentials by "
+                "their own options"
+            )
         texts[known] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
+
+
+def is_public(name: str) -> bool:
+    """Tell whether the value of an option is no secret, so that it may be pickled.
+
+    Example:
+        >>> is_public("aws_region"), is_public("azure_storage_connection_string")
+        (True, False)
+    """
+    return _PREFIX.sub("", name.lower()) in _PUBLIC
+
+
+_PREFIX = re.compile("^(aws|google|azure_storage|azure)_")
+_PUBLIC = {
+    *("allow_http", "ca_bundle", "deadline", "hf_endpoint", "max_in_flight"),
+    *("max_wait", "storage_cache", "storage_cache_dir", "timeout"),
+    *("base_url", "default_region", "endpoint", "endpoint_url", "endpoint_url_s3"),
+    *("endpoint_url_sts", "imdsv1_fallback", "profile", "region", "request_payer"),
+    *("skip_signature", "unsigned_payload", "use_emulator", "use_fabric_endpoint"),
+    *("use_azure_cli", "virtual_hosted_style_request", "s3_express", "checksum"),
+    *("checksum_algorithm", "conditional_put", "copy_if_not_exists"),
+    *("disable_bulk_delete", "disable_tagging", "server_side_encryption"),
+}
+"""What travels to other processes: a name that is not known here may be a secret's."""
+_WITH_USER = re.compile(r"\s*\w+://[^/?#]*@")
 
 
 def library_options(options: Mapping[str, object] | None) -> dict[str, str]:
@@ -146,6 +188,7 @@ def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
         allow_http = _TRUTH.get(os.environ.get("AWS_ALLOW_HTTP", "").lower(), False)
     endpoint = options.get("hf_endpoint") or os.environ.get("HF_ENDPOINT")
     amazon, google, azure = (_of_provider(options, each) for each in _PROVIDERS)
+    bundle = options.get("ca_bundle") or os.environ.get("AWS_CA_BUNDLE")
     return {
         "deadline": timedelta(seconds=deadline),
         "timeout": timedelta(seconds=min(_seconds(options, "timeout", 15.0), deadline)),
@@ -153,11 +196,12 @@ def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
         "max_in_flight": _in_flight(options),
         "cache": _cache(options),
         "allow_http": allow_http,
+        "ca_bundle": local_path(bundle, "ca_bundle") if bundle else None,
         "authorization": options.get("authorization"),
         "hub_endpoint": (endpoint or "https://huggingface.co").rstrip("/"),
         "hub_token": _hub_token(options),
         "providers": [_with_profile(amazon), list(google.items()), list(azure.items())],
-        "keys": partial(find_keys, amazon),
+        "keys": partial(find_keys, amazon | ({"ca_bundle": bundle} if bundle else {})),
     }
 
 
@@ -182,11 +226,17 @@ _VARIABLES = {
 
 def _of_provider(options: Mapping[str, str], prefix: str) -> dict[str, str]:
     others = tuple({*_PROVIDERS, "hf_"} - {prefix})
+    address = _ADDRESSES.get(prefix)
+    named = {"endpoint_url", f"{prefix}endpoint_url"} if address else set()
     return {
-        name: value
-        for name, value in sorted(options.items())
+        address if address and name in named else name: value
+        for name, value in sorted(options.items(), reverse=True)
         if name not in _GENERAL and not name.startswith(others)
     }
+
+
+_ADDRESSES = {"google_": "google_base_url", "azure_": "azure_storage_endpoint"}
+"""What object_store calls the ``endpoint_url`` of other providers than Amazon."""
 
 
 _TRUTH = {

@@ -305,7 +305,7 @@ def output_folder(
     """
     text = plain_path(path, name)
     if is_url(text) and text.startswith(_BUCKETS):
-        return _BucketFolder(text.rstrip("/"), RemoteStorage(texts_of(options)))
+        return _BucketFolder(text.removesuffix("/"), RemoteStorage(texts_of(options)))
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
 

@@ -7,11 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pagefeed import _core
-from pagefeed._base import require
+from pagefeed._base import logger, require
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.storage.arrow_files import RangeFile
 from pagefeed.storage.hub import Hub, is_of_hub
-from pagefeed.storage.options import StorageOptions, core_settings, texts_of
+from pagefeed.storage.options import (
+    StorageOptions,
+    core_settings,
+    is_public,
+    texts_of,
+)
 from pagefeed.storage.paths import (
     PARQUET,
     SHARED_INDEX,
@@ -36,8 +41,6 @@ __all__ = [
     "located_exactly",
     "options_of",
 ]
-
-_SECRET = re.compile(r"key|secret|token|password|authorization|credential|sas|account")
 
 
 class RemoteStorage(Storage):
@@ -74,7 +77,7 @@ class RemoteStorage(Storage):
 
     def __reduce__(self) -> tuple[type[RemoteStorage], tuple[Any, ...]]:
         """Pickle without secrets, which other processes take from the environment."""
-        secret = tuple(name for name in self._options if _SECRET.search(name.lower()))
+        secret = tuple(name for name in self._options if not is_public(name))
         public = {k: v for k, v in self._options.items() if k not in secret}
         return type(self), (public, tuple(sorted({*secret, *self._lost})))
 
@@ -184,12 +187,19 @@ class RemoteStorage(Storage):
         files = []
         place = self._hub if is_of_hub(folder) else self.remote
         folder = self.name_of(folder)
+        before = self.counts()["names_skipped"]
         for url, _, _ in place.list_files(folder):
             name = url.removeprefix(folder)
             if name.startswith(f"{SHARED_INDEX}/"):
                 tell_of_index(folder)
             if is_meant(name) and not any(map(is_hidden, name.split("/"))):
                 files.append(url)
+        if skipped := self.counts()["names_skipped"] - before:
+            logger.warning(
+                "%s: %d names were left out, with //, /./, /../ or control signs in "
+                "them: no URL can name these; copy the objects to other names",
+                *(path, skipped),
+            )
         if not files:
             raise nothing_listed(path, suffixes)
         return files

@@ -3,6 +3,8 @@
 import base64
 import gzip
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,6 +54,69 @@ def rejected(folder):
 def texts(done, tok):
     table = pa.concat_tables([pq.read_table(file) for file in done.files])
     return [tok.decode(row) for row in table["input_ids"].to_pylist()]
+
+
+FAILING = """
+import sys
+import pagefeed as pf
+tok = pf.Tokenizer(lambda text: [*text.encode()], vocab_size=256, name="bytes")
+pf.tokenize(sys.argv[1], sys.argv[2], tokenizer=tok, shard_size="1MB")
+"""
+
+
+def in_format(kind, folder):
+    """A file of texts that breaks off, or has a row that is none."""
+    rows = [{"text": "some words of a text " * 20}] * 3000
+    path = folder / f"a.{kind}"
+    if kind == "jsonl":
+        lines = [json.dumps(row) for row in rows]
+        path.write_text("\n".join([*lines, "{broken"]))
+    elif kind == "jsonl.gz":
+        text = "\n".join(json.dumps({"text": random_text(n)}) for n in range(3000))
+        path.write_bytes(gzip.compress(text.encode())[:-9000])
+    elif kind == "csv":
+        path.write_text("text\n" + "some words\n" * 30000 + "a,b,c\n")
+    else:
+        pq.write_table(pa.table({"text": ["words"] * 9, "n": [1] * 9}), path)
+        held = bytearray(path.read_bytes())
+        held[4:40] = bytes(36)
+        path.write_bytes(held)
+    return path
+
+
+def random_text(seed):
+    return " ".join(str(hash((seed, n))) for n in range(20))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "csv", "parquet"])
+def test_the_last_line_of_a_failed_job_is_its_error(tmp_path, kind):
+    """Readers that the end of the process closes say nothing."""
+    command = [sys.executable, "-c", FAILING, in_format(kind, tmp_path)]
+    done = subprocess.run(
+        [*command, tmp_path / "out"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "pagefeed.errors." in done.stderr
+    assert "ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_folder_of_another_job_is_left_as_it_is(tmp_path, tok, is_begun):
+    """It is neither claimed nor given a lock: the job that works there goes on."""
+    source, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
+    options = {"on_error": "skip", "max_rejected": 99}
+    if is_begun:
+        with pytest.raises(pf.errors.CorruptFileError):
+            pf.tokenize(source, out, tokenizer=tok)
+        (out / ".tokenize.lock").unlink(missing_ok=True)
+    else:
+        out.mkdir()
+        (out / "other.txt").write_text("of somebody")
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    other = pf.Tokenizer(lambda text: [*text.encode()], vocab_size=256, name="bytes")
+    with pytest.raises(pf.errors.InvalidArgumentError, match="give an"):
+        pf.tokenize(source, out, tokenizer=other, **options)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
 def test_the_first_corrupt_record_fails_the_job_by_name(tmp_path, tok):

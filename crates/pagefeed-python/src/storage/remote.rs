@@ -127,6 +127,7 @@ impl Remote {
             allow_http: settings.get_item("allow_http")?.extract()?,
             authorization: settings.get_item("authorization")?.extract()?,
             hub_endpoint: settings.get_item("hub_endpoint")?.extract()?,
+            ca_bundle: settings.get_item("ca_bundle")?.extract()?,
             hub_token: settings.get_item("hub_token")?.extract()?,
             providers: settings.get_item("providers")?.extract()?,
             keys: Some(find_keys(settings.get_item("keys")?.unbind())),

@@ -17,7 +17,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Answers without a tag, of an object that has one, after which it is asked again.
 const MOST_UNTAGGED: u32 = 2;
-const NO_TAG: &str = "the answer has no ETag, which the index knows of";
 
 /// How long it is tried.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +43,12 @@ pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
         let (why, after) = match pulse.watch(limits.deadline, attempt()).await {
             Some(Ok(done)) => return Ok(done),
             Some(Err(Failure::Final(error))) => return Err(error),
-            Some(Err(Failure::Untagged)) if untagged == MOST_UNTAGGED => return Err(no_tag()),
-            Some(Err(Failure::Untagged)) => {
+            Some(Err(Failure::Untagged(error))) => {
+                if untagged == MOST_UNTAGGED {
+                    return Err(error);
+                }
                 untagged += 1;
-                (NO_TAG.to_string(), None)
+                (error.message().to_string(), None)
             }
             Some(Err(Failure::Again {
                 why,
@@ -81,17 +82,6 @@ pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
         add(&counters.retries, 1);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-fn no_tag() -> Error {
-    Error::new(
-        Kind::Io(ErrorKind::InvalidData),
-        format!(
-            "{NO_TAG}, asked {} times, so that nobody can tell whether the object changed: a \
-             proxy may drop the header",
-            MOST_UNTAGGED + 1
-        ),
-    )
 }
 
 fn too_long(asked: Duration, limit: Duration, why: &str) -> Error {
@@ -216,10 +206,12 @@ mod tests {
     #[test]
     fn a_missing_tag_is_asked_for_again_and_then_told() {
         let counters: Arc<Counters> = Arc::default();
-        let untagged = || async { Err::<(), _>(Failure::Untagged) };
-        let error = run(until_done(within(60_000), &counters, || (), untagged)).unwrap_err();
-        assert!(error.message().contains("no ETag"), "{error}");
-        assert_eq!(counters.counts().retries, 2);
+        for (is_dated, word) in [(false, "no ETag"), (true, "changed since")] {
+            let untagged = || async { Err::<(), _>(Failure::untagged(is_dated)) };
+            let error = run(until_done(within(60_000), &counters, || (), untagged)).unwrap_err();
+            assert!(error.message().contains(word), "{error}");
+        }
+        assert_eq!(counters.counts().retries, 4);
     }
 
     #[test]

@@ -56,6 +56,9 @@ impl Address {
                 let message = format!("{} should be {scheme}://BUCKET/PATH", shown(url));
                 return Err(Error::invalid(message));
             }
+            if key.starts_with('/') {
+                return Err(no_object(url));
+            }
             Ok(Self::Object(Object {
                 provider,
                 bucket: bucket.to_string(),
@@ -92,6 +95,7 @@ fn hub(url: &str, rest: &str) -> Result<Address> {
         let (owner, rest) = rest.strip_prefix("datasets/")?.split_once('/')?;
         let (name, rest) = rest.split_once('@')?;
         let (commit, path) = rest.split_once('/')?;
+        object_path(path).ok()?;
         Some(Address::Hub(HubFile {
             dataset: format!("{owner}/{name}"),
             commit: commit.to_string(),
@@ -106,10 +110,20 @@ fn hub(url: &str, rest: &str) -> Result<Address> {
     })
 }
 
-/// The path of an object as object_store takes it.
+/// The path of an object as object_store takes it. Names that it would change are refused:
+/// another object would be read.
 pub(crate) fn object_path(key: &str) -> Result<Path> {
-    Path::parse(key)
-        .map_err(|problem| Error::invalid(format!("{key:?} is no name of an object: {problem}")))
+    let path = Path::parse(key).ok();
+    path.filter(|path| path.as_ref() == key)
+        .ok_or_else(|| no_object(key))
+}
+
+fn no_object(name: &str) -> Error {
+    Error::invalid(format!(
+        "{:?} is no name of an object that can be read: it begins or ends with /, or has //, \
+         /./, /../ or a control sign in it; copy the object to another name",
+        shown(name)
+    ))
 }
 
 /// A URL without user, password and signature, for messages.
@@ -146,6 +160,16 @@ mod tests {
     }
 
     #[test]
+    fn no_name_means_another_object() {
+        for key in ["/a", "a/", "a//b", "a/./b", "../a", "a/..", "a\tb", "a\nb"] {
+            assert!(object_path(key).is_err(), "{key:?}");
+        }
+        for key in ["", "a", "a/b", "a..b/.c", "a b/\u{e4}%2F", " a"] {
+            assert_eq!(object_path(key).unwrap().as_ref(), key);
+        }
+    }
+
+    #[test]
     fn files_of_the_hub_have_a_commit() {
         let parsed = Address::parse("hf://datasets/owner/name@12ab/data/a.parquet").unwrap();
         let expected = HubFile {
@@ -161,6 +185,11 @@ mod tests {
         for (url, word) in [
             ("plain/path", "is no URL"),
             ("s3:///key", "s3://BUCKET/PATH"),
+            ("s3://bucket//key", "begins or ends with /"),
+            (
+                "hf://datasets/a/b@c/x/../y",
+                "hf://datasets/OWNER/NAME@COMMIT",
+            ),
             ("ftp://host/a", "is not read"),
             ("hf://spaces/a/b", "hf://datasets/OWNER/NAME"),
             ("hf://datasets/a/b/c", "hf://datasets/OWNER/NAME@COMMIT"),

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 
 use futures_util::TryStreamExt;
 use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectMeta};
-use pagefeed_core::error::Result;
+use pagefeed_core::error::{Error, Result};
 
 use crate::places::keys::KeyRing;
 use crate::places::uploads::Objects;
@@ -52,12 +53,14 @@ impl Meta {
 }
 
 /// Opens a bucket, in a region if one is given.
-type Open = Box<dyn Fn(Option<&str>) -> Result<Box<dyn Objects>> + Send + Sync>;
+type Open = Box<dyn Fn(Option<&str>) -> Result<(Box<dyn Objects>, String)> + Send + Sync>;
 
 pub(crate) struct Bucket {
     open: Open,
     store: RwLock<(Option<String>, Arc<dyn Objects>)>,
     keys: Option<Arc<KeyRing>>,
+    /// What tells it from others of its name: its endpoint and account.
+    pub(crate) place: String,
 }
 
 /// A page of a list.
@@ -70,8 +73,14 @@ pub(crate) struct Page {
 
 impl Bucket {
     pub(crate) fn new(open: Open, keys: Option<Arc<KeyRing>>) -> Result<Self> {
-        let store = RwLock::new((None, Arc::from(open(None)?)));
-        Ok(Self { open, store, keys })
+        let (store, place) = open(None)?;
+        let store = RwLock::new((None, Arc::from(store)));
+        Ok(Self {
+            open,
+            store,
+            keys,
+            place,
+        })
     }
 
     pub(crate) async fn head(&self, key: &Path) -> Result<Meta, Failure> {
@@ -153,10 +162,9 @@ impl Bucket {
         &self,
         question: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, Failure> {
-        match observed(question).await {
-            (Ok(answered), _) => Ok(answered),
-            (Err(error), answer) => Err(self.failed(&error, &answer).await),
-        }
+        let never = |_: &_, _: &_| false;
+        let answered = self.ask_unless(never, question).await?;
+        answered.ok_or_else(|| Failure::Final(Error::internal("an error that is none")))
     }
 
     /// The same; `None` after an error of which `is_nothing` is true.
@@ -165,15 +173,21 @@ impl Bucket {
         is_nothing: impl Fn(&object_store::Error, &Answer) -> bool,
         question: impl Future<Output = object_store::Result<T>>,
     ) -> Result<Option<T>, Failure> {
+        let begun = Instant::now();
         match observed(question).await {
             (Ok(answered), _) => Ok(Some(answered)),
             (Err(error), answer) if is_nothing(&error, &answer) => Ok(None),
-            (Err(error), answer) => Err(self.failed(&error, &answer).await),
+            (Err(error), answer) => Err(self.failed(&error, &answer, begun).await),
         }
     }
 
     /// What to do after an error: the bucket may be in another region, keys may be old.
-    async fn failed(&self, error: &object_store::Error, answer: &Answer) -> Failure {
+    async fn failed(
+        &self,
+        error: &object_store::Error,
+        answer: &Answer,
+        begun: Instant,
+    ) -> Failure {
         let is_elsewhere = matches!(answer.status, Some(301 | 307 | 400));
         let named = answer.region.clone().or_else(|| region(error));
         if let Some(region) = named.filter(|_| is_elsewhere)
@@ -182,17 +196,18 @@ impl Bucket {
             return Failure::again(format!("the bucket is in region {region}"));
         }
         let is_expired = EXPIRED.contains(&error_code(&error.to_string()));
-        if let Some(keys) = self.keys.as_ref().filter(|_| is_expired)
-            && keys.forget().await
+        let is_refused = is_expired || matches!(answer.status, Some(401 | 403));
+        if let Some(keys) = self.keys.as_ref().filter(|_| is_refused)
+            && keys.replaced_since(begun).await
         {
-            return Failure::again("the credentials are expired");
+            return Failure::again("the credentials are replaced");
         }
         Failure::of_store(error, answer)
     }
 
     /// Opens the bucket in a region; returns whether it was not opened there before.
     fn moved_to(&self, region: &str) -> bool {
-        let Ok(store) = (self.open)(Some(region)) else {
+        let Ok((store, _)) = (self.open)(Some(region)) else {
             return false;
         };
         let mut opened = self.store.write().unwrap_or_else(PoisonError::into_inner);

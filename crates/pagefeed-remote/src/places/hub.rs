@@ -99,9 +99,7 @@ impl Hub {
     ) -> Result<(Body, Meta), Failure> {
         let (name, resolved) = self.resolve(file).await?;
         let bytes = format!("bytes={}-{}", range.start, range.end - 1);
-        let token = self.token_for(&resolved.location);
-        let request = request(&Method::GET, &resolved.location, &[(RANGE, bytes)], token);
-        let response = match send(&self.transport, request).await {
+        let response = match self.follow(&resolved.location, &[(RANGE, bytes)]).await {
             Ok(response) => response,
             // Signatures expire; a new one may be had until the deadline.
             Err((answer, _))
@@ -120,6 +118,24 @@ impl Hub {
             ..resolved.meta
         };
         Ok((body, meta))
+    }
+
+    /// Asks for bytes where they are, and where that redirects to.
+    async fn follow(
+        &self,
+        location: &Url,
+        headers: &[(HeaderName, String)],
+    ) -> Result<Response, (Answer, Failure)> {
+        let mut at = location.clone();
+        for _ in 0..=MOST_REDIRECTS {
+            let request = request(&Method::GET, &at, headers, self.token_for(&at));
+            let response = send(&self.transport, request).await?;
+            match redirect(&response, &at) {
+                None => return Ok(response),
+                Some(next) => at = next,
+            }
+        }
+        Err((Answer::default(), unexpected("redirects without end")))
     }
 
     /// The hub's URL of a file, and where its bytes are.

@@ -40,6 +40,8 @@ pub type FindKeys = Arc<dyn Fn() -> Result<Keys> + Send + Sync>;
 pub(crate) struct KeyRing {
     find: FindKeys,
     held: Mutex<Option<Held>>,
+    /// When a server last refused the keys, and others were looked for.
+    looked: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
@@ -81,20 +83,40 @@ impl KeyRing {
         Self {
             find,
             held: Mutex::default(),
+            looked: Mutex::default(),
         }
     }
 
-    /// Forgets keys that a server calls expired. Returns whether others may be found:
-    /// not if these were found just now.
-    pub(crate) async fn forget(&self) -> bool {
+    /// Whether there are other keys than those of a request that a server refused: found
+    /// since it began, or now, or their source may have some soon.
+    pub(crate) async fn replaced_since(&self, begun: Instant) -> bool {
+        let mut looked = self.looked.lock().await;
         let mut held = self.held.lock().await;
-        let is_old = held
-            .as_ref()
-            .is_none_or(|held| held.since.elapsed() > LEAST);
-        if is_old {
-            *held = None;
+        let Some(before) = held.as_ref() else {
+            return false; // None were sent.
+        };
+        if before.since > begun {
+            return true;
         }
-        is_old
+        if looked.is_some_and(|last| last.elapsed() < LEAST) {
+            return false;
+        }
+        match self.ask().await {
+            Ok(found) => {
+                *looked = Some(Instant::now());
+                let found = Held::new(found);
+                let is_other = *found.keys != *before.keys;
+                *held = Some(found).filter(|_| is_other).or_else(|| held.take());
+                is_other
+            }
+            Err(error) => may_pass(&error),
+        }
+    }
+
+    async fn ask(&self) -> Result<Keys> {
+        let find = Arc::clone(&self.find);
+        let failed = |_| Error::internal("credentials could not be asked for");
+        spawn_blocking(move || find()).await.map_err(failed)?
     }
 
     async fn keys(&self) -> Result<Arc<AwsCredential>> {
@@ -105,12 +127,7 @@ impl KeyRing {
         {
             return Ok(Arc::clone(&held.keys));
         }
-        let find = Arc::clone(&self.find);
-        let failed = |_| Error::internal("credentials could not be asked for");
-        match (
-            spawn_blocking(move || find()).await.map_err(failed)?,
-            held.as_mut(),
-        ) {
+        match (self.ask().await, held.as_mut()) {
             (Ok(found), _) => *held = Some(Held::new(found)),
             // What is left of the old ones is time to try again.
             (Err(_), Some(old)) if old.is_valid() => old.due = Some(Instant::now() + LEAST),
@@ -182,7 +199,6 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(ring.keys().await.unwrap().key_id, "0");
             }
-            assert!(!ring.forget().await, "these are new");
             let due = |ring: &KeyRing| {
                 let held = ring.held.try_lock().unwrap();
                 held.as_ref().unwrap().due.unwrap() - Instant::now()
@@ -195,9 +211,14 @@ mod tests {
             assert_eq!(ring.keys().await.unwrap().key_id, "0", "the service fails");
             overdue();
             assert_eq!(ring.keys().await.unwrap().key_id, "2");
-            let since = Instant::now().checked_sub(LEAST * 2);
-            ring.held.try_lock().unwrap().as_mut().unwrap().since = since.unwrap();
-            assert!(ring.forget().await, "a server may call old ones expired");
+            let begun = Instant::now();
+            assert!(ring.replaced_since(begun).await, "a server refuses them");
+            assert_eq!(ring.keys().await.unwrap().key_id, "3");
+            assert!(ring.replaced_since(begun).await, "others were found since");
+            assert!(
+                !ring.replaced_since(Instant::now()).await,
+                "a server that goes on refusing is believed"
+            );
             assert_eq!(ring.keys().await.unwrap().key_id, "3");
             assert!(!format!("{ring:?}").contains("hidden"));
         });

@@ -25,8 +25,9 @@ pub(crate) enum Failure {
         /// Whether it asked for fewer requests.
         is_throttled: bool,
     },
-    /// The answer has no tag, though the object had one: once it may be a server's slip.
-    Untagged,
+    /// The answer has no tag, though the object had one: once it may be a server's slip. What
+    /// is wrong if it stays so.
+    Untagged(Error),
     /// No further attempt can succeed.
     Final(Error),
 }
@@ -45,10 +46,20 @@ impl Failure {
     }
 
     pub(crate) fn stale(what: &str) -> Self {
-        Self::Final(Error::new(
-            Kind::Stale,
-            format!("{what}; put the indexed object back or build the index again"),
-        ))
+        Self::Final(stale(what))
+    }
+
+    /// Of an answer without a tag, or with no more than a date.
+    pub(crate) fn untagged(is_dated: bool) -> Self {
+        Self::Untagged(if is_dated {
+            stale("the object changed since it was indexed, or its ETag was lost on the way")
+        } else {
+            Error::new(
+                Kind::Io(ErrorKind::InvalidData),
+                "the answer has no ETag, which the index knows of, also when it is asked again, \
+                 so that nobody can tell whether the object changed: a proxy may drop the header",
+            )
+        })
     }
 
     /// Of a response that is an error.
@@ -78,6 +89,13 @@ impl Failure {
                 format!("there is no such bucket ({shown}): see to its name and endpoint_url"),
             ),
             (404 | 410, _) => Self::io(ErrorKind::NotFound, format!("does not exist ({shown})")),
+            (412, _) if answer.asked.is_change() => Self::io(
+                ErrorKind::Other,
+                format!(
+                    "the storage refuses the write ({shown}): another process may have written \
+                     or removed the same object; let one do it, and start it again"
+                ),
+            ),
             (412 | 416, _) => Self::stale(&format!(
                 "the object changed since it was indexed ({shown})"
             )),
@@ -153,7 +171,7 @@ impl Failure {
             (_, Some(status)) if status >= 300 => {
                 Self::of_answer(answer, error_code(&error.to_string()))
             }
-            (_, Some(_)) if is_without_tag(error) => Self::Untagged,
+            (_, Some(_)) if is_without_tag(error) => Self::untagged(false),
             _ if !answer.sent => Self::Final(Error::invalid(cause(error))),
             _ => Self::again(cause(error)),
         }
@@ -167,6 +185,13 @@ impl Failure {
              storage_options={\"skip_signature\": True}",
         )
     }
+}
+
+fn stale(what: &str) -> Error {
+    Error::new(
+        Kind::Stale,
+        format!("{what}; put the indexed object back or build the index again"),
+    )
 }
 
 /// Whether an error code says that there is no such bucket.
@@ -227,7 +252,7 @@ mod tests {
 
     fn kind(status: u16, code: &str) -> Option<Kind> {
         match Failure::of_answer(&answer(status), code) {
-            Failure::Again { .. } | Failure::Untagged => None,
+            Failure::Again { .. } | Failure::Untagged(_) => None,
             Failure::Final(error) => Some(error.kind()),
         }
     }
@@ -299,6 +324,14 @@ mod tests {
             };
             let said = told(&answer, "AccessDenied");
             assert!(said.contains(verb), "{said}");
+        }
+        for asked in [Asked::Writing, Asked::Removing] {
+            let answer = Answer {
+                asked,
+                ..answer(412)
+            };
+            let said = told(&answer, "PreconditionFailed");
+            assert!(said.contains("refuses the write"), "{said}");
         }
         let missing = told(&answer(404), "NoSuchBucket");
         assert!(missing.contains("no such bucket"), "{missing}");

@@ -2,18 +2,19 @@
 
 pub(crate) mod body;
 pub(crate) mod failure;
+mod lists;
 mod upload;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use std::{fmt, fs};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
 use http::header::{AUTHORIZATION, AsHeaderName, DATE, RETRY_AFTER};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::BodyExt;
 use object_store::ClientOptions;
 use object_store::client::{
@@ -21,6 +22,7 @@ use object_store::client::{
     HttpResponse, HttpResponseBody, HttpService,
 };
 use pagefeed_core::error::{Error, Result};
+use reqwest::Certificate;
 use reqwest::redirect::Policy;
 
 use crate::counters::{Counters, add};
@@ -65,6 +67,11 @@ impl Asked {
             (&Method::PUT | &Method::POST, _) => Self::Writing,
             _ => Self::Reading,
         }
+    }
+
+    /// Whether it changes what is stored.
+    pub(crate) fn is_change(self) -> bool {
+        !matches!(self, Self::Reading)
     }
 
     pub(crate) fn verb(self) -> &'static str {
@@ -166,8 +173,13 @@ impl Transport {
     pub(crate) fn new(options: &Options, counters: Arc<Counters>) -> Result<Arc<Self>> {
         // Another library of the process may have chosen already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let trusted = match &options.ca_bundle {
+            Some(path) => certificates(path)?,
+            None => Vec::new(),
+        };
         let client = || {
             reqwest::Client::builder()
+                .tls_certs_merge(trusted.iter().cloned())
                 .connect_timeout(Duration::from_secs(5).min(options.deadline))
                 .pool_idle_timeout(Duration::from_secs(60))
                 .redirect(Policy::none())
@@ -262,6 +274,22 @@ impl Transport {
     }
 }
 
+/// The certificates in a file, which are trusted beside those of the system.
+fn certificates(path: &str) -> Result<Vec<Certificate>> {
+    let wrong = |why: &dyn fmt::Display| {
+        Error::invalid(format!(
+            "ca_bundle (AWS_CA_BUNDLE) is {path:?}: {why}; it must be a file of certificates, as \
+             PEM"
+        ))
+    };
+    let pem = fs::read(path).map_err(|error| wrong(&error))?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
+    if found.is_empty() {
+        return Err(wrong(&"it has no certificate"));
+    }
+    Ok(found)
+}
+
 /// Why a request has no response.
 pub(crate) enum Sent {
     Refused,
@@ -270,8 +298,8 @@ pub(crate) enum Sent {
     Failed(reqwest::Error),
 }
 
-/// Seconds that `Retry-After` names, or the hub's `RateLimit: "name";r=0;t=55` of a
-/// window that is used up. Dates, which hardly anybody sends, are passed over.
+/// What `Retry-After` names, in seconds or as a date by the server's own clock, or the hub's
+/// `RateLimit: "name";r=0;t=55` of a window that is used up.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(limit) = text(headers, "ratelimit") {
         let number = |name| {
@@ -283,8 +311,13 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
             return seconds.parse().ok().map(Duration::from_secs);
         }
     }
-    let seconds = text(headers, RETRY_AFTER)?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    let after = text(headers, RETRY_AFTER)?.trim();
+    let seconds = after.parse().ok().or_else(|| {
+        let until = DateTime::parse_from_rfc2822(after).ok()?.timestamp();
+        let now = since_1970()? - seconds_ahead(headers).unwrap_or_default();
+        Some(u64::try_from(until - now).unwrap_or_default())
+    });
+    seconds.map(Duration::from_secs)
 }
 
 /// The text of a header, if it is one.
@@ -295,10 +328,13 @@ fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
 /// How far this machine's clock is ahead of a server's.
 fn seconds_ahead(headers: &HeaderMap) -> Option<i64> {
     let date = DateTime::parse_from_rfc2822(text(headers, DATE)?).ok()?;
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .ok()?;
-    Some(i64::try_from(now.as_secs()).ok()? - date.timestamp())
+    Some(since_1970()? - date.timestamp())
+}
+
+/// Seconds, by this machine's clock.
+fn since_1970() -> Option<i64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(now.ok()?.as_secs()).ok()
 }
 
 impl fmt::Debug for Transport {
@@ -331,7 +367,12 @@ impl HttpConnector for Connector {
 #[async_trait]
 impl HttpService for Sender {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let is_anonymous = |value: &HeaderValue| value.as_bytes().trim_ascii_end() == b"Bearer";
+        if parts.headers.get(AUTHORIZATION).is_some_and(is_anonymous) {
+            parts.headers.remove(AUTHORIZATION);
+        }
+        let is_list = lists::is_list(parts.uri.query());
         let url = parts.uri.to_string().parse();
         let url = url.map_err(|error: url::ParseError| unknown(error))?;
         let mut request = reqwest::Request::new(parts.method, url);
@@ -343,6 +384,16 @@ impl HttpService for Sender {
             Sent::Stuck => unknown(std::io::Error::other(STUCK)),
             Sent::Failed(error) => unknown(error),
         })?;
+        if is_list && response.status().is_success() {
+            let status = response.status();
+            let body = response.bytes().await;
+            let body = body.map_err(|error| unknown(error.without_url()))?;
+            let (body, num_skipped) = lists::readable(body);
+            add(&self.transport.counters.names_skipped, num_skipped);
+            let mut answer = HttpResponse::new(body.into());
+            *answer.status_mut() = status;
+            return Ok(answer);
+        }
         let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
         let body = body.map_err(|error| unknown(error.without_url()));
         Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))

@@ -130,7 +130,7 @@ def translated(file: str) -> Iterator[None]:
     """
     try:
         yield
-    except PagefeedError:
+    except (PagefeedError, GeneratorExit):  # A reader may be closed by Python's end.
         raise
     except OSError as problem:
         if problem.errno is not None:

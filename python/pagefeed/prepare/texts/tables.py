@@ -130,6 +130,8 @@ def _with_long_rows(
     for block_bytes in (size, max(size, most)):
         try:
             yield from read(block_bytes)
+        except GeneratorExit:
+            raise
         except arrow().ArrowInvalid as problem:
             if "straddling" not in str(problem):
                 raise

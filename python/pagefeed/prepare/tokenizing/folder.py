@@ -95,15 +95,14 @@ class JobFolder:
         self.widened: dict[str, str] = {}
         """Kept columns whose types are wider than those of the first records."""
 
-    def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
-        """Prepare the folder, or resume the job that began there.
+    def check(self, job: Job) -> tuple[Any, Any]:
+        """Check that the folder is of a job; change nothing there.
 
         Returns:
-            The result, if the job is complete.
+            Its manifest, and what was noted when the job began; None if there is none.
 
         Raises:
             InvalidArgumentError: If the folder has another job or other files.
-            LimitExceededError: If a complete job has too many rejected records.
         """
         settings = job.settings()
         manifest = self._read(MANIFEST)
@@ -127,12 +126,25 @@ class JobFolder:
             raise InvalidArgumentError(
                 f"{self.path} holds other files: give an empty folder, or none yet"
             )
+        return manifest, begun
+
+    def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
+        """Prepare the folder, or resume the job that began there.
+
+        Returns:
+            The result, if the job is complete.
+
+        Raises:
+            InvalidArgumentError: If the folder has another job or other files.
+            LimitExceededError: If a complete job has too many rejected records.
+        """
+        manifest, begun = self.check(job)
         if manifest is not None:
             self._clean()
             return self._result(job, manifest, max_rejected)
         if begun is None:
             today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
-            begun = {"settings": settings, "today": today, "widened": {}}
+            begun = {"settings": job.settings(), "today": today, "widened": {}}
             self._write(_JOB, begun)
         self.today = datetime.date.fromisoformat(begun["today"])
         self.widened = begun["widened"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Mapping
 from http.client import HTTPException
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import (
     HTTPRedirectHandler,
+    HTTPSHandler,
     OpenerDirector,
     ProxyHandler,
     Request,
@@ -53,6 +55,7 @@ def ask(
     body: bytes | None = None,
     limit: float,
     is_near: bool = False,
+    ca_bundle: str | None = None,
 ) -> str:
     """Return what a service answers.
 
@@ -64,14 +67,22 @@ def ask(
         body: Of the request.
         limit: Seconds of silence after which it counts as not there.
         is_near: Whether it is of this machine, which no proxy reaches.
+        ca_bundle: File of certificates to trust beside those of the system.
 
     Raises:
         Refused: If it refuses.
         SilentError: If it does not answer.
         UnavailableError: If it has trouble of its own, also when it is asked again.
     """
-    opener = build_opener(_NoRedirects, *([ProxyHandler({})] if is_near else []))
     failed = f"credentials by {source}"
+    trusted = ssl.create_default_context()
+    if ca_bundle:
+        try:
+            trusted.load_verify_locations(ca_bundle)
+        except OSError as problem:
+            raise UnavailableError(f"{failed}: AWS_CA_BUNDLE: {problem}") from None
+    own = [HTTPSHandler(context=trusted), *([ProxyHandler({})] if is_near else [])]
+    opener = build_opener(_NoRedirects, *own)
     if not url.startswith(("http://", "https://")):
         raise SilentError(f"{failed}: it has no web address")
     sent = dict(headers or {})

@@ -50,7 +50,8 @@ def signed_on_keys(
     url = f"{place}/federation/credentials?{urlencode(asked)}"
     try:
         headers = {"x-amz-sso_bearer_token": token}
-        answer = ask(url, source, headers=headers, limit=_LIMIT)
+        trusted = env.get("AWS_CA_BUNDLE")
+        answer = ask(url, source, headers=headers, limit=_LIMIT, ca_bundle=trusted)
     except Refused as refused:
         advice = f"run `aws sso login --profile {name}`"
         raise broken(source, str(refused), advice) from None

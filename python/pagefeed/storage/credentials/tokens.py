@@ -62,7 +62,13 @@ def assumed_role(
     source = f"{action} at {url}"
     try:
         answer = ask(
-            url, source, method="POST", headers=headers, body=body, limit=_LIMIT
+            url,
+            source,
+            method="POST",
+            headers=headers,
+            body=body,
+            limit=_LIMIT,
+            ca_bundle=environment.get("AWS_CA_BUNDLE"),
         )
     except Refused as refused:
         raise _refusal(refused, source, form["RoleArn"]) from None
