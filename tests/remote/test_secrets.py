@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+from typing import cast
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_what_may_be_secret_does_not_travel(name):
 @pytest.mark.parametrize("name", [*StorageOptions.__annotations__, "aws_endpoint"])
 def test_no_option_is_an_address_with_a_password(name, value):
     with pytest.raises(InvalidArgumentError, match=name) as caught:
-        located_exactly(["s3://bucket/a"], {name: value})
+        located_exactly(["s3://bucket/a"], cast("StorageOptions", {name: value}))
     assert "hidden" not in str(caught.value)
 
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,7 +105,7 @@ def test_the_last_line_of_a_failed_job_is_its_error(tmp_path, kind):
 def test_a_folder_of_another_job_is_left_as_it_is(tmp_path, tok, is_begun):
     """It is neither claimed nor given a lock: the job that works there goes on."""
     source, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
-    options = {"on_error": "skip", "max_rejected": 99}
+    options: Any = {"on_error": "skip", "max_rejected": 99}
     if is_begun:
         with pytest.raises(pf.errors.CorruptFileError):
             pf.tokenize(source, out, tokenizer=tok)
