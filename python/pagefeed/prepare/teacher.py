@@ -30,7 +30,7 @@ from pagefeed.prepare.teacher_rows import (
     stored_type,
     typed,
 )
-from pagefeed.storage import FileWriter, locked, make_folder, names_in
+from pagefeed.storage import FileWriter, local_path, locked, make_folder, names_in
 
 __all__ = ["TeacherWriter"]
 
@@ -128,9 +128,7 @@ class TeacherWriter(WholeWriter):
         self._group_bytes = parse_bytes(group_size, name="group_size")
         self._file_bytes = parse_bytes(file_size, name="file_size")
         self._schema = self._make_schema()
-        if not isinstance(folder, str | os.PathLike):
-            raise InvalidArgumentError(f"folder={folder!r:.60} must be a path or a URL")
-        self.folder = make_folder(os.fspath(folder))
+        self.folder = make_folder(local_path(folder, "folder"))
         """The folder of the files."""
         self._stack = ExitStack()
         self._file: ParquetFile | None = None

@@ -31,6 +31,8 @@ RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
         ["trace", *RUN, "--steps", "0:1", "--output", URL],
         ["index", *RUN[:3], "--cache-dir", URL],
         ["convert", *RUN[:3], "--to", "stream", "--output", URL],
+        ["demo", "--data", URL],
+        ["demo", "--folder", URL],
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -53,6 +55,7 @@ def test_calls(monkeypatch: pytest.MonkeyPatch):
         lambda: pf.parquet("a.parquet", column="input_ids", cache_dir=URL),
         lambda: pf.tokens("tokens.bin", dtype="uint16", cache_dir=URL),
         lambda: pf.convert(dataset, URL, to="megatron"),
+        lambda: pf.TeacherWriter(URL, k=2),
     ):
         with pytest.raises(pf.errors.InvalidArgumentError, match="is a URL, s3://"):
             call()

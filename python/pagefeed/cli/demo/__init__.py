@@ -18,13 +18,14 @@ import argparse
 from pathlib import Path
 
 from pagefeed.cli.common import arg, same_named
+from pagefeed.storage import local_path
 
 __all__ = ["ARGUMENTS", "run"]
 
 
 ARGUMENTS = {
-    "--folder": arg(Path, "where the files go (demo-data)", default="demo-data"),
-    "--data": arg(Path, "only write example data there", metavar="FOLDER"),
+    "--folder": arg(str, "where the files go (demo-data)", default="demo-data"),
+    "--data": arg(str, "only write example data there", metavar="FOLDER"),
     "--length": arg(512, "tokens of a sequence"),
     "--batch-size": arg(16, "rows of a batch"),
     "--memory": arg("64MiB", "that a loader may hold"),
@@ -37,9 +38,10 @@ def run(options: argparse.Namespace) -> int:
     if options.data is not None:
         from pagefeed.cli.demo.data import write_data
 
-        for path in write_data(options.data):
+        for path in write_data(Path(local_path(options.data, "data"))):
             print(path)
         return 0
     from pagefeed.cli.demo.feed import run_demo
 
+    options.folder = Path(local_path(options.folder, "folder"))
     return run_demo(**same_named(options, run_demo))
