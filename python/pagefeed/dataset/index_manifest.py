@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 from urllib.parse import quote
 
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
-from pagefeed.storage import Paths, is_url, matches, plain_paths
+from pagefeed.storage import Paths, matches, roots_of
 
-__all__ = ["Manifest", "Pack", "digest_of", "manifest_name", "roots_of"]
+__all__ = ["Manifest", "Pack", "digest_of", "manifest_name"]
 
 _FORMAT = "pagefeed shared index"
 _VERSION = 2
@@ -137,19 +136,6 @@ def _listed(value: object) -> tuple[Any, ...]:
 def _expect(is_so: object, told: str) -> None:
     if not is_so:
         raise ValueError(told)
-
-
-def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what paths name, absolute and without a last slash, but for some files.
-
-    Example:
-        >>> roots_of(["s3://bucket/web/", "file:///corpus", "/a"], files=["/a"])
-        ('s3://bucket/web', '/corpus')
-    """
-    given = [path.removeprefix("file://") for path in plain_paths(paths)]
-    full = (path if is_url(path) else os.path.abspath(path) for path in given)
-    known = {*files}
-    return tuple(path.rstrip("/") for path in full if path not in known)
 
 
 def manifest_name(column: str, page_index: object, digest: str = "") -> str:

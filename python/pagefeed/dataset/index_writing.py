@@ -30,7 +30,6 @@ from pagefeed.dataset.index_manifest import (
     Pack,
     digest_of,
     manifest_name,
-    roots_of,
 )
 from pagefeed.dataset.index_recipe import IndexRecipe, PageIndexUse, default_threads
 from pagefeed.dataset.shared_index import SharedIndex, fetched_pack
@@ -49,6 +48,7 @@ from pagefeed.storage import (
     options_of,
     output_folder,
     plain_paths,
+    roots_of,
 )
 
 __all__ = ["IndexDifferences", "WrittenIndex", "check_index", "write_index"]

@@ -17,7 +17,14 @@ from pagefeed.storage.outputs import (
     output_file,
     output_folder,
 )
-from pagefeed.storage.paths import PARQUET, PathLike, Paths, local_path, plain_paths
+from pagefeed.storage.paths import (
+    PARQUET,
+    PathLike,
+    Paths,
+    local_path,
+    plain_paths,
+    roots_of,
+)
 from pagefeed.storage.remote import (
     Located,
     RemoteStorage,
@@ -67,4 +74,5 @@ __all__ = [
     "output_folder",
     "plain_paths",
     "remove_files",
+    "roots_of",
 ]
