@@ -31,7 +31,7 @@ ROOMS = {
     "remote": (
         *("storage.remote", "storage.hub", "storage.credentials", "storage.options"),
         *("storage.outputs", "storage.writing"),
-        *("dataset.shared_index", "dataset.index_writing"),
+        *("dataset.index_manifest", "dataset.index_writing", "dataset.shared_index"),
     ),
     "reports": ("reports",),
     "selection": ("dataset.select",),
