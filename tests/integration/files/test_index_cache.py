@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from made.shuffles import PAGES
 from pagefeed.dataset.index_recipe import IndexRecipe
 from pagefeed.errors import (
     CacheWarning,
@@ -281,6 +282,7 @@ def test_the_default_cache_folder_shares_sums(tmp_path, monkeypatch, token_files
         pf.parquet(token_files, column="input_ids"),
         sequences=pf.Windows(16),
         batch_size=2,
+        shuffle=PAGES,
         rank=0,
         world_size=1,
     )

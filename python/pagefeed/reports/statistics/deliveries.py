@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from pagefeed._base import Int64Array
+from pagefeed._base import Int64Array, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.statistics.findings import Float64Array
 
@@ -132,12 +131,12 @@ class Seen:
         """What is delivered, one epoch after the other."""
         return [one for epochs in self.taken for one in epochs]
 
-    @cached_property
+    @lazy
     def num_steps(self) -> int:
         """Steps of an epoch."""
         return 1 + max(int(one.step.max()) for one in self.epochs)
 
-    @cached_property
+    @lazy
     def num_ranks(self) -> int:
         """Ranks that were given something."""
         return 1 + max(int(one.rank.max()) for one in self.epochs)

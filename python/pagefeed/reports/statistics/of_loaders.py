@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import cast
 
 import numpy as np
 
-from pagefeed._base import Int64Array, finished, gathered
+from pagefeed._base import Int64Array, finished, gathered, lazy
 from pagefeed.batches import make_run
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
@@ -127,7 +126,7 @@ class _Loaded:
         units = np.concatenate(unit)[order]
         return Taken(units, batches.step[places], batches.rank[places])
 
-    @cached_property
+    @lazy
     def _first_row(self) -> Int64Array:
         """Rows before each dataset, and of all."""
         rows = [part.spans.num_rows for part in self._run.index.parts]
