@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,34 @@ def test_iceberg_tables_are_opened_in_every_way(tmp_path):
     assert len(pf.iceberg(location, column="tokens")) == 20
     with pytest.raises(MissingFileError, match="no Iceberg table"):
         pf.iceberg(tmp_path / "none", column="tokens")
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_files_of_a_relative_path_have_absolute_names(tmp_path, kind, monkeypatch):
+    """So a file is found by its name: one with rows selected, and one that is pruned."""
+    monkeypatch.chdir(tmp_path)
+    rows = [rows_table(0, 20), rows_table(20, 40)]
+    if kind == "delta":
+        write_delta(Path("web"), rows)
+        web = pf.delta("web", column="tokens")
+    else:
+        catalog, _ = catalog_in(tmp_path)
+        table = catalog.create_table(
+            "corpus.web", schema=rows[0].schema, location="file:web"
+        )
+        for each in rows:
+            table.append(each)
+        catalog.close()
+        web = pf.iceberg("web", column="tokens")
+    assert all(Path(file).is_file() and file.startswith("/") for file in web.files)
+    settings: dict[str, Any] = {"sequences": pf.Windows(8, tail="pad")}
+    loader = pf.Loader(web.where("id < 10"), batch_size=1, **settings)
+    first, second = (os.path.relpath(file) for file in web.files)
+    assert loader.steps_of(first, 0)
+    assert not loader.steps_of(first, 15)
+    assert not loader.steps_of(second, 3)
+    assert len(web.erase(rows={second: [3]}).where("id >= 20")) == 20
+    assert len(web.erase(snapshot=web)) == 40
 
 
 def test_tables_without_files_and_malformed_ones_are_refused_by_type(tmp_path):

@@ -158,7 +158,7 @@ def _open(
                 "load_as_version, or give the path of the table"
             )
         return table, path_of(unquote(table.table_uri))
-    root = location_of(table)
+    root = path_of(location_of(table))
     if not is_url(root) and unquote(root) != root:
         raise UnsupportedError(
             f"{root}: deltalake takes {_QUOTED.findall(root)[0]} in the name of a "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -168,20 +169,22 @@ def milliseconds_of(time: datetime.datetime) -> int:
 
 
 def path_of(uri: str) -> str:
-    """Return the location of a file in an Iceberg table as pagefeed names the file.
+    """Return the location of a file of a table as pagefeed names the file.
 
-    Nothing is unquoted: a location is not.
+    Nothing is unquoted: a location is not. A path of this machine becomes absolute, as
+    all names of files are.
 
     Example:
         >>> path_of("file:///data/lang=en%2FUS/a.parquet"), path_of("s3a://bucket/a")
         ('/data/lang=en%2FUS/a.parquet', 's3://bucket/a')
     """
     scheme, _, rest = uri.partition(":")
-    if scheme == "file":
-        return f"/{rest.lstrip('/')}" if rest.startswith("/") else rest
     if scheme in {"s3a", "s3n"}:
         return f"s3:{rest}"
-    return uri
+    if is_url(uri):
+        return uri
+    path = rest if scheme == "file" else uri
+    return os.path.abspath(f"/{path.lstrip('/')}" if path.startswith("/") else path)
 
 
 def value_as(stored: Any, kind: Any) -> Any:
