@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 from pagefeed.dataset.dataset import Dataset
@@ -60,11 +61,11 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
         )
     lost_rows = False
     for numbers in _candidates(dataset, int(then.split()[1])):
-        part = dataset.with_files(numbers)
-        now = identity_of_data(part)
-        if not what_changed(then, now):
-            return part, numbers
-        lost_rows = lost_rows or same_files(then, now)
+        for part in _with_all_rows(dataset.with_files(numbers)):
+            now = identity_of_data(part)
+            if not what_changed(then, now):
+                return part, numbers
+            lost_rows = lost_rows or same_files(then, now)
     changed = what_changed(then, identity_of_data(dataset))
     table = dataset.table
     if table is not None and lost_rows:
@@ -89,6 +90,14 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
         f"files nor its oldest ones hold what the state records ({changed}"
         f"{of_table and '; '}{of_table}); {advice}"
     )
+
+
+def _with_all_rows(part: ParquetDataset) -> Iterator[ParquetDataset]:
+    """Yield files with their selection, and without it if it leaves out none."""
+    yield part
+    # Of a table perhaps only the files that were added have deleted rows.
+    if part.selection is not None and part.spans.num_rows == part.index.num_rows:
+        yield replace(part, selection=None)
 
 
 def _candidates(dataset: ParquetDataset, count: int) -> Iterator[list[int]]:

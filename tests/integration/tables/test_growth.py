@@ -164,6 +164,32 @@ def test_a_table_that_grew_and_lost_rows(tmp_path, when):
         rewritten.load_state_dict(state, grown=when)
 
 
+@pytest.mark.parametrize("where", [None, "id >= 0"])
+@pytest.mark.parametrize("when", ["next-epoch", "now"])
+def test_files_with_deleted_rows_are_added(tmp_path, when, where):
+    """While no file of before has one: all rows of the state are there."""
+
+    def loader() -> pf.Loader:
+        web = pf.delta(tmp_path, column="tokens")
+        return loader_of(web if where is None else web.where(where), batch_size=1)
+
+    write_delta(tmp_path, [rows_table(1, 100), rows_table(100, 200)])
+    expected, before = batches(loader()), loader()
+    taken(before, 2)
+    state = before.state_dict()
+    write_delta(tmp_path, [rows_table(200, 300)])
+    [added] = {*pf.delta(tmp_path, column="tokens").files[2:]}
+    delete_from_delta(tmp_path, {Path(added).name: [*range(1, 50)]})
+    now = loader()
+    now.load_state_dict(state, grown=when)
+    rest = batches(now)
+    assert [batch for batch in rest if max(batch[0]) < 200] == expected[2:]
+    assert bool(tokens_in(rest) & {200, *range(250, 300)}) == (when == "now")
+    seen = tokens_in(batches(now))
+    assert max(seen) >= 250
+    assert not (seen | tokens_in(rest)) & {*range(201, 250)}
+
+
 def test_an_end_and_a_begin_have_nothing_left_of_before(tmp_path):
     add_file(tmp_path, "a.parquet", 0)
     loop = folder_loader(tmp_path)

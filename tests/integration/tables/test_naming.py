@@ -266,7 +266,7 @@ def test_iceberg_tables_are_opened_in_every_way(tmp_path):
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_files_of_a_relative_path_have_absolute_names(tmp_path, kind, monkeypatch):
-    """So a file is found by its name: one with rows selected, and one that is pruned."""
+    """So files are found by their names, whether rows of them are selected or not."""
     monkeypatch.chdir(tmp_path)
     rows = [rows_table(0, 20), rows_table(20, 40)]
     if kind == "delta":
@@ -295,7 +295,10 @@ def test_files_of_a_relative_path_have_absolute_names(tmp_path, kind, monkeypatc
 def test_tables_without_files_and_malformed_ones_are_refused_by_type(tmp_path):
     write_delta(tmp_path / "empty", [rows_table(0, 5)])
     DeltaTable(tmp_path / "empty").delete()
-    with pytest.raises(PagefeedError, match="has no file"):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(MissingFileError, match="holds no Parquet files"):
+        pf.parquet(tmp_path / "folder", column="tokens")
+    with pytest.raises(MissingFileError, match="holds no Parquet files"):
         pf.delta(tmp_path / "empty", column="tokens")
     metadata = Path(write_iceberg(tmp_path / "ice", [rows_table(0, 5)]))
     good = json.loads(metadata.read_text())

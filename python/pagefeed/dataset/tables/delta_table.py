@@ -97,8 +97,9 @@ def delta(
 
     Raises:
         MissingDependencyError: If ``pagefeed[delta]`` is not installed.
-        MissingFileError: If there is no table, or a file of the version is gone.
-        InvalidArgumentError: If there is no such version, or it has no file.
+        MissingFileError: If there is no table, the version has no file, or one of its
+            files is gone.
+        InvalidArgumentError: If there is no such version.
         UnsupportedError: If the table needs a reader that knows more; it names what.
         CorruptFileError: If its log or a deletion vector is not what it should be.
 

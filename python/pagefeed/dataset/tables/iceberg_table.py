@@ -28,6 +28,7 @@ from pagefeed.dataset.tables.snapshot import (
     is_null_if_missing,
     location_of,
     milliseconds_of,
+    nothing_written,
     partitions_of,
     path_of,
     snapshot_dataset,
@@ -110,8 +111,9 @@ def iceberg(
 
     Raises:
         MissingDependencyError: If ``pagefeed[iceberg]`` is not installed.
-        MissingFileError: If there is no table, or a file of the snapshot is gone.
-        InvalidArgumentError: If there is no such snapshot, or it has no file.
+        MissingFileError: If there is no table, the snapshot has no file, or one of its
+            files is gone.
+        InvalidArgumentError: If there is no such snapshot.
         UnsupportedError: If the snapshot has files that are no Parquet, or a column
             that files call differently; it names them.
         CorruptFileError: If metadata or deletes are not what they should be.
@@ -268,7 +270,8 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
     """The snapshot that is meant.
 
     Raises:
-        InvalidArgumentError: If there is none; it names those there are.
+        MissingFileError: If the table has no snapshot yet.
+        InvalidArgumentError: If there is no such one; it names those there are.
     """
     found, refs = None, opened.metadata.refs
     if wanted is None:
@@ -286,9 +289,10 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
         )
     if found is None:
         ids = [each.snapshot_id for each in opened.metadata.snapshots][-8:]
+        if not ids:
+            raise nothing_written(opened.location())
         raise InvalidArgumentError(
-            f"snapshot={wanted!r}: there is none in this table; the last ones are "
-            f"{ids or 'none: nothing was written yet'}"
+            f"snapshot={wanted!r}: there is none in this table; the last ones are {ids}"
         )
     return found
 

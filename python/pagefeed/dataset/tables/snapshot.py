@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,9 @@ from pagefeed.dataset.parquet_dataset import ParquetDataset
 from pagefeed.dataset.select import Criterion, Selection, rows_of, taken_by
 from pagefeed.dataset.spans import Spans
 from pagefeed.dataset.table_columns import TableColumns
-from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.errors import CorruptFileError, MissingFileError
 from pagefeed.storage import (
+    Storage,
     StorageOptions,
     is_url,
     local_path,
@@ -34,6 +34,7 @@ __all__ = [
     "is_null_if_missing",
     "location_of",
     "milliseconds_of",
+    "nothing_written",
     "partitions_of",
     "path_of",
     "snapshot_dataset",
@@ -94,11 +95,11 @@ def snapshot_dataset(
 
     Raises:
         CorruptFileError: If it names a file twice.
-        InvalidArgumentError: If it has no file.
+        MissingFileError: If it has no file.
     """
     name, paths = columns.snapshot, [file.path for file in files]
     if not files:
-        raise InvalidArgumentError(f"{name} has no file: nothing was written yet")
+        raise nothing_written(name)
     for path, count in Counter(paths).items():
         if count > 1:
             raise CorruptFileError(f"{name} names {path} twice").at(file=path)
@@ -122,6 +123,14 @@ def snapshot_dataset(
     if kept is not None:
         spans = taken_by(kept, spans)
     return replace(found, selection=spans) if isinstance(spans, Selection) else found
+
+
+def nothing_written(name: str) -> MissingFileError:
+    """Return the error of a table or snapshot without files, as that of a folder."""
+    return MissingFileError(
+        f"{name} holds no Parquet files: nothing was written to the table yet, or all "
+        "of it was deleted; name another version, or write rows first"
+    )
 
 
 def is_null_if_missing(missing: Missing) -> bool:
@@ -184,7 +193,7 @@ def path_of(uri: str) -> str:
     if is_url(uri):
         return uri
     path = rest if scheme == "file" else uri
-    return os.path.abspath(f"/{path.lstrip('/')}" if path.startswith("/") else path)
+    return Storage().name_of(f"/{path.lstrip('/')}" if path.startswith("/") else path)
 
 
 def value_as(stored: Any, kind: Any) -> Any:
