@@ -1,8 +1,10 @@
 """How much a file holds: a reader finds the subject within a minute."""
 
+import ast
 from pathlib import Path
 
 from code_lines import ROOT, of_file, of_rust, sources
+from pagefeed import errors
 
 MOST_LINES = {".py": 300, ".rs": 350}
 MOST_OF_TESTS = 400
@@ -41,3 +43,30 @@ def test_only_code_is_counted(tmp_path):
     assert of_rust("// Why.\nuse a::{\n    b,\n};\n\nfn f() {}\n") == 1
     tests = "fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"
     assert of_rust(tests) == 1
+
+
+def calls(name: str) -> list[tuple[Path, ast.Call]]:
+    """Calls of some ``object.method`` in the package, and where they are."""
+    return [
+        (path, node)
+        for path in (ROOT / "python" / "pagefeed").rglob("*.py")
+        if name in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == name
+    ]
+
+
+def test_what_is_logged_is_for_nobody_to_act_on():
+    # It is never seen: what a user should know is a warning or an error.
+    loud = [f"logger.{level}" for level in ("warning", "error", "exception")]
+    assert [call for name in loud for call in calls(name)] == []
+    assert len(calls("logger.info")) > 20
+
+
+def test_warnings_are_of_categories_of_ours():
+    found = calls("warnings.warn")
+    assert len(found) > 10
+    for path, call in found:
+        assert len(call.args) == 2, f"{path}:{call.lineno} names no category"
+        category = getattr(errors, ast.unparse(call.args[1]))
+        assert issubclass(category, errors.PagefeedWarning), path

@@ -30,6 +30,8 @@ Errors about data carry where it happened, as far as it is known, in the attribu
 ``file``, ``row_group``, ``column``, ``page`` and ``offset``. Raised by a loader, in
 ``steps`` those that need it: ``loader.skip(error.steps)`` passes over them.
 
+Warnings of pagefeed are of the category :class:`PagefeedWarning`.
+
 A message ends with the code of its class, such as ``[PF-031]``. ``pagefeed explain
 PF-031`` prints what causes the error and what to do.
 """
@@ -53,15 +55,20 @@ __all__ = [
     "EmptySelectionError",
     "EncryptedError",
     "FileAccessError",
+    "IndexWarning",
     "InternalError",
     "InvalidArgumentError",
     "LabelWarning",
     "LimitExceededError",
+    "LossWarning",
     "MissingDependencyError",
     "MissingFileError",
     "OutOfRangeError",
     "PaddingWarning",
     "PagefeedError",
+    "PagefeedWarning",
+    "PositionWarning",
+    "RankWarning",
     "ReloadWarning",
     "StaleFileError",
     "StateMismatchError",
@@ -69,29 +76,54 @@ __all__ = [
     "UnavailableError",
     "UncountedError",
     "UnsupportedError",
+    "WaitWarning",
 ]
 
 _CODES = re.compile(r" \[PF-\d{3}\]")
 
 
-class BalanceWarning(UserWarning):
+class PagefeedWarning(UserWarning):
+    """Something that a user should know; what would change data raises an error."""
+
+
+class BalanceWarning(PagefeedWarning):
     """Sequences of a step are all about as long, unless gradients accumulate."""
 
 
-class CacheWarning(RuntimeWarning):
+class CacheWarning(PagefeedWarning):
     """A cache folder cannot be used; all is made anew by every process instead."""
 
 
-class LabelWarning(UserWarning):
+class IndexWarning(PagefeedWarning):
+    """An index takes longer to be made than it would with another setting."""
+
+
+class LabelWarning(PagefeedWarning):
     """Labels leave out what one expects a model to learn, such as ends of answers."""
 
 
-class PaddingWarning(UserWarning):
+class LossWarning(PagefeedWarning):
+    """A loss is not finite, and no weights are made of it."""
+
+
+class PaddingWarning(PagefeedWarning):
     """Batches contain padding that no field tells from tokens."""
 
 
-class ReloadWarning(RuntimeWarning):
+class PositionWarning(PagefeedWarning):
+    """The position of a run is not known exactly, or goes back."""
+
+
+class RankWarning(PagefeedWarning):
+    """It is not known whether all processes train on the right batches."""
+
+
+class ReloadWarning(PagefeedWarning):
     """Pages are read again and again for lack of memory; nothing else is wrong."""
+
+
+class WaitWarning(PagefeedWarning):
+    """Training waits for its data."""
 
 
 class PagefeedError(Exception):

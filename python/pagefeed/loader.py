@@ -33,7 +33,7 @@ from pagefeed.batches import (
     sized,
 )
 from pagefeed.dataset import Source, check_dataset
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, PositionWarning
 from pagefeed.launch import resolve_rank, resolve_threads
 from pagefeed.loader_facts import LoaderFacts
 from pagefeed.order import Shuffle, ShuffleLike
@@ -433,7 +433,8 @@ class Loader(LoaderFacts):
         try:
             self._session.check_state()
         except InvalidArgumentError as error:
-            warnings.warn(f"metrics() knows nothing: {error}", stacklevel=2)
+            told = f"metrics() knows nothing: {error}"
+            warnings.warn(told, PositionWarning, stacklevel=2)
             return dict.fromkeys(numbers, math.nan)
         return numbers
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.mixing.learner import Memory
+from pagefeed.mixing.memory import Memory
+
+pytestmark = pytest.mark.filterwarnings("ignore::pagefeed.errors.LossWarning")
 
 NAMES = ("code", "math", "web")
 PRIOR = {"code": 0.3, "math": 0.1, "web": 0.6}
@@ -137,10 +139,10 @@ def test_what_ado_remembers_of_32_datasets_is_small():
 
 
 def test_a_state_of_something_else_is_refused():
-    memory: Any = Memory(policies()["ado"], NAMES)
+    memory: Any = Memory(policies()["ado"], 10, NAMES)
     state = memory.state_dict()
     for broken in (
-        state | {"version": 2},
+        state | {"version": 1},
         state | {"at": "now"},
         state | {"sums": [1, 2]},
         {"version": 1},
@@ -148,3 +150,71 @@ def test_a_state_of_something_else_is_refused():
     ):
         with pytest.raises(StateMismatchError, match="Learner"):
             memory.load_state_dict(broken, 0)
+
+
+OTHERS: dict[str, Any] = {
+    "ado": lambda: pf.mixing.ADO(PRIOR, warmup=4),
+    "excess": lambda: pf.mixing.ExcessLoss(PRIOR, prior=PRIOR),
+    "fixed": lambda: pf.mixing.FixedSchedule({5: PRIOR, 20: {"web": 2}}),
+}
+
+
+def asked(memory: Memory) -> list[Any]:
+    """What its policy makes of some losses."""
+    return [
+        memory.policy.update(step, {"web": 3 - step / 50, "code": 2, "math": 4})
+        for step in range(0, 90, 10)
+    ]
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_state_goes_on_with_its_own_policy_alone(kind):
+    memory = Memory(policies()[kind], 10, NAMES)
+    asked(memory)
+    state = json.loads(json.dumps(memory.state_dict()))
+    wrong: dict[str, tuple[Any, int]] = {
+        "every=10, and now it is 20": (policies()[kind], 20),
+        "the loader has none": (None, 10),
+        "and now it is": (OTHERS[kind](), 10),
+    }
+    wrong |= {
+        f"the loader has {type(other).__name__}": (other, 10)
+        for name, other in policies().items()
+        if name != kind
+    }
+    for words, (policy, every) in wrong.items():
+        others: list[Any] = [policy, pf.mixing.Replacing(policy)]
+        for other in others:
+            again = Memory(other, every, NAMES)
+            if other is not policy:  # Asked for: it begins as a new one.
+                again.load_state_dict(state, 90)
+                if policy is not None:
+                    new = Memory(OTHERS[kind]() if "now it" in words else policy, 1, ())
+                    assert again.state_dict()["at"] == memory.at
+                    assert again.policy.state_dict() == new.policy.state_dict()
+                continue
+            with pytest.raises(StateMismatchError, match=words):
+                again.load_state_dict(state, 90)
+    for same in (policies()[kind], pf.mixing.Replacing(policies()[kind])):
+        again = Memory(same, 10, NAMES)
+        again.load_state_dict(state, 90)
+        assert again.state_dict() == state
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_begins_anew_has_the_first_memory(kind):
+    memory = Memory(policies()[kind], 10, NAMES)
+    first = asked(memory)
+    memory.load_state_dict(None, 0)
+    assert asked(memory) == first
+
+
+def test_a_dataset_that_was_added_is_another_setting_of_nobody():
+    few = {name: PRIOR[name] for name in NAMES[:2]}
+    state = Memory(pf.mixing.ADO(few), 10, NAMES[:2]).state_dict()
+    again = Memory(pf.mixing.ADO(PRIOR), 10, NAMES)
+    again.load_state_dict(state, 0)
+    state = again.state_dict()
+    other = Memory(pf.mixing.ADO(PRIOR | {"math": 0.2}), 10, NAMES)
+    with pytest.raises(StateMismatchError, match=r"prior\[math\]=0.1, and now it is 0"):
+        other.load_state_dict(state, 0)

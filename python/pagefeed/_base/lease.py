@@ -104,7 +104,7 @@ def _taken(path: Path) -> int | None:
             logger.info("%s: another process makes this, and it is waited for", path)
             has_waited = True
         if silent > _SILENCE:
-            logger.warning(
+            logger.info(
                 "%s: the process that makes this has not moved for %.0f s; this one "
                 "goes on in its place",
                 *(path, silent),
@@ -132,5 +132,5 @@ def is_taken(path: str | Path, number: int) -> bool:
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError as problem:  # Some shared folders have no locks.
-        logger.warning("%s: no lock is held: %s", path, problem)
+        logger.info("%s: no lock is held: %s", path, problem)
         return True

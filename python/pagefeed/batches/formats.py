@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import check_choice, check_flag, check_whole, require
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.sequences import Cut
 
 __all__ = [
@@ -116,6 +116,7 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
     if not torch.cuda.is_available():
         warnings.warn(
             "pin_memory=True does nothing here: torch finds no CUDA device",
+            PagefeedWarning,
             stacklevel=3,
         )
         return convert

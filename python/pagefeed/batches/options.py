@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.sequences import Packed, Windows
 
 __all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
@@ -271,6 +271,7 @@ def _warn_of_joined(settings: LoaderSettings) -> None:
                 f"{windows!r} joins documents without a separator, and the tokenizer "
                 f"{tokenizer.name!r} has one: give Windows({windows.length}, "
                 f"eos={tokenizer.eos})",
+                PagefeedWarning,
                 stacklevel=5,
             )
             return

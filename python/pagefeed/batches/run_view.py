@@ -12,7 +12,7 @@ from pagefeed.batches.engines import Locked
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.meter import Meter, over_ranks
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.errors import UncountedError
+from pagefeed.errors import PositionWarning, UncountedError
 from pagefeed.run import Cursor, LoaderState, Run
 from pagefeed.wiring import room
 
@@ -265,5 +265,6 @@ def warn_of_return(epoch: int, loaded: int) -> None:
     warnings.warn(
         f"set_epoch({epoch}) goes back before the state that was loaded, of epoch "
         f"{loaded}: what was consumed comes again",
+        PositionWarning,
         stacklevel=4,
     )

@@ -22,7 +22,11 @@ from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.sources import Grown, make_feed, make_run, rest_of_epoch
 from pagefeed.batches.watch import Watch
 from pagefeed.dataset import what_changed
-from pagefeed.errors import CancelledError, InvalidArgumentError
+from pagefeed.errors import (
+    CancelledError,
+    InvalidArgumentError,
+    StateMismatchError,
+)
 from pagefeed.launch import check_share
 from pagefeed.run import Cursor, LoaderState, Run
 
@@ -168,6 +172,8 @@ class Session(RunView):
         if isinstance(state, Mapping) and LEARNING in state:
             learning = state[LEARNING]
             state = {name: state[name] for name in state if name != LEARNING}
+        if self._learner is not None:
+            self._learner.check(learning)
         self._load(LoaderState.from_dict(state), grown)
         self.loaded = self.begin
         self.learning = learning
@@ -198,6 +204,7 @@ class Session(RunView):
         """Begin the recorded iteration again, with all its changes of weights."""
         begin = self._begin_state
         self.restart(replace(self.again, epoch=begin.first_epoch))
+        self.learning = None  # The weights are known, whatever made them.
         self.loaded = self.begin
 
     def resume(self, state: LoaderState) -> None:
@@ -374,6 +381,7 @@ class Session(RunView):
             self._grown = None
 
     def _begin(self, worker: int, num_workers: int) -> Iteration:
+        self._check_learned()
         begin = self._unfinished
         if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
@@ -396,6 +404,18 @@ class Session(RunView):
         )
         self._iteration, self._finished, self.loaded = iteration, None, None
         return iteration
+
+    def _check_learned(self) -> None:
+        """Refuse to go on with weights that nobody changes, though a policy did."""
+        before = self._learning
+        if self._learner is None and isinstance(before, Mapping) and before["policy"]:
+            raise StateMismatchError(
+                f"the state is of a run under the policy {before['policy']}, and "
+                "nothing would change this loader's weights: give the trainer's "
+                "adapter policy=..., or make a pagefeed.mixing.Learner(loader, policy, "
+                "every=...) before the first batch; with the policy "
+                "pagefeed.mixing.Replacing(None) the weights stay"
+            )
 
     def _made(self, delivered: Any, running: Iteration) -> Batch:
         if self._num_made % STEPS_BETWEEN_LOOKS == 0:

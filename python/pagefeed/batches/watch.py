@@ -6,7 +6,12 @@ import warnings
 from collections.abc import Mapping
 
 from pagefeed.batches.fields import Fields
-from pagefeed.errors import BalanceWarning, PaddingWarning, ReloadWarning
+from pagefeed.errors import (
+    BalanceWarning,
+    PaddingWarning,
+    PagefeedWarning,
+    ReloadWarning,
+)
 from pagefeed.run import Route, Run
 from pagefeed.sequences import JoinedIndex
 
@@ -70,6 +75,7 @@ class Watch:
                 "this mixture never ends, and so a loop over it does not either: give "
                 "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
                 "epochs=None if an endless loop is what you want",
+                PagefeedWarning,
                 stacklevel=5,
             )
         if self._looks_at_balance and accumulated < LEAST_ACCUMULATED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -29,6 +30,7 @@ from pagefeed.errors import (
     ColumnNotFoundError,
     CorruptFileError,
     FileAccessError,
+    IndexWarning,
     InvalidArgumentError,
     MissingFileError,
     StaleFileError,
@@ -227,10 +229,12 @@ class IndexRecipe(Recipe):
         if self._written is not None:
             return part_of(self, self._written.core)
         if self.shared is not None:
-            logger.warning(
-                "%s has no index of %r: the footers of %d files are read; write it "
-                "with `pagefeed index --column %s --output`",
-                *(self.shared.folder.path, self.column, len(self.files), self.column),
+            warnings.warn(
+                f"{self.shared.folder.path} has no index of {self.column!r}: the "
+                f"footers of {len(self.files)} files are read; write it with `pagefeed "
+                f"index --column {self.column} --output`",
+                IndexWarning,
+                stacklevel=2,
             )
         before = self.storage.counts().get("bytes_fetched", 0)
         try:
@@ -256,12 +260,12 @@ class IndexRecipe(Recipe):
             raise
         fetched = self.storage.counts().get("bytes_fetched", 0) - before
         if fetched > MUCH_OF_A_FILE * len(self.files):
-            logger.warning(
-                "index of %r: %s were fetched, as files without an offset index are "
-                'indexed by their page headers; page_index="row_group" reads footers '
-                'alone, for shuffle="row_group"',
-                self.column,
-                format_bytes(fetched),
+            warnings.warn(
+                f"index of {self.column!r}: {format_bytes(fetched)} were fetched, as "
+                "files without an offset index are indexed by their page headers; "
+                'page_index="row_group" reads footers alone, for shuffle="row_group"',
+                IndexWarning,
+                stacklevel=2,
             )
         return core
 

@@ -333,7 +333,7 @@ class _Writing:
                     f"{about}: the worker that indexes them died {deaths[name]} times: "
                     f"{said}; look at its memory"
                 ).at(file=files[0])
-            logger.warning("a worker died, %s are tried again: %s", about, said)
+            logger.info("a worker died, %s are tried again: %s", about, said)
 
         common = dict(recipes), self._folder, self._threads
         with closing(on_ray(_write_pack, common, left, died=died)) as done:

@@ -145,7 +145,7 @@ class SharedIndex:
 
         def make(why: str | None) -> _core.Index:
             if why is not None:
-                logger.warning("made anew, since it cannot be used: %s", why)
+                logger.info("made anew, since it cannot be used: %s", why)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 place = tempfile.TemporaryDirectory(prefix=".packs-", dir=folder)

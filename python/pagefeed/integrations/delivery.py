@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pagefeed._base import check_choice, check_flag, logger
 from pagefeed.batches import Batch
-from pagefeed.errors import StateMismatchError
+from pagefeed.errors import PositionWarning, StateMismatchError
 from pagefeed.integrations.checks import (
     check_epochs,
     check_format,
@@ -149,12 +150,21 @@ class Delivery:
             self._checkpoint = checkpoint or self._checkpoint
         elif self._start == "here":
             session.resume(session.state)
-        elif session.epoch > self.epoch:  # An iteration without end is in a later one.
-            session.resume(self.loader.view().run.beginning(session.epoch))
         else:
-            session.resume(session.following)
+            self._begin_anew()
         self.loader.check_ranks(self._gather)
         self._is_logged = False
+
+    def _begin_anew(self) -> None:
+        """Go to the beginning of an epoch, a policy and its weights to their first."""
+        session, place = self._session, self._session.following
+        if session.epoch > self.epoch:  # An iteration without end is in a later one.
+            place = self.loader.view().run.beginning(session.epoch)
+        if session.learning is not None:
+            place = replace(place, mixture=self._beginning.mixture)
+        session.resume(place)
+        if session.learning is not None:
+            session.learning = None
 
     def accumulate(self, steps: int) -> None:
         """Learn how many steps' gradients the framework adds up, for a warning."""
@@ -166,6 +176,7 @@ class Delivery:
             "the checkpoint has no position of a loader: training continues as if all "
             f"its steps had been this loader's, at epoch {epoch}, step {step}. If they "
             "were of other data, begin a new run from the model alone",
+            PositionWarning,
             stacklevel=3,
         )
         self.loader.set_epoch(epoch)

@@ -62,7 +62,8 @@ def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
 def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the padding-free batch of transformers: all documents in one row.
 
-    Fields have the shape [1, batch_size * length]. Variable-length attention needs four
+    Fields have the shape [1, batch_size * length], with a value of each token's own
+    shape behind it. Variable-length attention needs four
     more: int32 ``cu_seq_lens_q`` and ``cu_seq_lens_k``, and the numbers
     ``max_length_q`` and ``max_length_k``. If one is missing, it ignores the borders.
 
@@ -72,7 +73,9 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     check_borders(batch)
     borders, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
     kept = {
-        name: value.reshape(1, -1) if hasattr(value, "reshape") else value
+        name: value.reshape(1, -1, *value.shape[2:])
+        if hasattr(value, "reshape")
+        else value
         for name, value in in_rows(batch).items()
     }
     return kept | {

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from pagefeed._base import require, some_of
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, RankWarning
 from pagefeed.launch.frameworks import Ranks
 
 __all__ = ["Gather", "check_agreement", "check_ranks", "gather_from", "members"]
@@ -148,6 +148,7 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
         f"which each {shared}{beside}. It could not prove that those processes share a "
         "rank that need the same batches, and no others: name their group, as in "
         "check_ranks(same=mesh['tp'].get_group())",
+        RankWarning,
         stacklevel=5,
     )
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagefeed._base import require
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, PositionWarning
 
 __all__ = [
     "Ranks",
@@ -196,6 +196,7 @@ def warn_of_accelerator() -> bool:
         "end of an epoch. Iterate over what pagefeed.integrations.accelerate.prepare("
         "accelerator, loader) returns, or attach the loader to its trainer: "
         "pagefeed.integrations.transformers.attach(trainer, loader)",
+        PositionWarning,
         stacklevel=3,
     )
     return True

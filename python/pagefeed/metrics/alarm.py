@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 
 from pagefeed._base import check_callable, check_number, check_positive
+from pagefeed.errors import WaitWarning
 
 __all__ = ["WaitAlarm"]
 
@@ -14,7 +15,7 @@ def _warn(fraction: float) -> None:
     warnings.warn(
         f"training waits for data {fraction:.0%} of the time: give the loader more "
         "num_threads or memory, or a faster disk; `pagefeed plan` says what it reads",
-        RuntimeWarning,
+        WaitWarning,
         stacklevel=4,
     )
 

@@ -2,6 +2,7 @@
 
 - :class:`Policy`: anything that makes weights of losses, such as :class:`ADO`,
   :class:`ExcessLoss`, :class:`FixedSchedule` or a class of your own.
+- :class:`Replacing`: another policy than before, on purpose.
 - :class:`Learner`: adds up the losses of a training's datasets over all ranks, asks the
   policy, and sets the loader's weights, the same on every rank.
 - :func:`token_losses`: losses of single tokens from a model's logits.
@@ -12,7 +13,7 @@ from pagefeed.mixing.ado import ADO
 from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.excess_loss import ExcessLoss
 from pagefeed.mixing.learner import Learner
-from pagefeed.mixing.policy import FixedSchedule, Policy
+from pagefeed.mixing.policy import FixedSchedule, Policy, Replacing
 
 __all__ = [
     "ADO",
@@ -20,6 +21,7 @@ __all__ = [
     "FixedSchedule",
     "Learner",
     "Policy",
+    "Replacing",
     "token_losses",
 ]
 

@@ -77,6 +77,14 @@ class ADO:
             raise InvalidArgumentError(
                 f"least={least} of {len(self._prior)} datasets is more than all"
             )
+        self._settings = {
+            "prior": dict(prior),
+            "warmup": self._warmup,
+            "credit": self._credit,
+            "memory": self._memory,
+            "smoothing": self._smoothing,
+            "least": self._least,
+        }
         self._num_updates = 0
         self._last_step = 0
         self._curves: dict[str, _Curve] = {name: _Curve() for name in self._prior}
@@ -91,6 +99,11 @@ class ADO:
     def names(self) -> list[str]:
         """The datasets that are given weights."""
         return [*self._prior]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with."""
+        return self._settings
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return new weights; None in the warm-up, and before laws can be fitted."""

@@ -72,6 +72,12 @@ class ExcessLoss:
                 f"prior names {sorted(self._weights)}, reference "
                 f"{sorted(self._reference)}: give both the same datasets"
             )
+        self._settings = {
+            "reference": self._reference,
+            "prior": dict(prior or {}),
+            "rate": self._rate,
+            "smoothing": self._smoothing,
+        }
         self._sums = dict.fromkeys(self._weights, 0.0)
         self._num_updates = 0
 
@@ -79,6 +85,11 @@ class ExcessLoss:
     def names(self) -> list[str]:
         """The datasets that are given weights."""
         return [*self._weights]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with."""
+        return self._settings
 
     @property
     def mean(self) -> dict[str, float]:

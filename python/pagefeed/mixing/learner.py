@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,102 +12,15 @@ from pagefeed._base import check_flag, check_positive, logger, require
 from pagefeed.errors import (
     CancelledError,
     InvalidArgumentError,
-    StateMismatchError,
 )
 from pagefeed.launch import sums_over
 from pagefeed.loader import Loader
 from pagefeed.mixing.cross_entropy import token_losses
-from pagefeed.mixing.policy import Policy, usable_losses
+from pagefeed.mixing.memory import Memory, on_host
+from pagefeed.mixing.policy import Policy, Replacing, usable_losses
 from pagefeed.mixture import Mixture, check_names, check_weights
 
 __all__ = ["Learner"]
-
-VERSION = 1
-
-
-class Memory:
-    """What a learner remembers from step to step: part of the loader's state.
-
-    It does not know the loader, which keeps it.
-
-    Args:
-        policy: Makes weights of losses.
-        names: The datasets, by number.
-    """
-
-    def __init__(self, policy: Policy | None, names: Sequence[str]) -> None:
-        self._policy = policy
-        self._names = names
-        self.at = 0
-        """The loader's step at the end of the last step."""
-        self.sums: Any = np.zeros((2, len(names)))
-        """Sums of losses, and labels, since the last update: [2, datasets]."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the loader's state contains of it: plain JSON types."""
-        remembers = hasattr(self._policy, "state_dict")
-        return {
-            "version": VERSION,
-            "policy": type(self._policy).__name__,
-            "state": self._policy.state_dict() if remembers else None,  # type: ignore[union-attr]
-            "at": self.at,
-            "names": list(self._names),
-            # Strict JSON has no number for a loss that is not finite.
-            "sums": [
-                [value if math.isfinite(value) else None for value in values]
-                for values in _on_host(self.sums).tolist()
-            ],
-        }
-
-    def check(self) -> None:
-        """Refuse a policy whose state no checkpoint can hold.
-
-        Raises:
-            InvalidArgumentError: If it is not strict JSON.
-        """
-        state = self.state_dict()["state"]
-        try:
-            json.dumps(state, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(
-                f"the state_dict() of {type(self._policy).__name__} must be of plain "
-                f"JSON types, without NaN and infinity: {error}; found {state!r:.200}"
-            ) from None
-
-    def load_state_dict(self, state: Mapping[str, Any] | None, step: int) -> None:
-        """Continue there; None begins anew, at a step of the loader.
-
-        Raises:
-            StateMismatchError: If it is something else.
-        """
-        self.at, self.sums = step, np.zeros((2, len(self._names)))
-        if state is None:
-            return
-        try:
-            version, recorded = state["version"], str(state["policy"])
-            self.at, remembered = int(state["at"]), state["state"]
-            sums = zip(*state["sums"], strict=True)
-            by_name = dict(zip(state["names"], sums, strict=True))
-            found = [by_name.get(name, (0.0, 0.0)) for name in self._names]
-            self.sums = np.array(found, dtype=np.float64).T.reshape(2, -1)
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateMismatchError(
-                f"this is not what a Learner's state_dict() returned: {state!r:.200}"
-            ) from error
-        if version != VERSION:
-            raise StateMismatchError(
-                f"the state of a Learner has version {version!r}, this release reads "
-                f"{VERSION}: continue the run with the release that began it"
-            )
-        if recorded != type(self._policy).__name__:
-            logger.warning(
-                "the state is of the policy %s, and %s begins anew",
-                *(recorded, type(self._policy).__name__),
-            )
-        elif remembered is not None:
-            # A copy: a policy may keep what it is given.
-            policy: Any = self._policy
-            policy.load_state_dict(json.loads(json.dumps(remembered)))
 
 
 class Learner:
@@ -127,7 +38,8 @@ class Learner:
 
     Args:
         loader: A loader of a mixture with the fields ``dataset_ids`` and ``labels``.
-        policy: Makes weights of losses; None: they are added up alone.
+        policy: Makes weights of losses; None: they are added up alone. A state that
+            was loaded must be of the same policy, see :class:`Replacing`.
         every: Steps of the loader between two updates.
         group: A process group of torch, or a function that gathers plain objects over
             all ranks, such as :func:`pagefeed.integrations.jax.gather`. By default all
@@ -151,7 +63,7 @@ class Learner:
     def __init__(
         self,
         loader: Loader,
-        policy: Policy | None = None,
+        policy: Policy | Replacing | None = None,
         *,
         every: int = 100,
         group: Any = None,
@@ -168,27 +80,30 @@ class Learner:
                 f"fields={(*loader.fields.names, *sorted(missing))!r}"
             )
         is_class = isinstance(policy, type)
-        if policy is not None and (is_class or not isinstance(policy, Policy)):
+        if policy is not None and (
+            is_class or not isinstance(policy, Policy | Replacing)
+        ):
             raise InvalidArgumentError(
                 f"policy={policy!r:.60} must be an object with update(step, losses), "
                 "such as pagefeed.mixing.ADO({'web': 0.7, 'code': 0.3})"
             )
-        check_names(getattr(policy, "names", ()), dict.fromkeys(loader.dataset_names))
         if group is not None and not callable(group) and not hasattr(group, "size"):
             raise InvalidArgumentError(
                 f"group={group!r:.60} must be a process group of torch, or a function "
                 "that gathers plain objects"
             )
         self.loader = loader
-        self.policy = policy
         self.every = check_positive(every, "every")
+        self._memory = Memory(policy, self.every, loader.dataset_names)
+        self.policy = self._memory.policy
+        names = getattr(self.policy, "names", ())
+        check_names(names, dict.fromkeys(loader.dataset_names))
         self._group = group
         self._names = loader.dataset_names
         self._shift = 0 if loader.fields.shifted else 1
         self._ignored = loader.fields.ignore_index
         self._added: Any = None
         self._logged: Any = np.zeros((2, len(self._names)))
-        self._memory = Memory(policy, self._names)
         loader.view().learn(self._memory)
 
     def add(
@@ -336,7 +251,7 @@ class Learner:
         # them go the ranks that failed, for which the others would wait.
         flags = [is_first, failed, failed * self.loader.rank]
         told = np.append(np.where(is_first, chosen, 0.0), flags)
-        found = np.asarray(_on_host(sums_over(told, self._group)))
+        found = np.asarray(on_host(sums_over(told, self._group)))
         found, (firsts, failures, rank) = found[:-3], found[-3:]
         if problem is not None:
             raise problem
@@ -363,7 +278,7 @@ class Learner:
     ) -> npt.NDArray[np.float64]:
         """Return the policy's weights by number, or what stands for none."""
         weights = None if self.policy is None else self.policy.update(step, losses)
-        self._memory.check()
+        self._memory.state_dict()  # A policy whose state cannot be saved ends here.
         if weights is None:
             return unchanged
         weights = check_weights(weights, dict.fromkeys(self._names))
@@ -380,7 +295,7 @@ class Learner:
         return {f"loss/{name}": loss for name, loss in found.items()}
 
     def _means(self, sums: Any) -> dict[str, float]:
-        totals, counts = _on_host(sums)
+        totals, counts = on_host(sums)
         each = zip(self._names, totals, counts, strict=True)
         return {name: float(total / count) for name, total, count in each if count}
 
@@ -394,9 +309,3 @@ def _plus(sums: Any, added: Any) -> Any:
     if isinstance(sums, np.ndarray) and not isinstance(added, np.ndarray):
         sums = added.new_tensor(sums)
     return sums + added
-
-
-def _on_host(values: Any) -> npt.NDArray[np.float64]:
-    if isinstance(values, np.ndarray):
-        return values
-    return values.cpu().numpy()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from pagefeed._base import check_whole, logger
-from pagefeed.errors import InvalidArgumentError
+from pagefeed._base import check_whole
+from pagefeed.errors import InvalidArgumentError, LossWarning
 from pagefeed.mixture import check_weights
 
-__all__ = ["LARGEST_LOSS", "FixedSchedule", "Policy", "shares_of", "usable_losses"]
+__all__ = [
+    "LARGEST_LOSS",
+    "FixedSchedule",
+    "Policy",
+    "Replacing",
+    "shares_of",
+    "usable_losses",
+]
 
 LARGEST_LOSS = 1e9
 """Losses beyond it, in nats, say that a training diverged, and nothing of datasets."""
@@ -24,7 +32,9 @@ class Policy(Protocol):
 
     One with ``names`` has these checked against the mixture's when it is put to work.
     A policy that remembers something also has ``state_dict()``, which returns plain
-    JSON types, and ``load_state_dict(state)``: a checkpoint then contains it.
+    JSON types, and ``load_state_dict(state)``: a checkpoint then contains it. What it
+    was made with may be a property ``settings``, of plain JSON types by name: a run is
+    resumed with the same ones, or refused.
 
     Example:
         >>> class Uniform:
@@ -46,6 +56,33 @@ class Policy(Protocol):
             Weights by name, in tokens or sequences as the mixture counts them; None
             leaves them as they are.
         """
+
+
+class Replacing:
+    """Says that a policy may take the place of another one at a resume.
+
+    A state of a run under a policy is loaded with that policy, with the same settings;
+    otherwise the weights would go other ways in silence. With this in its place, a
+    changed policy begins anew from the weights of the state.
+
+    Args:
+        policy: The policy from now on; None keeps the weights as they are.
+
+    Raises:
+        InvalidArgumentError: If it is no policy.
+
+    Example:
+        >>> policy = Replacing(FixedSchedule({0: {"web": 1}}))
+        >>> learner = Learner(loader, policy, every=10)  # doctest: +SKIP
+    """
+
+    def __init__(self, policy: Policy | None) -> None:
+        if policy is not None and not isinstance(policy, Policy):
+            raise InvalidArgumentError(
+                f"policy={policy!r:.60} must be an object with update(step, losses), "
+                "or None"
+            )
+        self.policy = policy
 
 
 class FixedSchedule:
@@ -85,6 +122,11 @@ class FixedSchedule:
         """The datasets that are given weights."""
         return {name for weights in self._weights.values() for name in weights}
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What it was made with."""
+        return {"weights": {str(step): each for step, each in self._weights.items()}}
+
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return the weights of the last step of the schedule that was reached."""
         del losses
@@ -109,9 +151,11 @@ def usable_losses(
     """Return losses without those that are not finite, and warn of these."""
     found = {name: loss for name, loss in losses.items() if abs(loss) <= LARGEST_LOSS}
     for name in losses.keys() - found.keys() if warns else ():
-        logger.warning(
-            "step %d: the loss of %r is %s, and is left out of this update of weights",
-            *(step, name, losses[name]),
+        warnings.warn(
+            f"step {step}: the loss of {name!r} is {losses[name]}, and is left out of "
+            "this update of weights",
+            LossWarning,
+            stacklevel=2,
         )
     return found
 

@@ -196,7 +196,7 @@ def shared_sums(
                 with ArrayWriter(path, name, durable=False) as writer:
                     writer.append("sums", sums)
             except FileAccessError as error:  # Doing without is no failure.
-                logger.warning("the sums of an epoch are not shared: %s", error)
+                logger.info("the sums of an epoch are not shared: %s", error)
             _remove_stale(folder)
         yield sums
 

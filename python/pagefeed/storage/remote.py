@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pagefeed import _core
-from pagefeed._base import logger, require
-from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed._base import require
+from pagefeed.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    PagefeedWarning,
+    UnsupportedError,
+)
 from pagefeed.storage.arrow_files import RangeFile
 from pagefeed.storage.hub import Hub, is_of_hub
 from pagefeed.storage.options import (
@@ -195,10 +201,11 @@ class RemoteStorage(Storage):
             if is_meant(name) and not any(map(is_hidden, name.split("/"))):
                 files.append(url)
         if skipped := self.counts()["names_skipped"] - before:
-            logger.warning(
-                "%s: %d names were left out, with //, /./, /../ or control signs in "
-                "them: no URL can name these; copy the objects to other names",
-                *(path, skipped),
+            warnings.warn(
+                f"{path}: {skipped} names were left out, with //, /./, /../ or control "
+                "signs in them: no URL can name these; copy the objects to other names",
+                PagefeedWarning,
+                stacklevel=2,
             )
         if not files:
             raise nothing_listed(path, suffixes)

@@ -51,6 +51,19 @@ def test_one_row_has_the_borders_of_its_documents(batch):
     }
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (4, 2)])
+def test_values_of_tokens_keep_their_shape_in_one_row(batch, shape):
+    rows, length = batch["input_ids"].shape
+    values = torch.arange(rows * length)[:, None] + torch.zeros((1, *shape)).reshape(
+        1, -1
+    )
+    teacher = values.reshape(rows, length, *shape)
+    made = dialects.flattened({**batch, "teacher_ids": teacher})["teacher_ids"]
+    assert made.shape == (1, rows * length, *shape)
+    firsts = made.reshape(1, rows * length, -1)[0, :, 0]
+    assert torch.equal(firsts, torch.arange(rows * length).float())
+
+
 def test_rows_lose_what_models_do_not_take(batch):
     made = dialects.in_rows(batch)
     assert set(made) == {"input_ids", "labels", "position_ids", "use_cache"}

@@ -12,7 +12,7 @@ import torch
 
 import pagefeed as pf
 from models.mixing import write_datasets
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.errors import InvalidArgumentError, LossWarning, StateMismatchError
 from pagefeed.reports import forecast, mixture_weights
 
 FIELDS = ("input_ids", "labels", "dataset_ids")
@@ -108,12 +108,11 @@ def test_another_learner_goes_on_where_the_one_before_was(datasets, is_pickled):
     assert state == end
 
 
+@pytest.mark.filterwarnings("ignore::pagefeed.errors.LossWarning")
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e300])
 @pytest.mark.parametrize("kind", ["ado", "excess", "fixed"])
 @pytest.mark.parametrize("as_tensors", [False, True])
-def test_a_loss_that_is_not_finite_is_left_out_by_name(
-    datasets, caplog, bad, kind, as_tensors
-):
+def test_a_loss_that_is_not_finite_is_left_out_by_name(datasets, bad, kind, as_tensors):
     """Whether the run is resumed meanwhile or not; later losses count again."""
     equal = {"code": 1.0, "math": 1.0, "web": 1.0}
     policies: dict[str, Any] = {
@@ -141,12 +140,10 @@ def test_a_loss_that_is_not_finite_is_left_out_by_name(
         return learner, json.loads(state)
 
     whole, parts = list[Any](), list[Any]()
-    with caplog.at_level(logging.WARNING, logger="pagefeed"):
+    with pytest.warns(LossWarning, match="step 21: the loss of 'web' is") as told:
         learner, end = run(make(datasets), 60, whole)
     assert 2 in whole[16]
-    told = [text for text in caplog.messages if "left out" in text]
-    assert len(told) == 1
-    assert "step 21: the loss of 'web' is" in told[0]
+    assert len([each for each in told if each.category is LossWarning]) == 1
     assert not abs(learner.means()["loss/web"]) < 10  # As it was.
     _, saved = run(make(datasets), 18, parts)
     resumed = make(datasets)
@@ -278,14 +275,29 @@ def test_weights_that_hold_already_are_not_recorded(datasets):
     assert len(loader.state_dict()["mixture"]["stages"]) == 1
 
 
-def test_another_policy_begins_anew(datasets, caplog):
+def test_another_policy_is_refused_unless_it_replaces_the_first(datasets):
     _, state = train(make(datasets), 20, Random())
     loader = make(datasets)
     loader.load_state_dict(state)
     assert loader.state_dict() == state  # Also before there is a learner.
-    with caplog.at_level(logging.WARNING, "pagefeed"):
-        pf.mixing.Learner(loader, POLICIES["ado"]())
-    assert "of the policy Random, and ADO begins anew" in caplog.text
+    with pytest.raises(StateMismatchError, match=r"policy Random.*policy=\.\.\."):
+        next(iter(loader))  # The weights would stay as they are.
+    for policy, words in ((POLICIES["ado"](), "has ADO"), (None, "has none")):
+        for _ in range(2):
+            with pytest.raises(StateMismatchError, match=f"Random, .*{words}"):
+                pf.mixing.Learner(loader, policy, every=EVERY)
+        learned = make(datasets)
+        pf.mixing.Learner(learned, policy, every=EVERY)
+        with pytest.raises(StateMismatchError, match=f"Random, .*{words}"):
+            learned.load_state_dict(state)
+        assert learned.step == 0
+        pf.mixing.Learner(loader, pf.mixing.Replacing(policy), every=EVERY)
+        loader.load_state_dict(state)
+        assert loader.step == 20
+        next(iter(loader))
+        loader = make(datasets)
+        loader.load_state_dict(state)
+    pf.mixing.Learner(loader, Random(), every=EVERY)
     with pytest.raises(StateMismatchError, match="Learner"):
         loader.load_state_dict(state | {"learning": {"version": 1}})
 

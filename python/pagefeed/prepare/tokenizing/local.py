@@ -114,7 +114,7 @@ def with_retries(
         try:
             run()
         except FileAccessError as problem:
-            logger.warning("a shard is tried again: %s", problem)
+            logger.info("a shard is tried again: %s", problem)
             if wait(2.0**attempt):
                 raise
         else:

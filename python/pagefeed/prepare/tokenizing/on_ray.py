@@ -45,7 +45,7 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
         pieces = job.tasks[task][begin[0] :]
         names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
         if deaths[place] <= retries:
-            logger.warning("a worker died and %s is tried again: %s", names, said)
+            logger.info("a worker died and %s is tried again: %s", names, said)
             return
         raise DataError(
             f"{names}: the worker that tokenizes it died {deaths[place]} times at the "

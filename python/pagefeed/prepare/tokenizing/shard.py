@@ -103,7 +103,7 @@ class Shard:
                 f"{one.file}, {one.place}: {one.error}; on_error='skip' or "
                 "'quarantine' goes on without such records and lists them"
             ).at(file=one.file)
-        logger.warning("%s, %s: %s", one.file, one.place, one.error)
+        logger.info("%s, %s: %s", one.file, one.place, one.error)
         is_kept = self._job.on_error == "quarantine"
         self._rejected.append(one if is_kept else one._replace(record=None))
 

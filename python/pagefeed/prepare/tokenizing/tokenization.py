@@ -237,7 +237,7 @@ def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> 
         try:
             return run(job.widened(folder.widened))
         except WidenedError as found:
-            logger.warning("%s: all begins anew, as %s", found.error, found.kind)
+            logger.info("%s: all begins anew, as %s", found.error, found.kind)
             folder.widen(found)
 
 
