@@ -61,7 +61,7 @@ def write_data(folder: Path) -> None:
         pq.write_table(table, path, row_group_size=20)
 
 
-def make_loader(folder: Path, **options: Any) -> pf.Loader:
+def make_loader(folder: Path, data: Any = None, **options: Any) -> pf.Loader:
     """A loader of the numbered tokens, for a test that needs no ranks."""
     settings: dict[str, Any] = {
         "sequences": pf.Windows(LENGTH, tail="drop"),
@@ -73,7 +73,8 @@ def make_loader(folder: Path, **options: Any) -> pf.Loader:
         "world_size": 1,
         "num_threads": 1,
     }
-    data = pf.parquet(folder / "data", column="input_ids")
+    if data is None:
+        data = pf.parquet(folder / "data", column="input_ids")
     return pf.Loader(data, **settings | options)
 
 

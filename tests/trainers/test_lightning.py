@@ -1,5 +1,6 @@
 """Lightning: the data module resumes where the framework alone would not."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ pytest.importorskip("lightning", reason="make test-trainers ARGS=lightning")
 import lightning
 import torch
 
+import pagefeed as pf
+from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.lightning import LoaderDataModule, setup_loader
 from trainers.running import (
     EPOCH,
@@ -223,3 +226,30 @@ def test_a_checkpoint_made_without_pagefeed_is_placed_by_its_step(folder, tmp_pa
         )
     expected = [batch["input_ids"][:, 0].tolist() for batch in plain]
     assert module.seen == expected[5:12]
+
+
+def test_batches_that_are_resumed_are_not_said_to_be_unreliable(folder, tmp_path):
+    def fit(max_steps, resume=None):
+        module, trainer = Module(), trainer_of(tmp_path, max_steps=max_steps)
+        data = LoaderDataModule(train=make_loader(folder))
+        trainer.fit(module, datamodule=data, ckpt_path=resume)
+        trainer.save_checkpoint(tmp_path / "ours.ckpt")
+        return module.seen
+
+    whole = fit(5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        whole += fit(12, resume=tmp_path / "ours.ckpt")
+    assert not [each for each in told if "not resumable" in str(each.message)]
+    plain = [batch["input_ids"][:, 0].tolist() for batch in make_loader(folder)]
+    assert whole == plain[:12]
+
+
+def test_losses_of_a_mixture_ask_for_the_logits(folder):
+    part = pf.parquet(folder / "data", column="input_ids")
+    mixed = make_loader(
+        folder, data=pf.mix({"all": part}, max_epochs={"all": 1}), drop_last=False
+    )
+    data = LoaderDataModule(train=make_loader(folder), evaluation=mixed)
+    with pytest.raises(InvalidArgumentError, match="logits=logits"):
+        data.log_losses(Module(), next(iter(mixed)), torch.zeros(()))

@@ -120,6 +120,16 @@ def test_a_state_or_here_place_a_run(seen, epochs, adapter):
             assert one["here"]["seen"][:LEFT] == rows[begin:][:LEFT]
 
 
+def test_epochs_that_begin_in_the_middle_of_one_are_refused(seen, adapter):
+    if adapter not in ("lightning", "transformers"):
+        pytest.skip("its epochs end where the loader's do, or its user's loop counts")
+    for one in seen:
+        told = one["loaded for epochs"]["seen"]
+        assert "at step 6 of the 14" in told
+        assert f"max_steps={LEFT + STEPS}" in told
+        assert "at step 3 of the 14" in one["here for epochs"]["seen"]
+
+
 def test_a_run_says_where_it_begins(seen, adapter):
     who = NAMES.get(adapter, adapter.title())
     steps = "no end, all" if adapter in ENDLESS else "14, {}"
@@ -194,6 +204,16 @@ def evaluated(folder, adapter):
         columns = {key: [row.tolist() for row in table[key]] for key in table}
         pq.write_table(pa.table(columns), folder / "held-out" / f"{name}.parquet")
     return run_job("evaluation", folder, world_size=2, adapter=adapter)
+
+
+def test_rows_of_a_budget_are_gathered_once_each(evaluated, adapter):
+    if adapter == "lightning":
+        pytest.skip("it gathers no rows")
+    for one in evaluated:
+        found = one["found"]
+        assert len(found["budget rows"]) == 32
+        assert sorted(found["budget rows"]) == sorted(found["rows of budget"])
+        assert found["budget again"] == found["budget rows"]
 
 
 def test_losses_are_exact_means_over_tokens(evaluated):

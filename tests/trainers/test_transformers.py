@@ -9,6 +9,7 @@ pytest.importorskip("transformers", reason="make test-trainers ARGS=transformers
 import torch
 from transformers import Trainer, TrainingArguments
 
+import pagefeed as pf
 from pagefeed.integrations.transformers import attach
 from trainers.running import (
     EPOCH,
@@ -141,12 +142,22 @@ def test_a_checkpoint_made_without_pagefeed_is_placed_by_its_step(folder, tmp_pa
 def test_wrong_arguments_are_refused(folder, tmp_path):
     trainer, loader = trainer_of(tmp_path), make_loader(folder)
     other = make_loader(folder, batch_size=2)
+    cut = make_loader(
+        folder,
+        fields=pf.Fields(names=("input_ids", "labels"), shifted=True),
+        context_parallel=pf.ContextParallel(0, 2),
+    )
     call: Any = attach
     wrong = {
         "a transformers.Trainer": lambda: call(loader, trainer),
         "no pagefeed Loader": lambda: call(trainer, "tokens/"),
         "format='torch'": lambda: call(trainer, make_loader(folder, format="numpy")),
         "per_device_train_batch_size is 4": lambda: call(trainer, other),
+        "batch_tokens=64 counts as batch_size=2": lambda: call(
+            trainer, make_loader(folder, batch_size=None, batch_tokens=64)
+        ),
+        "takes whole sequences": lambda: call(trainer, cut),
+        "grown='later'": lambda: call(trainer, loader, grown="later"),
         "needs labels": lambda: call(
             trainer, make_loader(folder, fields=("input_ids",))
         ),

@@ -33,6 +33,8 @@ def test_every_row_once_on_two_ranks_and_after_a_resume(rows, kind):
     counts: Counter[int] = Counter()
     for one in reports:
         whole, resumed = one["whole"], one["resumed"]
+        if kind == "dpo":
+            assert "takes rows with chosen_ids, rejected_ids" in one["refused"]
         assert whole["steps"] == resumed["steps"] == UPDATES[kind]
         assert len(set(flat(whole["seen"]))) == ROWS / 2
         counts.update(flat(whole["seen"]))

@@ -245,7 +245,23 @@ def check_options(settings: LoaderSettings) -> None:
                     f"{_asked(option, settings)} does not go with {KINDS[kind]}: "
                     f"{option.instead}{count}"
                 )
+    _check_parts(settings)
     _warn_of_joined(settings)
+
+
+def _check_parts(settings: LoaderSettings) -> None:
+    """Refuse labels that a loss would shift inside a part of a sequence.
+
+    Where its chunks end, it would pair tokens that are no neighbours.
+    """
+    fields = settings.fields
+    if settings.context_parallel and "labels" in fields.names and not fields.shifted:
+        raise InvalidArgumentError(
+            f"{settings.context_parallel!r} cuts sequences, and these labels would be "
+            "shifted by the loss, where the next token is another rank's: give "
+            f"fields=pagefeed.Fields(names={fields.names!r}, shifted=True), and a loss "
+            "that compares logits[i] with labels[i]"
+        )
 
 
 def _asked(option: Option, settings: LoaderSettings) -> str:

@@ -64,6 +64,8 @@ class Session(RunView):
         """The end of the last iteration, until another begins."""
         self._grown: tuple[int, Run, Feed] | None = None
         """The epoch of the data of before, and what runs all others."""
+        self._answers: dict[str, Grown] = {}
+        """What was said of states of the data of before, for which it holds again."""
         self._known: tuple[tuple[object, ...], Cursor] | None = None
         """What :meth:`known` returned last, and from where."""
         self._num_made = self._num_padding_rows = 0
@@ -174,7 +176,11 @@ class Session(RunView):
             state = {name: state[name] for name in state if name != LEARNING}
         if self._learner is not None:
             self._learner.check(learning)
-        self._load(LoaderState.from_dict(state), grown)
+        wanted = LoaderState.from_dict(state)
+        grown = grown or self._answers.get(wanted.dataset)
+        self._load(wanted, grown)
+        if grown is not None:
+            self._answers[wanted.dataset] = grown
         self.loaded = self.begin
         self.learning = learning
         self.tell()

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from pagefeed._base import check_callable, require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has
-from pagefeed.integrations.delivery import ResumableDelivery, Start
+from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
-from pagefeed.mixing import Learner, Policy
+from pagefeed.mixing import Learner, Policy, Replacing
 
 accelerate = require("accelerate", extra="accelerate", purpose=__name__)
 _Mixin: Any = accelerate.data_loader.DataLoaderStateMixin
@@ -116,6 +116,8 @@ class PreparedLoader(_Mixin, Skippable):
 
     learner: Learner | None = None
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
+    _num_rows = 0
+    """Of the batch that was handed out last."""
     _drop_last = True  # `rows_gathered` knows the padding of the last steps.
 
     def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:
@@ -137,6 +139,7 @@ class PreparedLoader(_Mixin, Skippable):
         try:
             for batch in Skippable.__iter__(self):
                 self.end_of_dataloader = loader.num_steps_left == 0
+                self._num_rows = len(batch["input_ids"]) if "input_ids" in batch else 0
                 yield self._on_device(batch)
         finally:
             self.end()
@@ -157,22 +160,29 @@ class PreparedLoader(_Mixin, Skippable):
         """Make the next iteration run an epoch; never undoes a resume."""
         self.loader.set_epoch(epoch)
 
-    def rows_gathered(self) -> NDArray[np.bool_] | None:
-        """Return which rows to keep of a batch that was gathered from all processes.
+    def rows_gathered(self) -> list[NDArray[np.bool_]] | None:
+        """Return which rows of each process's batch to keep of what was gathered.
+
+        Call it on all processes, where steps have a budget of tokens.
 
         Returns:
-            bool [processes * batch_size], True once for each row of the data; None to
-            keep all rows.
+            For each process bool [rows of its batch], True once for each row of the
+            data; None to keep all rows.
         """
         left, world_size = self.loader.num_steps_left, self.loader.world_size
-        if len(self._ranks) == world_size and (left is None or left > 1):
+        is_even = self.loader.batch_tokens is None and len(self._ranks) == world_size
+        if is_even and (left is None or left > 1):
             return None  # Padding is in the last two steps alone.
         session, ranks = self.loader.view(), self._ranks
         kept = [
             (session.last_datasets(rank) >= 0) & (ranks.index(rank) == number)
             for number, rank in enumerate(ranks)
         ]
-        return np.concatenate(kept)
+        if not session.run.takes_batches:
+            return kept
+        # A budget of documents: as many rows as fit, of each rank another number.
+        counts = accelerate.utils.gather_object([self._num_rows])
+        return [np.repeat(one, count) for one, count in zip(kept, counts, strict=True)]
 
 
 class _Gather:
@@ -184,23 +194,42 @@ class _Gather:
 
     def __call__(self, input_data: Any, use_gather_object: bool = False) -> Any:  # noqa: FBT001, FBT002
         """Gather over all processes."""
-        found = self._gather(input_data, use_gather_object)
-        state = self._accelerator.gradient_state
-        active = state.active_dataloader
+        active = self._accelerator.gradient_state.active_dataloader
         kept = active.rows_gathered() if isinstance(active, PreparedLoader) else None
         if kept is None:
-            return found
-        if isinstance(found, list) and (
-            use_gather_object or not all(map(accelerate.utils.is_torch_tensor, found))
-        ):
-            is_of_rows = len(found) == len(kept)
-            return list(compress(found, kept)) if is_of_rows else found
+            return self._gather(input_data, use_gather_object)
+        if use_gather_object or not _are_tensors(input_data):
+            found, rows = self._gather(input_data, use_gather_object), np.hstack(kept)
+            is_of_rows = isinstance(found, list) and len(found) == len(rows)
+            return list(compress(found, rows)) if is_of_rows else found
+        return accelerate.utils.recursively_apply(
+            lambda tensor: self._rows(tensor, kept), input_data
+        )
 
-        def rows(tensor: Any) -> Any:
-            is_of_rows = tensor.ndim and len(tensor) == len(kept)
-            return tensor[kept] if is_of_rows else tensor
+    def _rows(self, tensor: Any, kept: list[NDArray[np.bool_]]) -> Any:
+        """Gather a tensor; if it is of rows, with those to keep alone."""
+        if not tensor.ndim:
+            return self._gather(tensor)
+        counts = [len(rows) for rows in kept]
+        most, mine = max(counts), len(tensor)
+        sizes = [mine] * len(counts)
+        if min(counts) < most:
+            sizes = accelerate.utils.gather_object(sizes[:1])
+        if sizes != counts:
+            return self._gather(tensor)
+        filled = tensor.new_zeros((most - mine, *tensor.shape[1:]))
+        found = self._gather(_torch.cat([tensor, filled]) if mine < most else tensor)
+        return found[np.hstack([np.pad(rows, (0, most - len(rows))) for rows in kept])]
 
-        return accelerate.utils.recursively_apply(rows, found)
+
+def _are_tensors(values: Any) -> bool:
+    try:
+        accelerate.utils.recursively_apply(
+            lambda value: value, values, error_on_other_type=True
+        )
+    except TypeError:
+        return False
+    return True
 
 
 def prepare(
@@ -208,7 +237,8 @@ def prepare(
     loader: Loader,
     *,
     start: Start = "epoch",
-    policy: Policy | None = None,
+    grown: Grown | None = None,
+    policy: Policy | Replacing | None = None,
     every: int = EVERY,
 ) -> PreparedLoader:
     """Return a loader to iterate beside what ``accelerator.prepare`` returned.
@@ -226,6 +256,8 @@ def prepare(
         accelerator: The ``accelerate.Accelerator``.
         loader: With ``format="torch"`` and the accelerator's data-parallel rank.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses.
         every: Steps of the loader between two updates of the policy.
 
@@ -236,7 +268,7 @@ def prepare(
         >>> model, optimizer = accelerator.prepare(model, optimizer)  # doctest: +SKIP
         >>> loader = prepare(accelerator, loader)  # doctest: +SKIP
     """
-    prepared = PreparedLoader(accelerator, loader, start=start)
+    prepared = PreparedLoader(accelerator, loader, start=start, grown=grown)
     prepared.learner = make_learner(loader, policy, every)
     prepared.begin_run()
     accelerator.register_for_checkpointing(prepared)

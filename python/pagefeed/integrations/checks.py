@@ -24,6 +24,7 @@ __all__ = [
     "check_readers",
     "check_rows",
     "check_sizes",
+    "check_whole",
 ]
 
 MakeLoader = Callable[[int, int], Loader]
@@ -189,11 +190,47 @@ def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
     Raises:
         InvalidArgumentError: Naming both.
     """
-    if rows is not None and rows != loader.batch_size:
+    if rows is None or rows == loader.batch_size:
+        return
+    if loader.batch_tokens is not None:
         raise InvalidArgumentError(
-            f"{setting} is {rows}, the Loader has batch_size={loader.batch_size}: set "
-            "both alike, or steps, learning rates and statistics are wrong"
+            f"{setting} is {rows}, and a step of the Loader with batch_tokens="
+            f"{loader.batch_tokens} counts as batch_size={loader.batch_size}, however "
+            f"many rows fit into it: set {setting}={loader.batch_size}"
         )
+    raise InvalidArgumentError(
+        f"{setting} is {rows}, the Loader has batch_size={loader.batch_size}: set "
+        "both alike, or steps, learning rates and statistics are wrong"
+    )
+
+
+CUTTING = {
+    "the Trainer": "Accelerate cuts them itself, by ParallelismConfig(cp_size=...)",
+    "Accelerate": "it cuts them itself, by ParallelismConfig(cp_size=...)",
+    "torchtitan": "it cuts them itself",
+    "OLMo-core": "it cuts them itself",
+    "DeepSpeed": "its UlyssesSPDataLoaderAdapter cuts them",
+    "JAX": "a sharding of [rows, length] cuts them",
+}
+"""How frameworks cut sequences for context parallelism."""
+
+
+def check_whole(loader: Loader, who: str) -> None:
+    """Raise if the loader cuts sequences for context parallelism.
+
+    Raises:
+        InvalidArgumentError: Naming the framework's own way.
+    """
+    if loader.context_parallel is None:
+        return
+    way = CUTTING.get(
+        who, "it knows of no parts; a loop of your own, or Megatron, does"
+    )
+    raise InvalidArgumentError(
+        f"{who} takes whole sequences, and {loader.context_parallel!r} cuts them ({way}"
+        "): leave context_parallel out of the Loader, with the data-parallel rank that "
+        "all ranks of a context-parallel group share"
+    )
 
 
 def check_sizes(

@@ -17,12 +17,12 @@ from pagefeed.integrations.checks import (
     check_ranks_of,
     check_rows,
 )
-from pagefeed.integrations.delivery import KEY, ResumableDelivery, Start
+from pagefeed.integrations.delivery import KEY, Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_deepspeed
 from pagefeed.loader import Loader
-from pagefeed.mixing import Learner, Policy
+from pagefeed.mixing import Learner, Policy, Replacing
 
 require("deepspeed", extra="deepspeed", purpose=__name__)
 
@@ -89,7 +89,8 @@ def attach(
     endless: bool = False,
     ulysses_adapter: bool = False,
     start: Start = "epoch",
-    policy: Policy | None = None,
+    grown: Grown | None = None,
+    policy: Policy | Replacing | None = None,
     every: int = EVERY,
 ) -> EngineData:
     """Return the batches for an engine; the object also saves and loads checkpoints.
@@ -103,6 +104,8 @@ def attach(
         ulysses_adapter: The batches go into ``UlyssesSPDataLoaderAdapter``; the loader
             then needs the rank of ``from_deepspeed(ulysses_adapter=True)``.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, which the
             loop gives to ``data.learner``; see :class:`pagefeed.mixing.Learner`.
         every: Steps of the loader between two updates of the policy.
@@ -118,7 +121,8 @@ def attach(
     )
     check_flag(ulysses_adapter, "ulysses_adapter")
     convert = in_rows if ulysses_adapter else None
-    data = EngineData(engine, loader, convert=convert, endless=endless, start=start)
+    settings = {"endless": endless, "start": start, "grown": grown}
+    data = EngineData(engine, loader, convert=convert, **settings)
     micro_batch = engine.train_micro_batch_size_per_gpu()
     check_rows(loader, micro_batch, "train_micro_batch_size_per_gpu")
     check_ranks_of(loader, from_deepspeed(ulysses_adapter=ulysses_adapter), WHO)

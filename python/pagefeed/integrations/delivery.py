@@ -12,21 +12,31 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pagefeed._base import check_choice, check_flag, logger
 from pagefeed.batches import Batch
-from pagefeed.errors import PositionWarning, StateMismatchError
+from pagefeed.errors import InvalidArgumentError, PositionWarning, StateMismatchError
 from pagefeed.integrations.checks import (
     check_epochs,
     check_format,
     check_loader,
     check_ranks_of,
+    check_whole,
 )
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
 
-__all__ = ["KEY", "Convert", "Delivery", "Leaf", "ResumableDelivery", "Start"]
+__all__ = [
+    "KEY",
+    "Convert",
+    "Delivery",
+    "Grown",
+    "Leaf",
+    "ResumableDelivery",
+    "Start",
+    "check_begins",
+]
 
 KEY = "pagefeed"
 """Name of the state in checkpoints."""
@@ -37,8 +47,17 @@ Convert = Callable[[Batch], Any]
 Start = Literal["epoch", "here"]
 """Where a run begins that no checkpoint places."""
 
+Grown = Literal["next-epoch", "now"]
+"""When files that were added since a checkpoint are delivered."""
+
 Kind = Literal["loop", "run", "again"]
 """Kind of iteration; see :class:`Delivery`."""
+
+
+def _checked(grown: Grown | None) -> Grown | None:
+    if grown is not None:
+        check_choice(grown, get_args(Grown), "grown")
+    return grown
 
 
 class Leaf:
@@ -50,15 +69,17 @@ class Leaf:
 
     Args:
         loader: Whose state it is.
+        grown: Of ``Loader.load_state_dict``.
 
     For example, with ``torch.distributed.checkpoint``::
 
         dcp.save({"model": model, "data": Leaf(loader)}, checkpoint_id=folder)
     """
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, *, grown: Grown | None = None) -> None:
         check_loader(loader, "Leaf")
         self.loader = loader
+        self.grown = _checked(grown)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, as JSON under one name."""
@@ -79,7 +100,7 @@ class Leaf:
                 f"the checkpoint holds no state of pagefeed: expected {{{KEY!r}: "
                 f"text}}, found {dict(state)!r:.80}"
             ) from None
-        self.loader.load_state_dict(loaded)
+        self.loader.load_state_dict(loaded, grown=self.grown)
 
 
 class Delivery:
@@ -103,6 +124,8 @@ class Delivery:
         endless: Continue with the next epoch; the framework stops.
         start: Where a run begins: ``"here"`` is where the last one was left.
         gather: Gathers over all ranks; None for torch's process group.
+        grown: Of ``Loader.load_state_dict``, for the states of checkpoints.
+        takes_parts: The framework takes sequences cut for context parallelism.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -120,13 +143,18 @@ class Delivery:
         endless: bool = False,
         start: Start = "epoch",
         gather: Any = None,
+        grown: Grown | None = None,
+        takes_parts: bool = False,
     ) -> None:
         # Not fields of a dataclass: Lightning copies those deeply, with all they hold.
         check_format(loader, format, who)
+        if not takes_parts:
+            check_whole(loader, who)
         if ranks is not None:
             check_ranks_of(loader, ranks, who)
         check_epochs(loader, who)
         self.loader = loader
+        self.grown = _checked(grown)
         self.convert = convert
         self._kind = kind
         self.endless = check_flag(endless, "endless")
@@ -192,6 +220,11 @@ class Delivery:
         """The epoch in which an iteration would begin."""
         return int(getattr(self._session.following, "epoch", self._session.epoch))
 
+    @property
+    def step(self) -> int:
+        """The step of its epoch at which an iteration would begin."""
+        return int(getattr(self._session.following, "step", 0))
+
     def __len__(self) -> int:
         """Return the steps of a whole epoch; never less after a resume."""
         loader = self.loader
@@ -243,6 +276,26 @@ class Delivery:
             self._checkpoint or loaded,
         )
         self._checkpoint = None
+
+
+def check_begins(delivery: Delivery, who: str, settings: str) -> None:
+    """Refuse a run of whole epochs from the middle of one; it has begun.
+
+    Args:
+        delivery: The batches of the run.
+        who: Name of the framework, which counts epochs in steps.
+        settings: Settings with which it ends at the end of an epoch.
+
+    Raises:
+        InvalidArgumentError: If it would end in the middle of another epoch.
+    """
+    if delivery.step:
+        raise InvalidArgumentError(
+            f"the run begins at step {delivery.step} of the {len(delivery)} of its "
+            f"epoch, by a state that was loaded or by start='here', and {who} counts "
+            f"whole epochs: it would end in the middle of one. Give it {settings}, "
+            "which is where its last epoch ends"
+        )
 
 
 class ResumableDelivery(Delivery, Leaf):

@@ -13,7 +13,7 @@ from typing import Any
 
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
-from pagefeed.mixing import Learner, Policy
+from pagefeed.mixing import Learner, Policy, Replacing
 from pagefeed.mixture import Mixture
 
 __all__ = ["EVERY", "WatchedLoss", "logits_of", "make_learner"]
@@ -23,7 +23,10 @@ EVERY = 100
 
 
 def make_learner(
-    loader: Loader, policy: Policy | None, every: int = EVERY, group: Any = None
+    loader: Loader,
+    policy: Policy | Replacing | None,
+    every: int = EVERY,
+    group: Any = None,
 ) -> Learner | None:
     """Return a learner for a loader with the field ``dataset_ids``, else None.
 

@@ -19,12 +19,20 @@ from pagefeed.integrations.checks import (
     check_maker,
     check_sizes,
 )
-from pagefeed.integrations.delivery import Delivery, Leaf, ResumableDelivery, Start
+from pagefeed.integrations.delivery import (
+    Delivery,
+    Grown,
+    Leaf,
+    ResumableDelivery,
+    Start,
+    check_begins,
+)
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.loader import Loader
-from pagefeed.mixing import Learner, Policy
+from pagefeed.mixing import Learner, Policy, Replacing
+from pagefeed.mixture import Mixture
 
 _DataModule: Any = require(
     "lightning", extra="lightning", purpose=__name__
@@ -34,6 +42,20 @@ __all__ = ["LoaderDataModule", "setup_loader"]
 
 WHO = "Lightning"
 SIZES = "sizes"
+
+
+class _TrainingBatches(Delivery):
+    """Batches whose position the data module keeps: of them nothing is to be saved.
+
+    Lightning warns of an epoch that goes on where batches have no state.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: the data module's state has the position."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load nothing."""
 
 
 class LoaderDataModule(_DataModule):
@@ -52,6 +74,8 @@ class LoaderDataModule(_DataModule):
             ``dataloader_idx``. Every validation sees the same batches;
             :meth:`log_losses` logs their means.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, which
             :meth:`log_training` is given.
         every: Steps of the loader between two updates of the policy.
@@ -75,7 +99,8 @@ class LoaderDataModule(_DataModule):
         | Mapping[str, Loader | MakeLoader]
         | None = None,
         start: Start = "epoch",
-        policy: Policy | None = None,
+        grown: Grown | None = None,
+        policy: Policy | Replacing | None = None,
         every: int = EVERY,
     ) -> None:
         super().__init__()
@@ -90,6 +115,7 @@ class LoaderDataModule(_DataModule):
         self._train: Any = _checked(train, "train")
         check_choice(start, ("epoch", "here"), "start")
         self._start: Start = start
+        self._grown = grown
         self._run: Delivery | None = None
         self._loaded: dict[str, Any] = {}
 
@@ -118,14 +144,20 @@ class LoaderDataModule(_DataModule):
         trainer = self.trainer
         ranks = _expected_ranks(trainer)
         self._train = loader = _made(self._train, ranks)
-        self._run = run = Delivery(
-            loader, WHO, ranks=ranks, kind="run", endless=True, start=self._start
+        self._run = run = _TrainingBatches(
+            loader,
+            WHO,
+            ranks=ranks,
+            kind="run",
+            endless=True,
+            start=self._start,
+            grown=self._grown,
         )
         run.accumulate(trainer.accumulate_grad_batches)
         check_ends(loader, trainer.max_steps, WHO, "max_steps")
         self._learner = make_learner(loader, self._policy, self._every)
         if self._loaded:
-            Leaf(loader).load_state_dict(self._loaded)
+            Leaf(loader, grown=self._grown).load_state_dict(self._loaded)
             is_whole = trainer.limit_train_batches == 1.0
             if is_whole and trainer.max_epochs > 0 and loader.step:
                 left = run.steps_to(trainer.max_epochs - trainer.current_epoch)
@@ -137,6 +169,12 @@ class LoaderDataModule(_DataModule):
             run.place(*divmod(progress.ready, len(run)))
         is_resumed = self._loaded or trainer.ckpt_path
         run.begin_run("Lightning's" if is_resumed else None)
+        is_whole = trainer.limit_train_batches == 1.0 and (trainer.max_epochs or 0) > 0
+        if is_whole and not is_resumed:
+            steps = run.steps_to(trainer.max_epochs)
+            end = -(-steps // trainer.accumulate_grad_batches)
+            if not 0 <= trainer.max_steps <= end:
+                check_begins(run, WHO, f"max_steps={end} and max_epochs=-1")
         self._loaded = {}
         return run
 
@@ -201,6 +239,12 @@ class LoaderDataModule(_DataModule):
         """
         name, loader = list(self._named.items())[dataloader_idx]
         means = TokenMeans(loader)
+        if logits is None and isinstance(loader.dataset, Mixture):
+            raise InvalidArgumentError(
+                "the losses of a mixture's datasets need the model's logits: call "
+                "log_losses(self, batch, loss, logits=logits), or evaluate each "
+                "dataset by a loader of its own, evaluation={name: loader}"
+            )
         means.add(batch["labels"], loss, logits)
         for key, (total, num_labels) in means.sums().items():
             module.log(
@@ -245,7 +289,11 @@ def _expected_ranks(runner: Any) -> Ranks:
 
 
 def setup_loader(
-    fabric: Any, loader: Loader, *, start: Start = "epoch"
+    fabric: Any,
+    loader: Loader,
+    *,
+    start: Start = "epoch",
+    grown: Grown | None = None,
 ) -> ResumableDelivery:
     """Return batches of an epoch on Fabric's device, for a loop of one's own.
 
@@ -257,6 +305,8 @@ def setup_loader(
         fabric: The ``lightning.Fabric``, launched.
         loader: With ``format="torch"`` and Fabric's data-parallel rank.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -272,6 +322,7 @@ def setup_loader(
         ranks=_expected_ranks(fabric),
         convert=fabric.to_device,
         start=start,
+        grown=grown,
     )
     batches.begin_run()
     return batches

@@ -27,7 +27,7 @@ from pagefeed.integrations.dialects import packed_parameters
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_megatron
 from pagefeed.loader import Loader
-from pagefeed.mixing import Policy
+from pagefeed.mixing import Policy, Replacing
 
 _calculator: Any = require(
     "megatron.core.num_microbatches_calculator",
@@ -70,13 +70,15 @@ class MicroBatches(Iterator[Any]):
         loader: Loader,
         *,
         consumed_samples: int = 0,
-        policy: Policy | None = None,
+        policy: Policy | Replacing | None = None,
         every: int = EVERY,
     ) -> None:
         check_loader(loader, WHO)
         check_fields(loader, NEEDED, WHO)
         ranks = from_megatron()
-        batches = ResumableDelivery(loader, WHO, ranks=ranks, endless=True)
+        batches = ResumableDelivery(
+            loader, WHO, ranks=ranks, endless=True, takes_parts=True
+        )
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "Megatron predicts labels[i] from tokens[i]: give the Loader "
@@ -127,7 +129,7 @@ def dataset_provider(
     valid: MakeLoader | None = None,
     *,
     consumed_samples: Callable[[], int] | None = None,
-    policy: Policy | None = None,
+    policy: Policy | Replacing | None = None,
     every: int = EVERY,
 ) -> Callable[..., tuple[Any, Any, Any]]:
     """Return a ``train_valid_test_datasets_provider`` for ``pretrain``.

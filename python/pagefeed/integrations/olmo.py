@@ -9,7 +9,7 @@ from typing import Any
 
 from pagefeed._base import require
 from pagefeed.integrations.checks import check_ends, check_fields
-from pagefeed.integrations.delivery import ResumableDelivery, Start
+from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
 from pagefeed.loader import Loader
 
@@ -37,6 +37,8 @@ class PagefeedDataLoader(_Base):
         loader: With ``format="torch"`` and the data-parallel rank.
         work_dir: A local folder, as OLMo-core asks for.
         start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
 
     Raises:
         InvalidArgumentError: If the loader does not fit.
@@ -52,9 +54,16 @@ class PagefeedDataLoader(_Base):
         *,
         work_dir: str | os.PathLike[str],
         start: Start = "epoch",
+        grown: Grown | None = None,
     ) -> None:
         self._batches = ResumableDelivery(
-            loader, WHO, convert=olmo, kind="run", endless=True, start=start
+            loader,
+            WHO,
+            convert=olmo,
+            kind="run",
+            endless=True,
+            start=start,
+            grown=grown,
         )
         check_ends(loader, None, WHO, "an end")
         check_fields(loader, ["loss_mask"], WHO)

@@ -20,7 +20,7 @@ from pagefeed._base import check_positive, require
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader
-from pagefeed.integrations.delivery import KEY
+from pagefeed.integrations.delivery import KEY, Grown
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
 from pagefeed.sequences import Cut
@@ -62,13 +62,17 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
             file.write(text)
 
 
-def restore(loader: Loader, checkpoint: Any = None) -> bool:
+def restore(
+    loader: Loader, checkpoint: Any = None, *, grown: Grown | None = None
+) -> bool:
     """Continue at the position of a checkpoint, at any world size.
 
     Args:
         loader: The loader of this worker.
         checkpoint: A checkpoint of another run to begin with. If this run has one,
             ``ray.train.get_checkpoint()``, that is used.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
 
     Returns:
         Whether there was a checkpoint.
@@ -90,7 +94,7 @@ def restore(loader: Loader, checkpoint: Any = None) -> bool:
                 f"the checkpoint {checkpoint.path} has no {FILE}: write it with "
                 "pagefeed.integrations.ray.save(loader, folder) on rank 0"
             ) from None
-    loader.load_state_dict(state)
+    loader.load_state_dict(state, grown=grown)
     return True
 
 

@@ -22,11 +22,11 @@ from pagefeed.integrations.checks import (
     check_maker,
     check_rows,
 )
-from pagefeed.integrations.delivery import ResumableDelivery, Start
+from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
 from pagefeed.integrations.learning import EVERY, WatchedLoss, make_learner
 from pagefeed.launch import Ranks
-from pagefeed.mixing import Policy
+from pagefeed.mixing import Policy, Replacing
 
 WHO = "torchtitan"
 
@@ -68,7 +68,10 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         """Makes the loader of ``rank`` and ``world_size``."""
         start: Start = "epoch"
         """``"here"`` to begin where an iteration was left, not at an epoch."""
-        policy: Annotated[Policy | None, tyro.conf.Suppress] = None
+        grown: Grown | None = None
+        """When files that were added since a checkpoint come: of
+        ``Loader.load_state_dict``."""
+        policy: Annotated[Policy | Replacing | None, tyro.conf.Suppress] = None
         """Changes the weights of a mixture by its datasets' losses; see
         :meth:`PagefeedDataLoader.learn`."""
         every: int = EVERY
@@ -80,14 +83,14 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         loader = check_maker(config.make, "make")(dp_rank, dp_world_size)
         ranks = Ranks(dp_rank, dp_world_size)
         self._batches = batches = ResumableDelivery(
-            loader, WHO, ranks=ranks, endless=True, start=config.start
+            loader,
+            WHO,
+            ranks=ranks,
+            endless=True,
+            start=config.start,
+            grown=config.grown,
         )
         check_fields(loader, ["labels"], WHO)
-        if loader.context_parallel is not None:
-            raise InvalidArgumentError(
-                "torchtitan cuts sequences for its context parallelism itself, and "
-                f"{loader.context_parallel!r} would cut them twice: leave it out"
-            )
         if not loader.fields.shifted:
             raise InvalidArgumentError(
                 "torchtitan predicts labels[i] from input[i]: give the Loader "

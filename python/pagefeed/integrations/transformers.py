@@ -31,17 +31,23 @@ from pagefeed.integrations.checks import (
     check_rows,
     check_sizes,
 )
-from pagefeed.integrations.delivery import KEY, Convert, Start
+from pagefeed.integrations.delivery import KEY, Convert, Grown, Start, check_begins
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, logits_of, make_learner
 from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
-from pagefeed.mixing import Learner, Policy
+from pagefeed.mixing import Learner, Policy, Replacing
 
 __all__ = ["LoaderCallback", "attach"]
 
 WHO = "the Trainer"
+PAIRS = ("chosen_ids", "rejected_ids")
+COLLATED = {
+    ("trl.trainer.dpo_trainer", "DataCollatorForPreference"): ("prompt_ids", *PAIRS),
+    ("trl.trainer.reward_trainer", "DataCollatorForPreference"): PAIRS,
+}
+"""Columns that collators take, which end in a KeyError without them."""
 PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
@@ -94,6 +100,10 @@ class LoaderCallback(TrainerCallback):
         }
         if not state.global_step:
             self._steps.begin_run()
+            if args.max_steps <= 0:
+                left = self._steps.times * self._steps.steps_to(args.num_train_epochs)
+                settings = f"max_steps={-(-left // accumulated)}"
+                check_begins(self._steps, WHO, settings)
             self._run["first_epoch"] = self._steps.epoch
             return
         updates = -(-len(self._steps) // accumulated)
@@ -104,7 +114,8 @@ class LoaderCallback(TrainerCallback):
             self._steps.place(epoch, self._steps.num_behind // self._steps.times)
             self._run["first_epoch"] = 0
         else:
-            loader.load_state_dict(saved["attributes"]["state"])
+            saved_state = saved["attributes"]["state"]
+            loader.load_state_dict(saved_state, grown=self._steps.grown)
             sizes, self._run = self._run["sizes"], saved["attributes"]["run"]
             if args.max_steps <= 0:
                 epochs = args.num_train_epochs + self._run["first_epoch"] - loader.epoch
@@ -183,6 +194,11 @@ class _Evaluations:
         trainer, means = self._trainer, TokenMeans(dataloader.loader)
         before = trainer.compute_loss
         trainer.compute_loss = partial(_measured, before, means)
+        # It keeps the function of before there was a loader, until it has evaluated.
+        trainer.gather_function = partial(
+            trainer.accelerator.gather_for_metrics,
+            use_gather_object=trainer.args.eval_use_gather_object,
+        )
         try:
             found = self._loop(dataloader, *args, **settings)
         finally:
@@ -245,7 +261,8 @@ def attach(
     start: Start = "epoch",
     flatten: bool | None = None,
     alarm: WaitAlarm | None = None,
-    policy: Policy | None = None,
+    grown: Grown | None = None,
+    policy: Policy | Replacing | None = None,
     every: int = EVERY,
 ) -> LoaderCallback:
     """Feed a ``Trainer`` from a loader, and make its checkpoints resume that.
@@ -276,6 +293,8 @@ def attach(
         flatten: Whether to feed one row. By default True for flash attention, and for
             ``SFTTrainer``, which counts the tokens of one row.
         alarm: Gets the loader's numbers whenever they are logged.
+        grown: When files that were added since a checkpoint come: of
+            ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, see
             docs/explanation/learning-mixtures.md. With the fields ``labels`` and
             ``dataset_ids`` the logs contain ``loss/DATASET``, also without a policy.
@@ -302,6 +321,7 @@ def attach(
         kind="run",
         endless=True,
         start=start,
+        grown=grown,
     )
     if args.train_batch_size != args.per_device_train_batch_size:
         raise InvalidArgumentError(
@@ -353,6 +373,7 @@ def _objective(
         return _generating(trainer, loader)
     check_rows(loader, args.per_device_train_batch_size, "per_device_train_batch_size")
     if is_of_rows:
+        _check_columns(trainer, loader)
         return lambda batch: trainer.data_collator(in_records(batch)), 1
     check_fields(loader, ["labels"], WHO)
     if flatten is not None:
@@ -400,6 +421,26 @@ def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:
         return trainer.data_collator(records)
 
     return convert, steps
+
+
+def _check_columns(trainer: Any, loader: Loader) -> None:
+    """Refuse rows without the columns that a collator of TRL takes.
+
+    Raises:
+        InvalidArgumentError: Naming those that are missing, and the way.
+    """
+    kind = type(trainer.data_collator)
+    needed = COLLATED.get((kind.__module__, kind.__name__), ())
+    have = getattr(loader.sequences, "columns", None) or needed
+    missing = [name for name in needed if name not in have]
+    if missing and loader.view().settings.transform is None:
+        raise InvalidArgumentError(
+            f"{kind.__name__} of {type(trainer).__name__} takes rows with "
+            f"{', '.join(missing)}, and those of the loader have {', '.join(have)}: "
+            "give Documents(columns=[...]) columns of ids, which a map of the texts "
+            "writes once, such as that of TRL's trainer, "
+            "trainer.train_dataset.to_parquet(...); or make them by transform="
+        )
 
 
 def _is_packed(loader: Loader) -> bool:

@@ -72,8 +72,8 @@ class Replacing:
         InvalidArgumentError: If it is no policy.
 
     Example:
-        >>> policy = Replacing(FixedSchedule({0: {"web": 1}}))
-        >>> learner = Learner(loader, policy, every=10)  # doctest: +SKIP
+        >>> Replacing(FixedSchedule({0: {"web": 1}})).policy.update(0, {})
+        {'web': 1}
     """
 
     def __init__(self, policy: Policy | None) -> None:

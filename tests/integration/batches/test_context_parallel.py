@@ -125,6 +125,7 @@ def data(tmp_path_factory):
 def batches(data, part=None, **options):
     settings: dict[str, Any] = {"sequences": pf.Windows(64), "batch_size": 4}
     settings |= {"fields": FIELDS, "rank": 0, "world_size": 1, **options}
+    settings["fields"] = pf.Fields(names=settings["fields"], shifted=True)
     return itertools.islice(pf.Loader(data, context_parallel=part, **settings), 20)
 
 
@@ -166,6 +167,29 @@ def test_a_part_holds_its_share_of_the_memory(data):
     tokens = batch["input_ids"]
     owner = tokens if tokens.base is None else tokens.base
     assert owner.nbytes == whole["input_ids"].nbytes // 8
+
+
+@pytest.mark.parametrize("layout", ["zigzag", "contiguous"])
+def test_each_label_of_a_part_is_the_next_token(data, layout):
+    behind = dict[int, int]()
+    for whole in batches(data):
+        ids, labels = whole["input_ids"], whole["labels"]
+        ends = labels[:, :-1] == -100  # Of documents.
+        assert ((labels[:, :-1] == ids[:, 1:]) | ends).all()
+        assert ends.mean() < 0.5
+        behind.update(zip(ids.ravel().tolist(), labels.ravel().tolist(), strict=True))
+    for rank in range(4):
+        for part in batches(data, pf.ContextParallel(rank, 4, layout)):
+            ids, labels = part["input_ids"].ravel(), part["labels"].ravel()
+            assert [behind[one] for one in ids.tolist()] == labels.tolist()
+
+
+def test_labels_that_a_loss_would_shift_inside_a_part_are_refused(data):
+    options: dict[str, Any] = {"sequences": pf.Windows(64), "batch_size": 4}
+    options |= {"context_parallel": pf.ContextParallel(0, 4)}
+    with pytest.raises(InvalidArgumentError, match=r"by the loss.*shifted=True"):
+        pf.Loader(data, fields=("input_ids", "labels"), **options)
+    pf.Loader(data, fields=("input_ids",), **options)
 
 
 def test_what_cannot_be_cut_is_refused(data):

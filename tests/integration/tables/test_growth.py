@@ -467,3 +467,19 @@ def test_steps_of_a_budget_of_tokens_grow(tmp_path, when):
     assert documents(now) == Counter(
         [*range(1, 61), *range(100, 160), *range(900, 960)]
     )
+
+
+@pytest.mark.parametrize("grown", ["next-epoch", "now"])
+def test_what_was_said_of_grown_data_holds_for_the_same_state(tmp_path, grown):
+    add_file(tmp_path, "a.parquet", 0)
+    before = folder_loader(tmp_path)
+    taken(before, 3)
+    state = before.state_dict()
+    add_file(tmp_path, "b.parquet", 900)
+    once, twice = (folder_loader(tmp_path) for _ in range(2))
+    for loader in (once, twice):
+        loader.load_state_dict(state, grown=grown)
+    twice.load_state_dict(state)  # As a trainer does, from its checkpoint.
+    assert batches(once) == batches(twice)
+    with pytest.raises(StateMismatchError, match="files then 1, now 2"):
+        folder_loader(tmp_path).load_state_dict(state)

@@ -13,6 +13,7 @@ from tiny_model import Model
 job = Job()
 LENGTH = 64
 NAMES = ("many", "few")
+FIELDS = ("input_ids", "labels")
 
 
 class Judged(Model):
@@ -53,6 +54,18 @@ def loader(data, **options):
     return pf.Loader(data, **settings | options)
 
 
+def budget(**options):
+    """Documents in batches of as many tokens: ranks have different numbers of rows."""
+    cut = pf.Documents(max_length=LENGTH)
+    settings = {"batch_size": None, "batch_tokens": 4 * LENGTH, **options}
+    return loader(part("few"), sequences=cut, fields=FIELDS, **settings)
+
+
+def rows_of_budget():
+    alone = budget(batch_size=1, batch_tokens=None, rank=0, world_size=1)
+    return [int(batch["input_ids"][0, 0]) for batch in alone]
+
+
 def mixture():
     parts = {name: part(name) for name in NAMES}
     return pf.mix(parts, max_epochs=dict.fromkeys(NAMES, 1))
@@ -87,7 +100,7 @@ def by_transformers(sets, mixed):
         rows.append(predicted.label_ids[:, 0].tolist())
         return {"rows": len(predicted.label_ids)}
 
-    def trainer(metrics, **options):
+    def trainer(metrics, *, include_for_metrics=(), **options):
         arguments = TrainingArguments(
             output_dir=str(job.folder / "evaluated"),
             per_device_train_batch_size=3,
@@ -99,10 +112,21 @@ def by_transformers(sets, mixed):
             disable_tqdm=True,
             use_cpu=True,
             learning_rate=0.0,
+            include_for_metrics=[*include_for_metrics],
         )
         model = Judged()
         return Trainer(model=model, args=arguments, compute_metrics=metrics, **options)
 
+    firsts = []
+
+    def keep(predicted):
+        firsts.append(predicted.inputs[:, 0].tolist())
+        return {"rows": len(predicted.label_ids)}
+
+    budgeted = trainer(keep, include_for_metrics=["inputs"])
+    attach(budgeted, loader(part("many")), evaluation=budget())
+    for _ in range(2):
+        budgeted.evaluate()
     judge = trainer(None)
     attach(judge, loader(part("many")), evaluation={**sets, "mixed": mixed})
     found = judge.evaluate()
@@ -120,6 +144,9 @@ def by_transformers(sets, mixed):
         "again": again["eval_few_loss"],
         "as dataset": history["eval_loss"],
         "rows": history["eval_rows"],
+        "budget rows": firsts[0],
+        "budget again": firsts[1],
+        "rows of budget": rows_of_budget(),
     }
 
 
@@ -142,6 +169,16 @@ def by_accelerate(sets, mixed):
             first.tolist(), use_gather_object=True
         )
     assert sorted(objects) == sorted(rows)
+    budgets: list[list[int]] = []
+    for _ in range(2):
+        budgets.append([])
+        for batch in prepare(accelerator, budget(seed=3)):
+            first, whole = batch["input_ids"][:, 0], torch.ones(3)
+            found_rows, one = accelerator.gather_for_metrics((first, whole))
+            assert one.tolist() == [1.0] * 3 * job.world_size
+            listed = accelerator.gather_for_metrics(first.tolist(), True)
+            assert listed == found_rows.tolist()
+            budgets[-1] += listed
     alone = loader(part("few"), batch_size=1, rank=0, world_size=1)
     assert sorted(rows) == sorted(batch["input_ids"][0, 0].item() for batch in alone)
     return {
@@ -152,6 +189,9 @@ def by_accelerate(sets, mixed):
         "mixed few": found["mixed_loss/few"],
         "again": again["loss"],
         "rows": len(rows),
+        "budget rows": budgets[0],
+        "budget again": budgets[1],
+        "rows of budget": rows_of_budget(),
     }
 
 

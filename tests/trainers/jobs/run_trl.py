@@ -117,6 +117,10 @@ COLUMNS = {
 }
 
 
+def rows_of(cut, dataset):
+    return job.loader(data=dataset, sequences=cut, fields=("input_ids",))
+
+
 def train(kind, name, resume=None):
     torch.manual_seed(0)
     trainer = MAKE[kind](str(job.folder / f"{kind}-{name}"))
@@ -130,6 +134,12 @@ def train(kind, name, resume=None):
         fields=("input_ids",),
         batch_size=2 if kind == "grpo" else 4,
     )
+    if kind == "dpo":
+        texts = pf.Documents(columns=["prompt_ids"])
+        try:
+            attach(trainer, rows_of(texts, loader.dataset))
+        except pf.errors.InvalidArgumentError as error:
+            job.report("refused", str(error))
     attach(trainer, loader)
     seen = []
 
