@@ -1,5 +1,7 @@
 """Balanced orders: permutations within lanes and stretches, as a plain model has it."""
 
+from functools import reduce
+from operator import xor
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,8 @@ import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import BalancedOrder, EpochOrder, ExplicitBlocks, Shuffle
 from pagefeed.order.balance import quantiles
+from pagefeed.order.balanced_order import Part
+from pagefeed.order.keys import expand_key, mix
 
 KEY = b"tested"
 COSTS = np.random.default_rng(1).lognormal(6, 1.3, 5000).round(-1)  # With ties.
@@ -20,8 +24,23 @@ sizes = st.tuples(
 )
 
 
-def orders(case, cuts, exact):
-    num_units, num_lanes, ranks, stretch = case
+def parts(cuts, end, epoch):
+    """Parts between cuts; in every second one what has an odd unit's number stays."""
+    spans = list(zip(cuts, [*cuts[1:], end], strict=True))
+
+    def part_of(position):
+        number = max(n for n, (first, _) in enumerate(spans) if first <= position)
+        return Part(*spans[number], epoch, stays if number % 2 else None)
+
+    return part_of
+
+
+def stays(positions):
+    return positions % 3 == 1
+
+
+def orders(case, cuts, balance):
+    num_units, num_lanes, ranks, _ = case
     plain = EpochOrder(
         ExplicitBlocks([*range(0, num_units, 50), num_units]),
         seed=3,
@@ -33,50 +52,83 @@ def orders(case, cuts, exact):
     )
     balanced = BalancedOrder(
         plain,
-        balance=pf.Balance(attention=1, stretch=stretch, exact=exact),
+        balance=balance,
         key=KEY,
         costs=lambda units: COSTS[units],
         ranks=ranks,
-        cuts=cuts,
-        end=num_units,
+        part_of=parts(cuts, num_units, 900),
     )
     return plain, balanced
 
 
-def model(plain, ranks, stretch, cuts, exact):
+def draws(positions, number):
+    """Hashes of positions for a purpose of an epoch."""
+    numbers = expand_key(KEY, 8)
+    key = numbers[2 * number], numbers[2 * number + 1]
+    return [int(drawn) for drawn in mix(np.array(positions), key)]
+
+
+def model(plain, ranks, cuts, balance):
     """Every stretch of every rank on its own: sorted, and dealt by quantile."""
     units = plain.at(range(plain.num_units)).tolist()
-    wanted = quantiles(np.arange(len(units)) // ranks, KEY).tolist()
+    size, exact, bucket = balance.stretch * ranks, balance.exact, balance.bucket
+    wanted = quantiles(np.arange(len(units)) // ranks, KEY, bucket).tolist()
+    ties, noise = draws(range(len(units)), 2), draws(range(len(units)), 3)
     dealt = list(units)
-    for first, last in zip(cuts, [*cuts[1:], len(units)], strict=True):
+    for number, (first, last) in enumerate(
+        zip(cuts, [*cuts[1:], len(units)], strict=True)
+    ):
         begin = -(-first // ranks) * ranks
         borders = [first]
-        while begin + 2 * stretch * ranks <= last:
-            begin += stretch * ranks
+        while begin + 2 * size <= last:
+            begin += size
             borders.append(begin)
+        equal = balance.equal
+        if equal is None and bucket > 1:
+            equal = 0.05 / max(1, 900 // size)
+        elif equal is None:
+            equal = 0.02 if exact else 0
         for start, end in zip(borders, [*borders[1:], last], strict=True):
             for rank in range(1 if exact else ranks):
-                every = range(start, end)
-                places = [p for p in every if exact or p % ranks == rank]
-                ranked = sorted(places, key=lambda p: COSTS[units[p]])
-                by_quantile = sorted(places, key=lambda p: wanted[p])
-                for source, place in zip(ranked, by_quantile, strict=True):
+                places = [p for p in range(start, end) if exact or p % ranks == rank]
+                if not places:
+                    continue
+                mean = sum(COSTS[units[p]] for p in places) / len(places)
+                cost = {
+                    p: (COSTS[units[p]] + mean)
+                    * (1 + equal * ((noise[p] >> 11) / 2**52 - 1))
+                    for p in places
+                }
+                places = [p for p in places if not (number % 2 and p % 3 == 1)]
+                by_quantile = sorted(
+                    places, key=lambda p: (wanted[p], exact and ties[p] >> 40)
+                )
+                for source, place in zip(
+                    sorted(places, key=cost.__getitem__), by_quantile, strict=True
+                ):
                     dealt[place] = units[source]
     return dealt
 
 
 @settings(deadline=None, max_examples=60)
-@given(sizes, st.booleans(), st.data())
-def test_a_balanced_order_is_what_a_plain_model_deals(case, exact, data):
+@given(sizes, st.booleans(), st.sampled_from([None, 0, 0.1, 1]), st.data())
+def test_a_balanced_order_is_what_a_plain_model_deals(case, exact, equal, data):
     num_units, _, ranks, stretch = case
+    balance = pf.Balance(
+        attention=1,
+        stretch=stretch,
+        bucket=data.draw(st.integers(1, stretch // 2)),
+        equal=equal,
+        exact=exact,
+    )
     cuts = sorted({0, *data.draw(st.sets(st.integers(1, num_units), max_size=3))})
     cuts = [cut for cut in cuts if cut < num_units]
-    plain, balanced = orders(case, cuts, exact)
-    expected = model(plain, ranks, stretch, cuts, exact)
+    plain, balanced = orders(case, cuts, balance)
+    expected = model(plain, ranks, cuts, balance)
     assert balanced.at(range(num_units)).tolist() == expected
     assert sorted(expected) == list(range(num_units))
 
-    _, other = orders(case, cuts, exact)
+    _, other = orders(case, cuts, balance)
     some = data.draw(st.lists(st.integers(0, num_units - 1), max_size=30))
     assert other.at(some).tolist() == [expected[p] for p in some]
     units = np.array([expected[p] for p in some], dtype=np.int64)
@@ -87,18 +139,22 @@ def test_a_balanced_order_is_what_a_plain_model_deals(case, exact, data):
             lambda n: st.tuples(st.integers(0, n - 1), st.just(n))
         )
     )
-    _, third = orders(case, cuts, exact)
+    _, third = orders(case, cuts, balance)
     mine = range(rank, num_units, world_size)
     assert third.at(mine).tolist() == expected[rank::world_size]
 
 
 @given(st.integers(0, 1 << 30), st.integers(1, 300))
-def test_sequences_of_a_bucket_have_like_costs(first, bucket):
+def test_aligned_runs_of_a_bucket_have_like_costs(first, bucket):
     counts = np.arange(4 * bucket) + first * bucket
     found = quantiles(counts, KEY, bucket).reshape(4, bucket)
     numbers = quantiles(np.arange(first, first + 4), KEY)
-    assert (found >> np.uint64(16) == numbers[:, None] >> np.uint64(16)).all()
-    assert (np.diff(found.view(np.int64)) == 1).all()
+    assert (found >> np.uint64(40) == numbers[:, None] >> np.uint64(40)).all()
+    within = (found >> np.uint64(24) & np.uint64(0xFFFF)).astype(int)
+    for size in (1 << bits for bits in range(bucket.bit_length())):
+        runs = within[:, : bucket // size * size].reshape(4, -1, size) // size
+        assert (runs == runs[:, :, :1]).all()
+        assert len(np.unique(within[0])) == bucket
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 7), st.integers(0, 6))
@@ -109,18 +165,25 @@ def test_aligned_numbers_span_all_quantiles_evenly(begin, bits, step_bits):
     assert sorted(parts.tolist()) == list(range(size))
 
 
-def test_quantiles_of_powers_of_two_steps_are_those_of_sobol():
+def test_quantiles_are_those_of_sobol_each_bit_turned_by_those_before():
     # The second of Sobol's sequences, by its recurrence of direction numbers.
     directions = [1 << 63]
     for _ in range(63):
         directions.append(directions[-1] ^ directions[-1] >> 1)
-    shift = int(quantiles(np.array([0]), KEY)[0])
-    for k in [*range(200), (1 << 40) - 1, 123_456_789_012]:
-        expected = 0
-        for bit in range(64):
-            if k >> bit & 1:
-                expected ^= directions[bit]
-        assert int(quantiles(np.array([k]), KEY)[0]) == expected ^ shift
+    counts = [*range(200), (1 << 40) - 1, 123_456_789_012]
+    plain = []
+    for k in counts:
+        bits = [direction for bit, direction in enumerate(directions) if k >> bit & 1]
+        plain.append(reduce(xor, bits, 0) >> 40)
+    turned: list[int] = (quantiles(np.array(counts), KEY) >> np.uint64(40)).tolist()
+    for level in range(24):
+        behind = 23 - level
+        flips = dict[int, int]()
+        for before, after in zip(plain, turned, strict=True):
+            flip = (before ^ after) >> behind & 1
+            assert flips.setdefault(before >> behind >> 1, flip) == flip
+        if level == 6:
+            assert set(flips.values()) == {0, 1}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +198,10 @@ def test_quantiles_of_powers_of_two_steps_are_those_of_sobol():
         {"tokens": 1, "bucket": 0},
         {"tokens": 1, "stretch": 64, "bucket": 33},
         {"tokens": 1, "bucket": 2000},
+        {"tokens": 1, "equal": -0.1},
+        {"tokens": 1, "equal": 1.1},
+        {"tokens": 1, "equal": "much"},
+        {"tokens": 1, "exact": 1},
     ],
 )
 def test_a_balance_that_means_nothing_is_refused(settings):
@@ -146,9 +213,20 @@ def test_a_balance_that_means_nothing_is_refused(settings):
 def test_costs_of_numpy_are_numbers():
     costs: list[Any] = [np.float32(2), np.int64(1)]
     assert pf.Balance(*costs) == pf.Balance(2, 1)
+    flag: Any = np.True_
+    assert repr(pf.Balance(1, exact=flag)) == repr(pf.Balance(1, exact=True))
 
 
-@pytest.mark.parametrize("value", ["flops", 3, True, ["tokens"]])
+def test_only_the_ratio_of_costs_counts():
+    for cost in (1e308, 1e-300):
+        assert pf.Balance(attention=cost).identity == pf.Balance(attention=1).identity
+    one, other = pf.Balance(tokens=3, attention=7), pf.Balance(tokens=6, attention=14)
+    assert one.identity == other.identity != pf.Balance(tokens=3).identity
+
+
+@pytest.mark.parametrize(
+    "value", ["flops", 3, True, ["tokens"], np.array(["tokens", "tokens"]), np.ones(3)]
+)
 def test_a_balance_by_an_unknown_name_is_refused(value):
     with pytest.raises(InvalidArgumentError, match="'attention'"):
         pf.order.Balance.parse(value)

@@ -36,6 +36,9 @@ __all__ = ["Session", "open_session"]
 LEARNING = "learning"
 """Name of what a learner adds to a state."""
 
+MOST_RANKS = 64
+"""Ranks whose costs are compared in metrics: a stretch of each is dealt."""
+
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
@@ -277,7 +280,7 @@ class Session(RunView):
         if self._iteration is None:
             raise InvalidArgumentError("no batch was taken")
         rank = self.settings.rank if rank is None else rank
-        return self.run.dataset_of(self._iteration.cursor.last_sequences(rank))
+        return self.run.dataset_of(self._iteration.cursor.last_sequences([rank])[0])
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
@@ -302,12 +305,15 @@ class Session(RunView):
         }
 
     def _balance(self) -> dict[str, float]:
-        """Return the cost of the slowest rank of the last step, over the mean."""
+        """Return the cost of the slowest rank of the last step, over the mean.
+
+        Of very many ranks some are looked at, evenly apart.
+        """
         running, settings = self._iteration, self.settings
         if settings.balance is None or running is None or not running.cursor.num_taken:
             return {}
-        last = running.cursor.last_sequences
-        ranks = [last(rank) for rank in range(settings.world_size)]
+        apart = -(-settings.world_size // MOST_RANKS)
+        ranks = running.cursor.last_sequences(range(0, settings.world_size, apart))
         costs = [self.run.costs(each[each >= 0]).sum() for each in ranks]
         return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}
 

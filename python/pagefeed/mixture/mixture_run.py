@@ -13,6 +13,7 @@ from pagefeed._base import Int64Array, gathered, lazy, logger, sorted_with_place
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
+from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.mixture import Mixture, check_weights
 from pagefeed.mixture.mixture_totals import last_position, totals, totals_as_text
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
@@ -36,6 +37,8 @@ __all__ = ["MixtureCursor", "MixtureRun"]
 
 AT_ONCE = 1 << 15
 """Positions that are looked up together; of datasets in file order a quarter."""
+MOST_CUTS = 16
+"""Ends of a run that a state holds, about; further ones do not cut its order."""
 RARE = 0.05
 """Plans do not reach far enough for datasets with a smaller share than this: some of
 their pages may be read again."""
@@ -91,17 +94,14 @@ class MixtureCursor(Cursor):
         begin, balance = self.begin, self.run.balance
         if balance is None or begin.ranks is None:
             return None
-        # Nothing is moved over a change of weights, or over the end of some dataset.
-        cuts = {0, *(change.start for change in self.course.schedule.changes)}
-        cuts.update(end for end in self._ends if end is not None)
+        divisions = MixtureDivisions(self.course, ranks=begin.ranks, cuts=begin.cuts)
         return Dealing(
             self,
             balance=balance,
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
             ranks=begin.ranks,
-            cuts=sorted(cuts),
-            end=None,
+            part_of=divisions.part_of,
         )
 
     def _end_of_steps(self, max_steps: int) -> int:
@@ -360,6 +360,11 @@ class MixtureRun(Run):
         self._last_course = made
         return made
 
+    def beginning(self, epoch: int) -> LoaderState:
+        """Return the state in which an iteration begins with this epoch."""
+        begin = super().beginning(epoch)
+        return replace(begin, cuts=self._cuts(begin, 0))
+
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""
         state.check_run(self.initial)
@@ -369,10 +374,9 @@ class MixtureRun(Run):
             step=state.step,
             step_sequences=self.step_sequences,
         )
-        schedule = adopt(
-            schedule_of(state), self.mixture, self.parts, anchor, self._border(state)
-        )
-        return self._checked(replace(state, mixture=schedule))
+        border = self._border(state)
+        schedule = adopt(schedule_of(state), self.mixture, self.parts, anchor, border)
+        return self._checked(replace(state, mixture=schedule), border)
 
     def reweighted(
         self, state: LoaderState, weights: Mapping[str, float], anneal: int
@@ -402,7 +406,7 @@ class MixtureRun(Run):
             )
         by_sequence = sequence_weights(self.mixture, schedule.parts, weights)
         changed = schedule.reweighted(position, anneal, by_sequence)
-        return self._checked(replace(state, mixture=changed))
+        return self._checked(replace(state, mixture=changed), position)
 
     def _border(self, state: LoaderState) -> int:
         """Return the first position from which on weights may change.
@@ -413,8 +417,28 @@ class MixtureRun(Run):
         balanced, position = MixtureCursor(self, state).balanced, state.position
         return position if balanced is None else balanced.next_border(position)
 
-    def _checked(self, state: LoaderState) -> LoaderState:
+    def _cuts(self, state: LoaderState, border: int) -> tuple[int, ...]:
+        """Return where an order is cut, if it goes on like this from a border on.
+
+        Ranks are balanced up to the last step. Of a run that goes on to another one, or
+        takes steps of other sizes, what was dealt before the border stays.
+        """
+        mixture, ends = self.mixture, set[int]()
+        if self.balance is None or len(state.cuts) > MOST_CUTS:
+            return state.cuts
+        if mixture.max_tokens is not None:
+            ends.add(schedule_of(state).position_of_tokens(mixture.max_tokens))
+        if mixture.max_steps is not None and mixture.max_steps > state.step:
+            left = mixture.max_steps - state.step
+            ends.add(state.position + left * self.step_sequences)
+        end = min(ends, default=0)
+        if end <= border or end in state.cuts:
+            return state.cuts
+        return *(cut for cut in state.cuts if cut < border), *({border} - {0}), end
+
+    def _checked(self, state: LoaderState, border: int) -> LoaderState:
         """Refuse a schedule that cannot be followed, before anything moves."""
+        state = replace(state, cuts=self._cuts(state, border))
         self.course(state)
         check_size(state)
         return state

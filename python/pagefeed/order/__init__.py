@@ -12,7 +12,7 @@ does not grow with the dataset:
 
 from pagefeed._names import name_as_imported
 from pagefeed.order.balance import Balance, BalanceLike, Costs
-from pagefeed.order.balanced_order import BalancedOrder, Dealing
+from pagefeed.order.balanced_order import NEVER, BalancedOrder, Dealing, Part
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.grown_order import GrownOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
@@ -24,6 +24,7 @@ from pagefeed.order.small_order import SmallOrder
 from pagefeed.sequences import Blocks, ExplicitBlocks
 
 __all__ = [
+    "NEVER",
     "NODE_BYTES",
     "ORDER_VERSION",
     "Balance",
@@ -38,6 +39,7 @@ __all__ = [
     "KeyPart",
     "Lanes",
     "Ordered",
+    "Part",
     "Permutation",
     "Shuffle",
     "ShuffleBlock",

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from operator import itemgetter
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array, distinct, finished
-from pagefeed.order.balance import Balance, Costs, deal, quantiles
+from pagefeed.order.balance import (
+    Balance,
+    Costs,
+    deal,
+    nearly_equal,
+    quantiles,
+    rank_draws,
+)
 from pagefeed.order.ordered import Ordered
 
-__all__ = ["BalancedOrder", "Dealing"]
+__all__ = ["NEVER", "BalancedOrder", "Dealing", "Part"]
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 NEVER = 1 << 62
 """A position that is never reached."""
 MOST_KEPT = 4
-"""Stretches that are kept."""
+"""Stretches that are kept, at most."""
+MOST_TOGETHER = 1 << 18
+"""Sequences of all ranks that are dealt together, about: with very many ranks stretches
+are shorter."""
+MOST_HELD = 1 << 20
+"""Sequences of stretches that are kept, if more than one is."""
+LEAST_BUCKETS = 4
+"""Buckets of such a stretch at least."""
 
 
 class Reading(Protocol):
@@ -29,12 +48,25 @@ class Reading(Protocol):
         """Find the sequences at rising positions, in short steps."""
 
 
+class Part(NamedTuple):
+    """Positions over whose ends nothing is moved."""
+
+    first: int
+    end: int
+    """One past the last; ``NEVER`` without end."""
+    epoch: int
+    """Positions after which a sequence that is moved comes again, at the least."""
+    stays: Callable[[Int64Array], BoolArray] | None = None
+    """Tells which of its positions keep what they have; None if none do."""
+
+
 @dataclass
 class _Stretch:
     """What was dealt of a stretch: that of some ranks."""
 
     begin: int
     end: int
+    part: Part
     row: Int64Array
     """Row of each rank; -1 of those that were not dealt."""
     put: Int64Array
@@ -55,8 +87,7 @@ class Dealing:
         key: Key of this epoch.
         costs: Gives what sequences cost.
         ranks: N, for which it is balanced: rank r takes r, r + N, and so on.
-        cuts: Positions, from 0 on, over which nothing is moved.
-        end: One past the last position; None without end.
+        part_of: Gives the part of a position.
     """
 
     def __init__(
@@ -67,17 +98,21 @@ class Dealing:
         key: bytes,
         costs: Costs,
         ranks: int,
-        cuts: Sequence[int] = (0,),
-        end: int | None,
+        part_of: Callable[[int], Part],
     ) -> None:
         self._order = order
         self._key = key
         self._costs = costs
         self._ranks = ranks
         self._apart = 1 if balance.exact else ranks
-        self._bucket = balance.bucket
-        self._size = balance.stretch * ranks
-        self._cuts = np.array([*cuts, NEVER if end is None else end], dtype=np.int64)
+        self._balance = balance
+        places = balance.stretch
+        if balance.exact:
+            shorter = max(MOST_TOGETHER // ranks, LEAST_BUCKETS * balance.bucket)
+            places = min(places, shorter)
+        self._size = places * ranks
+        self._part_of = part_of
+        self._parts: list[Part] = []
         self._kept: OrderedDict[int, _Stretch] = OrderedDict()
 
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
@@ -107,45 +142,69 @@ class Dealing:
 
     def next_border(self, position: int) -> int:
         """Return the first border of stretches at or behind a position."""
-        begin, end = self._borders(np.array([position]))
-        return int(begin[0] if begin[0] == position else end[0])
+        begins, ends = self._borders(self._part(position), np.array([position]))
+        return int(begins[0] if begins[0] == position else ends[0])
 
-    def _borders(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """First position of each position's stretch, and one past the last.
+    def _part(self, position: int) -> Part:
+        """Return the part of a position."""
+        at = bisect_right(self._parts, position, key=itemgetter(0))
+        if at and position < self._parts[at - 1].end:
+            return self._parts[at - 1]
+        part = self._part_of(position)
+        if not part.first <= position < part.end:
+            raise IndexError(f"position {position} is outside of what is dealt")
+        self._parts.insert(at, part)
+        return part
 
-        A stretch is so many whole turns of all ranks; the last one before a cut is up
-        to twice as long.
+    def _whole(self, part: Part) -> tuple[int, int]:
+        """First whole turn of all ranks of a part, and the number of its stretches."""
+        first = -(-part.first // self._ranks) * self._ranks
+        return first, max((part.end - first) // self._size, 1)
+
+    def _borders(
+        self, part: Part, positions: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """First position of the stretch of each position of a part, one past the last.
+
+        A stretch is so many whole turns of all ranks; the last one of a part is up to
+        twice as long.
         """
-        part = np.searchsorted(self._cuts, positions, side="right") - 1
-        first, last = self._cuts[part], self._cuts[part + 1]
-        whole = -(-first // self._ranks) * self._ranks
-        num_stretches = np.maximum((last - whole) // self._size, 1)
-        number = np.minimum((positions - whole) // self._size, num_stretches - 1)
-        number = np.maximum(number, 0)
-        begin = np.where(number == 0, first, whole + number * self._size)
-        end = np.where(
-            number == num_stretches - 1, last, whole + (number + 1) * self._size
-        )
+        first, last = self._whole(part)
+        number = ((positions - first) // self._size).clip(0, last - 1)
+        begin = np.where(number == 0, part.first, first + number * self._size)
+        end = np.where(number == last - 1, part.end, first + (number + 1) * self._size)
         return begin, end
 
     def _groups(
         self, positions: Int64Array
     ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
         """Yield stretches: which positions are theirs, their ranks, places in these."""
-        begins, ends = self._borders(positions)
-        for begin in distinct(begins).tolist():
-            which = np.flatnonzero(begins == begin)
-            stretch = self._kept.pop(begin, None)
-            if stretch is None:
-                nothing = np.empty((0, 0), dtype=np.int64)
-                row = np.full(self._apart, -1)
-                stretch = _Stretch(begin, int(ends[which[0]]), row, nothing, nothing)
-            self._kept[begin] = stretch
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-            rank = positions[which] % self._apart
-            place = (positions[which] - begin) // self._apart
-            yield stretch, which, rank, place
+        left = np.arange(len(positions))
+        while len(left):
+            part = self._part(int(positions[left].min()))
+            is_here = positions[left] < part.end
+            here, left = left[is_here], left[~is_here]
+            begins, ends = self._borders(part, positions[here])
+            for begin in distinct(begins).tolist():
+                which = here[begins == begin]
+                end = int(ends[begins == begin][0])
+                stretch = self._stretch(part, begin, end)
+                rank = positions[which] % self._apart
+                place = (positions[which] - begin) // self._apart
+                yield stretch, which, rank, place
+
+    def _stretch(self, part: Part, begin: int, end: int) -> _Stretch:
+        """Return a stretch, as it is kept."""
+        stretch = self._kept.pop(begin, None)
+        if stretch is None:
+            nothing = np.empty((0, 0), dtype=np.int64)
+            row = np.full(self._apart, -1)
+            stretch = _Stretch(begin, end, part, row, nothing, nothing)
+        self._kept[begin] = stretch
+        held = sum(each.put.size for each in self._kept.values())
+        while len(self._kept) > (1 if held > MOST_HELD else MOST_KEPT):
+            held -= self._kept.popitem(last=False)[1].put.size
+        return stretch
 
     def _deal(
         self, stretch: _Stretch, ranks: Int64Array
@@ -165,19 +224,33 @@ class Dealing:
         yield
         costs = np.zeros(len(every))
         costs[:num_found] = self._costs(sequences[:num_found])
-        shape = turns.shape
-        put = deal(
-            costs.reshape(shape).T,
-            quantiles(every // self._ranks, self._key, self._bucket).reshape(shape).T,
-            -(-(stretch.end - first) // self._apart),
-        )
+        yield
+        put = self._put(stretch, turns.T, costs.reshape(turns.shape).T)
         dealt = np.empty_like(put)
-        np.put_along_axis(dealt, put, sequences.reshape(shape).T, axis=1)
+        np.put_along_axis(dealt, put, sequences.reshape(turns.shape).T, axis=1)
         stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
             put, dealt = _below(stretch.put, put), _below(stretch.dealt, dealt)
         stretch.put, stretch.dealt = put, dealt
         yield
+
+    def _put(
+        self, stretch: _Stretch, positions: Int64Array, costs: Float64Array
+    ) -> Int64Array:
+        """Return where each place of some ranks goes: int64 [ranks, places]."""
+        part, balance, ranks = stretch.part, self._balance, self._ranks
+        equal = balance.equal_of(max(1, part.epoch // self._size))
+        lengths = -(-(stretch.end - positions[:, 0]) // self._apart)
+        costs = nearly_equal(costs, positions, lengths, self._key, equal)
+        counts = np.arange(stretch.begin // ranks, (stretch.end - 1) // ranks + 2)
+        wanted = quantiles(counts, self._key, balance.bucket)
+        wanted = wanted[positions // ranks - counts[0]]
+        if balance.exact:
+            wanted |= rank_draws(positions, self._key)
+        stays = positions >= stretch.end
+        if part.stays is not None:
+            stays |= part.stays(np.minimum(positions, stretch.end - 1))
+        return deal(costs, wanted, stays)
 
 
 class BalancedOrder(Dealing, Ordered):
@@ -189,7 +262,8 @@ class BalancedOrder(Dealing, Ordered):
         ...                    shuffle=Shuffle(), num_lanes=2, window=9)
         >>> balanced = BalancedOrder(
         ...     order, balance=Balance(tokens=1, stretch=16), key=b"1",
-        ...     costs=lambda units: units % 7.0, ranks=2, end=100)
+        ...     costs=lambda units: units % 7.0, ranks=2,
+        ...     part_of=lambda position: Part(0, 100, epoch=100))
         >>> units = balanced.at(range(100))
         >>> sorted(units.tolist()) == list(range(100))
         True

@@ -493,13 +493,21 @@ class Cursor(ABC):
         place = int(are_left[:row].sum())
         return self.run.origins(sequence)[place : place + int(are_left[row])]
 
-    def last_sequences(self, rank: int) -> Int64Array:
-        """Return what a rank was given in the step that was taken last.
+    def last_sequences(self, ranks: Sequence[int]) -> Int64Array:
+        """Return what some ranks were given in the step that was taken last.
 
         Returns:
-            int64 [batch_size]; ``NO_SEQUENCE`` for rows of padding.
+            int64 [ranks, batch_size]; ``NO_SEQUENCE`` for rows of padding.
         """
-        return replace(self, rank=rank).sequences(self.num_taken - 1, 1)
+        routes = (replace(self.route, rank=rank) for rank in ranks)
+        places = np.stack([route.positions(self.num_taken - 1, 1) for route in routes])
+        found = np.full(places.shape, NO_SEQUENCE)
+        positions = np.unique(places[places != NO_POSITION])
+        # All together: balanced ranks are dealt at once.
+        sequences = numbers_of(finished(gathered(self.at(positions))))
+        is_here = places != NO_POSITION
+        found[is_here] = sequences[np.searchsorted(positions, places[is_here])]
+        return found
 
     def prepare_next_epoch(self, step: int) -> Iterator[None]:
         """Prepare the epoch after the one that a step begins in, in short steps.

@@ -22,7 +22,7 @@ VERSIONS = {"version": 3, "order_version": ORDER_VERSION}
 MAX_SKIPPED = 16
 """Skipped ranges in a state. With more of them a state could exceed 1 KB."""
 Growths: TypeAlias = tuple[tuple[str, int], ...]
-OPTIONAL = ("balance", "ranks", "erased", "grown", "mixture")
+OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
@@ -63,6 +63,9 @@ class LoaderState:
     """How ranks are balanced."""
     ranks: int | None = None
     """Number of ranks that the epoch's order balances."""
+    cuts: tuple[int, ...] = ()
+    """Positions of a mixture over which balancing moves nothing, as runs ended there or
+    went on in another way."""
     erased: Records = ()
     """What was erased, as a record of each dataset by its name, "" if it has none."""
     grown: Growths = ()
@@ -84,6 +87,7 @@ class LoaderState:
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = [list(span) for span in self.skipped]
         values["erased"] = dict(self.erased) or None
+        values["cuts"] = list(self.cuts) or None
         values["grown"] = [list(each) for each in self.grown] or None
         for name in OPTIONAL:
             if values[name] is None:
@@ -207,6 +211,7 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(balance, str):
             raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
         values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
+    values["cuts"] = _checked_cuts(state.get("cuts", []))
     values["grown"] = _checked_growths(state.get("grown", []))
     values["erased"] = checked_records(state.get("erased", {}))
     sizes, spans = state["sizes"], state["skipped"]
@@ -224,6 +229,15 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
             f"skipped={spans!r:.60} must be ranges that rise, {MAX_SKIPPED} at most"
         )
     return values | {"sizes": sizes, "skipped": tuple(skipped)}
+
+
+def _checked_cuts(given: Any) -> tuple[int, ...]:
+    if not isinstance(given, list | tuple):
+        raise InvalidArgumentError(f"cuts={given!r:.60} must be a list")
+    found = tuple(check_positive(cut, "cuts") for cut in given)
+    if list(found) != sorted(set(found)):
+        raise InvalidArgumentError(f"cuts={given!r:.60} must rise")
+    return found
 
 
 def _checked_growths(given: Any) -> Growths:

@@ -1,0 +1,118 @@
+"""Where a balanced mixture is divided: nothing is moved over these positions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._base import Int64Array
+from pagefeed.mixture.course import Course
+from pagefeed.order import NEVER, Part
+
+__all__ = ["MixtureDivisions"]
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+
+LEAST_PLACES = 64
+"""Places of a rank in an epoch, so that it is balanced."""
+LEAST_APART = 32
+"""Places of a rank between two ends of epochs, in the mean."""
+LEAST_TURNS = 4
+"""Turns of a lane in an epoch, so that few of them are at its end."""
+
+
+class MixtureDivisions:
+    """Divides the positions of a mixture into parts, each balanced on its own.
+
+    A part ends where weights change, where the run ends, and at both ends of a turn of
+    epochs: where the first lane goes on to a dataset's next epoch, and where the last
+    one has. In between, the sequences of this dataset stay where they are. So do, at
+    all times, those of datasets with epochs so short that hardly anything would be left
+    to balance.
+
+    Args:
+        course: The course of the mixture.
+        ranks: Ranks that are balanced.
+        cuts: Further positions to divide at.
+    """
+
+    def __init__(self, course: Course, *, ranks: int, cuts: tuple[int, ...]) -> None:
+        self._course, self._schedule, self._ranks = course, course.schedule, ranks
+        self._starts = [change.start for change in self._schedule.changes]
+        self._cuts = sorted({0, *self._starts, *cuts})
+        self._sizes = np.array([part.num_sequences for part in self._schedule.parts])
+        self._turn = lru_cache(maxsize=1 << 14)(self._find_turn)
+
+    def part_of(self, position: int) -> Part:
+        """Return the part with a position."""
+        at = bisect_right(self._cuts, position)
+        first, end = self._cuts[at - 1], (*self._cuts[at:], NEVER)[0]
+        ends, stays = self._ends(position), self.staying(position)
+        epoch_positions = int(self._ranks / max(ends[~stays].max(initial=0), 1e-12))
+        for number, epoch in enumerate(self._epochs_at(position)):
+            if stays[number]:  # It divides nothing but where it may end the run.
+                last = self._schedule.parts[number].max_epochs or 1
+                borders = [self._turn(number, last)[1]]
+            else:
+                borders = [*self._turn(number, epoch), *self._turn(number, epoch + 1)]
+                stays[number] = position < borders[1]
+            for border in borders:
+                if border <= position:
+                    first = max(first, border)
+                else:
+                    end = min(end, border)
+        of_those = self._staying_places(stays) if stays.any() else None
+        return Part(first, end, epoch_positions, of_those)
+
+    def staying(self, position: int) -> BoolArray:
+        """Tell which datasets stay as they are: their epochs are too short there."""
+        ends = self._ends(position)
+        by_size = np.argsort(ends, kind="stable")
+        stays = self._sizes < LEAST_TURNS * self._course.num_lanes
+        stays |= ends > 1 / LEAST_PLACES
+        stays[by_size] |= np.cumsum(ends[by_size]) > 1 / LEAST_APART
+        return stays & (ends > 0)
+
+    def _ends(self, position: int) -> Float64Array:
+        """Return how many epochs of each dataset end in a place of a rank, at most.
+
+        By the weights around a position alone: later changes do not count.
+        """
+        now = self._schedule.changes[bisect_right(self._starts, position) - 1]
+        both = self._schedule.weights_before(now.start), now.weights
+        shares = np.max([np.array(each) / sum(each) for each in both], axis=0)
+        ends: Float64Array = shares * self._ranks / self._sizes
+        return ends
+
+    def _epochs_at(self, position: int) -> list[int]:
+        """Return the latest epoch of each dataset that some lane has begun."""
+        following = self._course.following(position + 1)
+        delivered = (following - following.shape[1]).max(axis=1)
+        epochs: list[int] = np.maximum(delivered // self._sizes, 0).tolist()
+        return epochs
+
+    def _find_turn(self, number: int, epoch: int) -> tuple[int, int]:
+        """Return where the first lane goes on to an epoch, and where the last has."""
+        if epoch == 0:
+            return 0, 0
+        size = int(self._sizes[number])
+        lanes = self._course.following(0).shape[1]
+        begins = self._course.positions(number, size * epoch + np.arange(lanes))
+        begins = begins[begins >= 0]
+        end = self._course.delivered(number, epoch)
+        return int(begins.min()) if len(
+            begins
+        ) else NEVER, NEVER if end is None else end
+
+    def _staying_places(self, stays: BoolArray) -> Callable[[Int64Array], BoolArray]:
+        def of(positions: Int64Array) -> BoolArray:
+            dataset, _ = self._course.at(positions.ravel())
+            return stays[dataset].reshape(positions.shape)
+
+        return of
