@@ -106,6 +106,7 @@ class ContextParallel:
         Raises:
             InvalidArgumentError: If the length is no multiple of the chunks.
         """
+        length = check_whole(length, "length", least=0)
         if length % self.chunks:
             raise InvalidArgumentError(
                 f"{self!r} cuts sequences into {self.chunks} chunks, and {length} "
@@ -133,7 +134,11 @@ class ContextParallel:
             )
 
     def columns(self, length: int) -> Int64Array:
-        """Return which tokens of a sequence are this rank's: int64 [length / size]."""
+        """Return which tokens of a sequence are this rank's: int64 [length / size].
+
+        Raises:
+            InvalidArgumentError: If the length is no multiple of the chunks.
+        """
         self.check_length(length)
         return self.places(np.array([0, length]))
 
@@ -147,14 +152,20 @@ class ContextParallel:
             int64 [tokens / size].
 
         Raises:
-            InvalidArgumentError: If a length is no multiple of the chunks.
+            InvalidArgumentError: If a length is no multiple of the chunks, or the
+                borders are not whole numbers that do not fall.
 
         Example:
             >>> ContextParallel(0, 2).places([0, 4, 12]).tolist()
             [0, 3, 4, 5, 10, 11]
         """
-        begin = np.asarray(borders, dtype=np.int64)
+        begin = _whole_numbers(borders)
         lengths = np.diff(begin)
+        if begin[:1].sum() < 0 or lengths.min(initial=0) < 0:
+            raise InvalidArgumentError(
+                f"borders={borders!r:.60} must be a row of whole numbers that do not "
+                "fall: the first token of each sequence, and the number of tokens"
+            )
         odd = lengths[lengths % self.chunks > 0]
         if len(odd):
             self.check_length(int(odd[0]))
@@ -190,3 +201,14 @@ class ContextParallel:
             return field.reshape(-1, *width)[columns].reshape(rows, -1, *width)
 
         return {name: cut(name, field) for name, field in batch.items()}
+
+
+def _whole_numbers(values: npt.ArrayLike) -> Int64Array:
+    """Return a row of whole numbers as int64; -1 alone for something else."""
+    try:
+        found = np.asarray(values)
+    except ValueError:  # Rows of unlike length.
+        return np.array([-1])
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        return np.array([-1])
+    return found.astype(np.int64)

@@ -215,3 +215,19 @@ def test_what_cannot_be_cut_is_refused(data):
     for mesh in (None, "cp", SimpleNamespace(get_local_rank=None, ndim=2)):
         with pytest.raises(InvalidArgumentError, match="one dimension"):
             pf.ContextParallel.from_mesh(mesh)
+
+
+@pytest.mark.parametrize("length", [-4, 7, 8.5, "8", True, None, np.array([8, 8])])
+def test_a_length_that_cannot_be_cut_is_refused_by_name(length):
+    with pytest.raises(InvalidArgumentError, match=r"length|multiple"):
+        pf.ContextParallel(0, 2).columns(length)
+    assert pf.ContextParallel(0, 2).columns(np.int32(8)).tolist() == [0, 1, 6, 7]
+
+
+@pytest.mark.parametrize(
+    "borders", [5, None, "ab", [0, 4.5], [-4, 4], [0, 8, 4], [[0, 8]], [[0], [0, 8]]]
+)
+def test_what_are_no_borders_is_refused_by_name(borders):
+    with pytest.raises(InvalidArgumentError, match="borders"):
+        pf.ContextParallel(0, 2).places(borders)
+    assert pf.ContextParallel(0, 2).places([]).tolist() == []
