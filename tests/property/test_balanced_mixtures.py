@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from pagefeed._base import finished, gathered
-from pagefeed.loader import session_of
 from pagefeed.mixture import MixtureCursor
 
 SIZES = {"small": 1000, "large": 6000, "tiny": 20}
@@ -60,7 +59,7 @@ def loader(parts, weights, balance, **options):
 
 def delivered(made, begin=None, count=None, *, balanced=True):
     """Sequences from a state on, to the end or so many, before ranks are balanced."""
-    run = session_of(made).run
+    run = made.view().run
     cursor = run.at(run.beginning(0) if begin is None else begin)
     assert isinstance(cursor, MixtureCursor)
     end = cursor.end if count is None else cursor.start + count
@@ -78,8 +77,8 @@ def test_a_row_comes_once_an_epoch_and_shares_are_the_weights(parts, name, max_s
         made = loader(parts, weights, BALANCES[name], seed=seed, **options)
         found = delivered(made, count=3200)
         before = delivered(made, count=3200, balanced=False)
-        number = session_of(made).run.names.index("small")
-        of = session_of(made).run.dataset_of
+        number = made.view().run.names.index("small")
+        of = made.view().run.dataset_of
         small = found[of(found) == number]
         assert len(np.unique(small)) == len(small) > 900
         if max_steps is not None:
@@ -96,7 +95,7 @@ def test_epochs_of_datasets_are_delivered_as_without_balance(parts, name):
     found, before = (
         delivered(made, count=20_000, balanced=balanced) for balanced in (True, False)
     )
-    run = session_of(made).run
+    run = made.view().run
     for number, part in enumerate(run.names):
         of_part = run.dataset_of(found) == number
         drawn, expected = found[of_part], before[run.dataset_of(before) == number]
@@ -149,7 +148,7 @@ def test_runs_that_go_on_in_other_sizes_lose_and_repeat_nothing(
 ):
     weights = {"small": 0.3, "large": 0.7}
     made = loader(parts, weights, BALANCES[name], max_steps=max_steps)
-    run = session_of(made).run
+    run = made.view().run
     state, seen = run.beginning(0), list[int]()
     for (batch_size, world_size), num_steps, further in resumed:
         cursor = run.at(state)
@@ -167,7 +166,7 @@ def test_runs_that_go_on_in_other_sizes_lose_and_repeat_nothing(
             batch_size=batch_size,
             world_size=world_size,
         )
-        run = session_of(made).run
+        run = made.view().run
         state = run.accept(type(state).from_dict(saved))
     # To the next place over which nothing is moved.
     cursor = run.at(state)

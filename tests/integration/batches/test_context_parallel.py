@@ -221,7 +221,7 @@ def test_what_cannot_be_cut_is_refused(data):
 def test_a_length_that_cannot_be_cut_is_refused_by_name(length):
     with pytest.raises(InvalidArgumentError, match=r"length|multiple"):
         pf.ContextParallel(0, 2).columns(length)
-    assert pf.ContextParallel(0, 2).columns(np.int32(8)).tolist() == [0, 1, 6, 7]
+    assert pf.ContextParallel(0, 2).columns(8).tolist() == [0, 1, 6, 7]
 
 
 @pytest.mark.parametrize(
