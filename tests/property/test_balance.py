@@ -56,7 +56,7 @@ def orders(case, cuts, balance):
         key=KEY,
         costs=lambda units: COSTS[units],
         ranks=ranks,
-        part_of=parts(cuts, num_units, 900),
+        parts=parts(cuts, num_units, 900),
     )
     return plain, balanced
 

@@ -7,7 +7,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed._base import finished
-from pagefeed.order import Dealing, Part, derive_key
+from pagefeed.order import Dealing, derive_key
 
 RNG = np.random.default_rng(7)
 TOKENS = pf.order.Balance.parse("tokens")
@@ -41,7 +41,7 @@ def steps(costs, balance, ranks, batch_size, epoch):
         key=key,
         costs=lambda sequences: costs[sequences],
         ranks=ranks,
-        part_of=lambda _: Part(0, size, epoch=size),
+        parts=size,
     )
     found = finished(dealing.reading(np.arange(size)))
     whole = size // (ranks * batch_size) * ranks * batch_size

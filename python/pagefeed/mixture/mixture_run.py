@@ -101,7 +101,7 @@ class MixtureCursor(Cursor):
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
             ranks=begin.ranks,
-            part_of=divisions.part_of,
+            parts=divisions.part_of,
         )
 
     def _end_of_steps(self, max_steps: int) -> int:

@@ -87,7 +87,8 @@ class Dealing:
         key: Key of this epoch.
         costs: Gives what sequences cost.
         ranks: N, for which it is balanced: rank r takes r, r + N, and so on.
-        part_of: Gives the part of a position.
+        parts: Gives the part of a position; or the number of positions, if they are one
+            part and an epoch.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Dealing:
         key: bytes,
         costs: Costs,
         ranks: int,
-        part_of: Callable[[int], Part],
+        parts: Callable[[int], Part] | int,
     ) -> None:
         self._order = order
         self._key = key
@@ -111,7 +112,11 @@ class Dealing:
             shorter = max(MOST_TOGETHER // ranks, LEAST_BUCKETS * balance.bucket)
             places = min(places, shorter)
         self._size = places * ranks
-        self._part_of = part_of
+        if isinstance(parts, int):
+            whole = Part(0, parts, epoch=parts)
+            self._part_of: Callable[[int], Part] = lambda _: whole
+        else:
+            self._part_of = parts
         self._parts: list[Part] = []
         self._kept: OrderedDict[int, _Stretch] = OrderedDict()
 
@@ -262,8 +267,7 @@ class BalancedOrder(Dealing, Ordered):
         ...                    shuffle=Shuffle(), num_lanes=2, window=9)
         >>> balanced = BalancedOrder(
         ...     order, balance=Balance(tokens=1, stretch=16), key=b"1",
-        ...     costs=lambda units: units % 7.0, ranks=2,
-        ...     part_of=lambda position: Part(0, 100, epoch=100))
+        ...     costs=lambda units: units % 7.0, ranks=2, parts=100)
         >>> units = balanced.at(range(100))
         >>> sorted(units.tolist()) == list(range(100))
         True

@@ -15,7 +15,6 @@ from pagefeed.order import (
     EpochOrder,
     KeyPart,
     Ordered,
-    Part,
     Shuffle,
     SmallOrder,
     choose_num_lanes,
@@ -161,14 +160,13 @@ class DatasetOrder:
         if balance is None or ranks is None:
             return order
         first, costs = self.run.index.first_sequence[self.number], self.run.costs
-        size = self.index.num_sequences
         return BalancedOrder(
             order,
             balance=balance,
             key=derive_key(self.seed, epoch, self.name, "balance"),
             costs=lambda sequences: costs(first + sequences),
             ranks=ranks,
-            part_of=lambda _: Part(0, size, epoch=size),
+            parts=self.index.num_sequences,
         )
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
