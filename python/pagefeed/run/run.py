@@ -499,15 +499,10 @@ class Cursor(ABC):
         Returns:
             int64 [ranks, batch_size]; ``NO_SEQUENCE`` for rows of padding.
         """
-        routes = (replace(self.route, rank=rank) for rank in ranks)
-        places = np.stack([route.positions(self.num_taken - 1, 1) for route in routes])
-        found = np.full(places.shape, NO_SEQUENCE)
-        positions = np.unique(places[places != NO_POSITION])
+        routes = [replace(self.route, rank=rank) for rank in ranks]
+        places = [route.positions(self.num_taken - 1, 1) for route in routes]
         # All together: balanced ranks are dealt at once.
-        sequences = numbers_of(finished(gathered(self.at(positions))))
-        is_here = places != NO_POSITION
-        found[is_here] = sequences[np.searchsorted(positions, places[is_here])]
-        return found
+        return numbers_of(finished(self._sequences_at(np.stack(places))))
 
     def prepare_next_epoch(self, step: int) -> Iterator[None]:
         """Prepare the epoch after the one that a step begins in, in short steps.
@@ -550,14 +545,15 @@ class Cursor(ABC):
 
     def _found(self, first: int, count: int) -> Generator[None, None, Int64Array]:
         """Find the sequences of steps, yielding every few milliseconds."""
-        positions: Positions | None = self.route.progression(first, count)
-        with_padding = None
-        if positions is None:
-            with_padding = self.route.positions(first, count)
-            positions = with_padding[with_padding != NO_POSITION]
-        found = yield from gathered(self.at(positions))
-        if with_padding is None:
-            return found
-        sequences = np.full(len(with_padding), NO_SEQUENCE)
-        sequences[with_padding != NO_POSITION] = found
+        positions = self.route.progression(first, count)
+        if positions is not None:
+            return (yield from gathered(self.at(positions)))
+        return (yield from self._sequences_at(self.route.positions(first, count)))
+
+    def _sequences_at(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Find the sequences at positions in any order, or ``NO_POSITION``."""
+        is_here = positions != NO_POSITION
+        rising, which = np.unique(positions[is_here], return_inverse=True)
+        sequences = np.full(positions.shape, NO_SEQUENCE)
+        sequences[is_here] = (yield from gathered(self.at(rising)))[which]
         return sequences
