@@ -47,7 +47,8 @@ pub(crate) struct KeyRing {
 #[derive(Clone)]
 struct Held {
     keys: Arc<AwsCredential>,
-    since: Instant,
+    /// When they came in the place of others; nothing if they are the first.
+    replaced: Option<Instant>,
     /// When others are to be asked for.
     due: Option<Instant>,
     expires: Option<SystemTime>,
@@ -61,7 +62,7 @@ impl Held {
             left.unwrap_or_default().saturating_sub(AHEAD).max(LEAST)
         };
         Self {
-            since: now,
+            replaced: None,
             due: keys.expires.map(|expires| now + left(expires)),
             expires: keys.expires,
             keys: Arc::new(AwsCredential {
@@ -69,6 +70,14 @@ impl Held {
                 secret_key: keys.secret,
                 token: keys.token,
             }),
+        }
+    }
+
+    /// The same, in place of others.
+    fn in_place(self) -> Self {
+        Self {
+            replaced: Some(Instant::now()),
+            ..self
         }
     }
 
@@ -95,7 +104,7 @@ impl KeyRing {
         let Some(before) = held.as_ref() else {
             return false; // None were sent.
         };
-        if before.since > begun {
+        if before.replaced.is_some_and(|replaced| replaced > begun) {
             return true;
         }
         if looked.is_some_and(|last| last.elapsed() < LEAST) {
@@ -104,7 +113,7 @@ impl KeyRing {
         match self.ask().await {
             Ok(found) => {
                 *looked = Some(Instant::now());
-                let found = Held::new(found);
+                let found = Held::new(found).in_place();
                 let is_other = *found.keys != *before.keys;
                 *held = Some(found).filter(|_| is_other).or_else(|| held.take());
                 is_other
@@ -128,7 +137,8 @@ impl KeyRing {
             return Ok(Arc::clone(&held.keys));
         }
         match (self.ask().await, held.as_mut()) {
-            (Ok(found), _) => *held = Some(Held::new(found)),
+            (Ok(found), Some(_)) => *held = Some(Held::new(found).in_place()),
+            (Ok(found), None) => *held = Some(Held::new(found)),
             // What is left of the old ones is time to try again.
             (Err(_), Some(old)) if old.is_valid() => old.due = Some(Instant::now() + LEAST),
             (Err(error), _) => return Err(error),
@@ -221,6 +231,22 @@ mod tests {
             );
             assert_eq!(ring.keys().await.unwrap().key_id, "3");
             assert!(!format!("{ring:?}").contains("hidden"));
+        });
+    }
+
+    #[test]
+    fn the_first_keys_are_not_tried_twice() {
+        run(async {
+            let keys = || Keys {
+                id: "a".into(),
+                secret: "hidden".into(),
+                token: None,
+                expires: None,
+            };
+            let ring = KeyRing::new(Arc::new(move || Ok(keys())));
+            let begun = Instant::now(); // A request asks for keys after it began.
+            assert_eq!(ring.keys().await.unwrap().key_id, "a");
+            assert!(!ring.replaced_since(begun).await);
         });
     }
 
