@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
 from pagefeed.cli.common import Parser, add_verbs, check_storage_options, in_flags
-from pagefeed.errors import InvalidArgumentError, PagefeedError
+from pagefeed.errors import InvalidArgumentError, OutOfRangeError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]
 
@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb.
 
     Returns:
-        0 if all went well, 1 for an error in the data or the environment, 130 after
-        Ctrl-C; argparse exits with 2 for an error in the arguments.
+        0 if all went well, 1 for an error in the data or the environment, 2 for one in
+        the arguments; argparse exits with 2 for those that it finds.
     """
     with (
         show_progress(sys.stderr.isatty()),
@@ -53,12 +53,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         sys.stdout.flush()  # Here, where a reader that has gone can be told.
     except PagefeedError as error:
         said = "\n  ".join([str(error), *getattr(error, "__notes__", ())])
-        if isinstance(error, InvalidArgumentError):
+        is_argument = isinstance(error, InvalidArgumentError | OutOfRangeError)
+        if is_argument:
             said = in_flags(said, options)
         print(f"pagefeed: {type(error).__name__}: {said}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        return 2 if is_argument else 1
     except BrokenPipeError:  # The reader of the output, such as `head`, has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -21,6 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pagefeed._base import write_errors
 from pagefeed.cli.common import (
     NO_COLUMN,
     RUN,
@@ -34,7 +35,7 @@ from pagefeed.cli.common import (
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
-from pagefeed.storage import local_path
+from pagefeed.storage import local_path, make_folder
 
 ARGUMENTS = {
     **RUN,
@@ -67,8 +68,9 @@ def _write(options: argparse.Namespace) -> int:
     form = "--ranks FIRST:END, such as 8:16"
     ranks = None if options.ranks is None else range_of(options.ranks, form)
     facts = facts_of_node(make_loader(options), ranks)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(facts, indent=1))
+    make_folder(str(path.parent))
+    with write_errors(path):
+        path.write_text(json.dumps(facts, indent=1))
     lines = [f"facts of ranks {facts['ranks']} written to {options.facts}"]
     return tell(options, facts, lines)
 

@@ -74,6 +74,12 @@ class Diagnosis:
             lost = f", {self.lost_share:.0%} of the time" if self.lost_share else ""
             lines.append(f"{self.limit} limits{lost}: {self.cause}")
             lines.append(f"change {self.setting}: {self.advice}")
+        elif self.cause:
+            lines.append(
+                "the loader alone: whether the data limits shows a step to compare "
+                "with (--train, --step-seconds)"
+            )
+            lines.append(f"for faster data, {self.setting}: {self.advice}")
         return "\n".join(lines)
 
     def add(self, name: str, seen: Evidence) -> None:
@@ -182,7 +188,7 @@ def doctor(
         found.add("data", alone)
         work.advance()
         if train is None:
-            found.blame("data", cause_of_data(alone, twin), 0.0)
+            found.cause, found.setting, found.advice = cause_of_data(alone, twin)
             return found
         step = _step_seconds(train, next(batches), seconds)
         found.step_seconds["compute"] = step
@@ -253,10 +259,11 @@ def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Caus
     reloaded = seen.pages_reloaded / max(1, seen.pages_loaded)
     is_ahead = alone and waited < WAIT_SHARE * seen.seconds
     busy = seen.num_threads if seen.busy_threads is None else seen.busy_threads
-    are_idle = busy < BUSY_SHARE * seen.num_threads
+    processors = len(os.sched_getaffinity(0))
+    # More threads than processors cannot all be busy.
+    are_idle = busy < BUSY_SHARE * min(seen.num_threads, processors)
     starts = seen.start_seconds / max(1e-9, seen.seconds)
     read_bytes = seen.bytes_read / max(1, seen.pages_loaded)
-    processors = len(os.sched_getaffinity(0))
     applies = {
         "transform": seen.transform_seconds > TRANSFORM_SHARE * waited,
         "reloaded rows": reloaded > RELOAD_SHARE and is_scattered,

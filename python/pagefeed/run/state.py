@@ -19,8 +19,8 @@ from pagefeed.wiring import parsed
 __all__ = ["LoaderState"]
 
 VERSIONS = {"version": 3, "order_version": ORDER_VERSION}
-MAX_SKIPPED = 16
-"""Skipped ranges in a state. With more of them a state could exceed 1 KB."""
+MAX_SKIPPED = 256
+"""Skipped ranges in a state, some 15 bytes each. An epoch of 512 steps has no more."""
 Growths: TypeAlias = tuple[tuple[str, int], ...]
 OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture")
 """Fields that only the states of some runs have."""

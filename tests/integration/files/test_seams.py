@@ -16,6 +16,7 @@ from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from models import mixing
 from models.tasks import ends, tasks
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
+from pagefeed.run import state
 from pagefeed.run.route import merge_ranges
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, Packed
 
@@ -70,7 +71,8 @@ def test_ranges_of_steps_that_touch_count_once(folder):
     assert loader.state_dict()["skipped"] == [[0, 40]]
 
 
-def test_a_state_holds_sixteen_ranges_and_not_one_more(folder):
+def test_a_state_holds_so_many_ranges_and_not_one_more(folder, monkeypatch):
+    monkeypatch.setattr(state, "MAX_SKIPPED", 16)
     loader = numbered_loader(folder, batch_size=1)
     loader.skip(range(1, 33, 2))
     assert len(loader.state_dict()["skipped"]) == 16

@@ -45,7 +45,49 @@ def test_ctrl_c_ends_without_a_trace(run):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "")
+    assert (process.returncode, out, err) == (130, "", "pagefeed: interrupted\n")
+
+
+def test_ctrl_c_while_verbs_are_imported_is_one_line(tmp_path):
+    slow = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    # Stands before what the command line imports first.
+    (tmp_path / "argparse.py").write_text(slow)
+    done = subprocess.run(
+        [*COMMAND, "explain", "PF-031"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = (done.returncode, done.stdout, done.stderr)
+    assert told == (130, "", "pagefeed: interrupted\n")
+
+
+def output_commands(data, file):
+    """Commands that write a folder, which is a file."""
+    run = [data, "--column", "input_ids", "--length", str(LENGTH)]
+    facts = f"{file}/facts.json"
+    return {
+        "demo --data": ["demo", "--data", file],
+        "demo --folder": ["demo", "--folder", file],
+        "trace": ["trace", *run, "--steps", "0:2", "--output", file],
+        "checklist": ["checklist", *run, "--ranks", "0:1", "--facts", facts],
+        "report": ["report", *run, "--output", f"{file}/page.html"],
+        "convert": ["convert", data, file, "--column", "input_ids"],
+    }
+
+
+@pytest.mark.parametrize("name", output_commands("", ""))
+def test_an_output_that_is_a_file_is_told_in_a_line(
+    run, tmp_path_factory, capsys, name
+):
+    file = tmp_path_factory.mktemp("other") / "taken"
+    file.write_text("here before")
+    assert main(output_commands(run[0], str(file))[name]) in (1, 2)
+    error = capsys.readouterr().err
+    assert error.startswith("pagefeed: ")
+    assert str(file) in error
+    assert file.read_text() == "here before"
 
 
 @pytest.mark.parametrize("is_buffered", [True, False])

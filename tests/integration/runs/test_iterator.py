@@ -2,9 +2,12 @@
 
 import json
 import threading
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
@@ -419,6 +422,42 @@ def test_a_damaged_page_is_passed_over_by_the_steps_of_its_error(
     assert all("loader.skip(" in note for note in notes)
     assert len(skipped) < len(whole)
     assert seen == [rows for step, rows in enumerate(whole) if step not in skipped]
+
+
+@pytest.mark.parametrize("as_mixture", [False, True])
+@pytest.mark.parametrize("sequences", [pf.Windows(LENGTH), pf.Documents(max_length=64)])
+def test_steps_of_an_error_are_exact_on_small_data(tmp_path, sequences, as_mixture):
+    sound, broken = tmp_path / "sound", tmp_path / "broken"
+    sound.mkdir()
+    broken.mkdir()
+    rows = np.arange(16_000, dtype=np.int32).reshape(-1, 20)
+    pq.write_table(
+        pa.table({"input_ids": list(rows)}),
+        sound / "part-0.parquet",
+        use_dictionary=False,
+        data_page_size=8000,
+        write_page_index=True,
+        write_batch_size=50,
+        write_page_checksum=True,
+    )
+    assert len(pf.PageIndex.build(sound, "input_ids")) == 8
+    damaged_copy(sound, broken, page=3)
+    make = mixture_loader if as_mixture else numbered_loader
+    more = {"max_steps": 150} if as_mixture else {}
+    loader = make(broken, sequences=sequences, **more)
+    iterator, named, needed = iter(loader), list[tuple[int, ...]](), list[int]()
+    while True:
+        try:
+            next(iterator)
+        except StopIteration:
+            break
+        except CorruptFileError as error:
+            named.append(error.steps)
+            needed.append(error.steps[0])
+            loader.skip(needed[-1:])  # This step alone.
+    runs = sum(after != step + 1 for step, after in pairwise(needed)) + 1
+    assert runs > 16
+    assert list(named[0]) == needed
 
 
 # Beside other threads, and among other processes.

@@ -290,11 +290,28 @@ def test_parts_of_one_dataset_are_not_mixed(tmp_path, tok):
         pf.tokenize(tmp_path / "saved", tmp_path / "out", tokenizer=tok)
 
 
-def test_progress_counts_tokens(tmp_path, tok):
-    source = write_lines(tmp_path)
+def test_progress_counts_bytes_of_the_inputs_from_the_start(tmp_path, tok):
+    files = [tmp_path / f"{number}.jsonl" for number in range(4)]
+    for file in files:
+        file.write_bytes(json_lines())
     told: list[pf.Progress] = []
     with pf.show_progress(told.append):
-        done = pf.tokenize(source, tmp_path / "out", tokenizer=tok)
-    last = [one for one in told if one.what == "tokenizing"][-1]
-    assert (last.done, last.unit, last.finished) == (done.num_tokens, "tokens", True)
-    assert last.total == done.num_tokens
+        pf.tokenize(files, tmp_path / "out", tokenizer=tok, shard_size=1000)
+    told = [one for one in told if one.what == "tokenizing"]
+    size = sum(file.stat().st_size for file in files)
+    assert {(one.total, one.unit) for one in told} == {(size, "bytes")}
+    assert [one.done for one in told] == sorted(one.done for one in told)
+    assert (told[0].done, told[-1].done, told[-1].finished) == (0, size, True)
+
+
+@pytest.mark.parametrize("compress", [zstd, gzip.compress])
+def test_progress_never_exceeds_its_total(tmp_path, tok, compress):
+    name = {zstd: "a.jsonl.zst", gzip.compress: "a.jsonl.gz"}[compress]
+    # Texts that compress a hundredfold: their size is not known in advance.
+    (tmp_path / name).write_bytes(compress(json_lines() * 200))
+    told: list[pf.Progress] = []
+    with pf.show_progress(told.append):
+        pf.tokenize(tmp_path / name, tmp_path / "out", tokenizer=tok)
+    told = [one for one in told if one.what == "tokenizing"]
+    assert all(0 <= one.done <= one.total for one in told)
+    assert told[-1].done == told[-1].total == told[0].total

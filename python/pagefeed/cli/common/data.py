@@ -213,6 +213,7 @@ def make_loader(
         dataset: The dataset, in place of the one that they name.
         **settings: Settings of the loader, in place of theirs.
     """
+    data = make_dataset(options) if dataset is None else dataset
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
     neither = options.batch_size is options.batch_tokens is None
@@ -222,7 +223,6 @@ def make_loader(
         "batch_size": 8 if neither else options.batch_size,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
     }
-    data = make_dataset(options) if dataset is None else dataset
     loader = Loader(data, **given | settings)
     loader.set_epoch(options.epoch)
     return loader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 MOST_LINES = 20
+NUMBERS = re.compile(r"(?<=\[)\n\s+[-+.\w]+(?:,\n\s+[-+.\w]+)*\n\s+(?=\])")
+"""What stands in a list of numbers of indented JSON; no text holds a line break."""
 MARKS = {True: "ok", False: "WRONG", None: "-"}
 
 
@@ -44,7 +47,7 @@ def tell(
     found = list(damage or ())
     if damage is not None and isinstance(report, dict):
         report = report | {"damage": [asdict(one) for one in found]}
-    made = json.dumps(report, indent=2, default=_plain) if options.json else None
+    made = _json(report) if options.json else None
     print("\n".join(lines) if made is None else made)
     for one in found[:MOST_LINES]:
         steps = f" (steps {some_of(one.steps)})" if one.steps else ""
@@ -52,6 +55,12 @@ def tell(
     if len(found) > MOST_LINES:
         print(f"DAMAGED: {len(found) - MOST_LINES:,} places more", file=sys.stderr)
     return 1 if found or not ok else 0
+
+
+def _json(report: object) -> str:
+    """Return a report as JSON, with a list of numbers on one line."""
+    text = json.dumps(report, indent=2, default=_plain)
+    return NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
 
 
 def _plain(value: object) -> str:

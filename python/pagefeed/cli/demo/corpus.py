@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pagefeed._base import require
 from pagefeed.cli.demo.data import EOS, train_bpe
+from pagefeed.storage import make_folder
 
 __all__ = ["make_corpus"]
 
@@ -26,7 +27,7 @@ def make_corpus(folder: Path) -> list[Path]:
     files = [folder / f"text-{number}.parquet" for number in range(NUM_FILES)]
     if all(path.exists() for path in files):
         return files
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(str(folder))
     documents = list(standard_library())
     texts = [document["text"] for document in documents]
     print(f"  {len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters")

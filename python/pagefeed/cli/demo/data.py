@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pagefeed._base import require
+from pagefeed.storage import make_folder
 
 __all__ = ["write_data"]
 
@@ -56,7 +57,7 @@ def write_data(folder: Path) -> list[Path]:
     }
     chats = [_chat(chosen) for _ in range(100)]
     texts = [row["text"] for part in rows.values() for row in part]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(str(folder))
     tokenizer = _train(texts, folder / "tokenizer.json")
     files = [
         path
@@ -160,7 +161,7 @@ def _write(
 ) -> list[Path]:
     pa = require("pyarrow", extra="demo", purpose="example data")
     parquet = require("pyarrow.parquet", extra="demo", purpose="example data")
-    folder.mkdir(exist_ok=True)
+    make_folder(str(folder))
     paths = []
     for number in range(num_files):
         part = rows[number::num_files]

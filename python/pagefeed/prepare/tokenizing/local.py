@@ -13,22 +13,23 @@ from pagefeed.errors import FileAccessError
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
-__all__ = ["TokenWork", "run_locally", "with_retries"]
+__all__ = ["InputWork", "run_locally", "with_retries"]
 
 SECONDS_BETWEEN = 0.1
 
 
-class TokenWork:
-    """Progress of a job in tokens, with a total estimated from the bytes left."""
+class InputWork:
+    """Progress of a job in bytes of its inputs, whose total is known from the start."""
 
     def __init__(self, job: Job, tasks: list[int]) -> None:
         self._weights = {
             task: sum(piece.weight for piece in job.tasks[task]) for task in tasks
         }
         self._read = dict.fromkeys(tasks, 0)
-        self._tokens = self._told = 0
+        self._told = 0
         self._lock = threading.Lock()
-        self._work = Work("tokenizing", total=1, unit="tokens")
+        total = sum(self._weights.values())
+        self._work = Work("tokenizing", total=total, unit="bytes")
 
     def __enter__(self) -> Self:
         self._work.__enter__()
@@ -38,25 +39,22 @@ class TokenWork:
         self.tell()
         self._work.__exit__(*error)
 
-    def advance(self, task: int, num_bytes: int, num_tokens: int) -> None:
-        """Count progress of a task; any thread may call it."""
+    def advance(self, task: int, num_bytes: int) -> None:
+        """Count bytes that a task has read; any thread may call it."""
         with self._lock:
-            self._read[task] += num_bytes
-            self._tokens += num_tokens
+            # The weight is approximate: of other columns, or of what is compressed.
+            self._read[task] = min(self._read[task] + num_bytes, self._weights[task])
 
     def finish(self, task: int) -> None:
-        """Set the bytes of a finished task to those that were read."""
-        with self._lock:
-            self._weights[task] = self._read[task]
+        """Count all bytes of a finished task."""
+        self.advance(task, self._weights[task])
 
     def tell(self) -> None:
         """Report the progress; only one thread calls it."""
         with self._lock:
-            read, tokens = sum(self._read.values()), self._tokens
-            expected = tokens * sum(self._weights.values()) // max(1, read)
-        self._work.expect(max(1, tokens, expected))
-        self._work.advance(tokens - self._told)
-        self._told = tokens
+            read = sum(self._read.values())
+        self._work.advance(read - self._told)
+        self._told = read
 
 
 def run_locally(job: Job, num_threads: int, retries: int) -> None:
@@ -69,7 +67,7 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
     def share() -> int:
         return max(1, num_threads // max(1, running))
 
-    def run(task: int, work: TokenWork) -> None:
+    def run(task: int, work: InputWork) -> None:
         nonlocal running
         with lock:
             running += 1
@@ -87,7 +85,7 @@ def run_locally(job: Job, num_threads: int, retries: int) -> None:
                 running -= 1
 
     pool = ThreadPoolExecutor(min(num_threads, len(left)) or 1, "pagefeed-tokenize")
-    with TokenWork(job, left) as work:
+    with InputWork(job, left) as work:
         try:
             waiting = {pool.submit(run, task, work) for task in left}
             while waiting:

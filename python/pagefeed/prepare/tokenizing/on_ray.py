@@ -10,7 +10,7 @@ from pagefeed._base import logger, on_ray
 from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.prepare.tokenizing.local import TokenWork, with_retries
+from pagefeed.prepare.tokenizing.local import InputWork, with_retries
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
 
 __all__ = ["run_on_ray"]
@@ -52,26 +52,22 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
             f"same place: {said}; look at its memory, or tokenize the file by itself"
         ).at(file=pieces[0].file)
 
-    with TokenWork(job, left) as work:
+    with InputWork(job, left) as work:
         run = on_ray(_run, (job, retries), left, died=died, tick=work.tell)
         with closing(run) as done:
-            for task, counts in done:
-                work.advance(task, *counts)
+            for task, _ in done:
                 work.finish(task)
 
 
-def _run(common: tuple[Job, int], task: int) -> tuple[int, int]:
-    """Run a task; return its bytes of text and its tokens."""
+def _run(common: tuple[Job, int], task: int) -> None:
+    """Run a task."""
     job, retries = common
-    counts = [0, 0]
-
-    def advance(num_bytes: int, num_tokens: int) -> None:
-        counts[0] += num_bytes
-        counts[1] += num_tokens
 
     def wait(seconds: float) -> bool:
         time.sleep(seconds)
         return False
 
-    with_retries(retries, lambda: run_task(job, task, lambda: 1, advance), wait)
-    return counts[0], counts[1]
+    def run() -> None:
+        run_task(job, task, lambda: 1, lambda _: None)
+
+    with_retries(retries, run, wait)

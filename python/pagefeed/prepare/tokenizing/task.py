@@ -13,8 +13,8 @@ from pagefeed.prepare.tokenizing.shard import Shard
 
 __all__ = ["run_task", "tasks_left"]
 
-Advance = Callable[[int, int], object]
-"""Called with the bytes of text and the tokens since the last call."""
+Advance = Callable[[int], object]
+"""Called with the bytes of text since the last call."""
 Place = tuple[int, int]
 """A piece of a task, and a batch of it."""
 
@@ -57,8 +57,8 @@ def run_task(
         for file, batch, place in batches:
             if is_cancelled():
                 raise CancelledError("tokenizing was cancelled")
-            num_tokens = shard.add(batch, file, num_threads())
-            advance(batch.table.nbytes, num_tokens)
+            shard.add(batch, file, num_threads())
+            advance(batch.table.nbytes)
             if shard.is_full:
                 return place
         return None
