@@ -193,7 +193,7 @@ wheel-aarch64: wheel  ## The same for aarch64, tried under qemu (ARGS=--tests fo
 
 .PHONY: docs
 docs: $(HAVE_DOCS) $(HAVE_CORE)  ## Build the documentation in site/, strictly
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=python $(DOCS_VENV)/bin/mkdocs build --strict --quiet $(ARGS)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=python:packaging $(DOCS_VENV)/bin/mkdocs build --strict --quiet $(ARGS)
 
 .PHONY: constraints
 constraints: $(HAVE_DEV)  ## Resolve the pinned versions of constraints.txt anew

@@ -184,11 +184,11 @@ def test_formats_are_named_in_one_place():
 def test_arguments_that_a_format_does_not_take(source, tmp_path, capsys):
     pf.convert(source, tmp_path / "s", to="stream")
     command = ["convert", f"{tmp_path}/s", "--to", "raw", "--output", f"{tmp_path}/a"]
-    assert main([*command, "--in-eos", "0"]) == 1
+    assert main([*command, "--in-eos", "0"]) == 2
     told = capsys.readouterr().err
     assert "--in-eos is for npy, raw" in told
     assert "is stream" in told
-    assert main([*command, "--where", "part == 1"]) == 1
+    assert main([*command, "--where", "part == 2"]) == 1
     assert "only Parquet has them" in capsys.readouterr().err
 
 

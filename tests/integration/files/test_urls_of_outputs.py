@@ -38,7 +38,7 @@ RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
 @pytest.mark.usefixtures("here")
 def test_verbs(capsys, arguments: list[str]):
     before = sorted(os.listdir())
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     told = capsys.readouterr().err
     assert "is a URL, s3://..., and must be a path" in told
     assert "secret" not in told

@@ -108,7 +108,7 @@ def test_the_command_line(folder, tmp_path, capsys):
         (["--compare", str(tmp_path / "none.json")], "no facts"),
         (["--facts", files[0]], "--column is missing"),
     ):
-        assert main(["checklist", *words]) == 1
+        assert main(["checklist", *words]) == 2
         assert message in capsys.readouterr().err
     assert main([*run, "--ranks", "1", "--facts", files[0]]) == 1
     assert "FIRST:END" in capsys.readouterr().err

@@ -128,13 +128,35 @@ def test_threads_that_idle_between_epochs_do_not_wait_for_storage(tmp_path):
     # As of many processors; here the threads would wait for theirs.
     idle: dict[str, Any] = {
         "num_threads": 16,
-        "busy_threads": 1.0,
+        "busy_threads": 0.1,
         "wait_seconds": 0.6 * seen.seconds,
     }
     of_many = replace(seen, **idle)
     assert cause_of_data(of_many, loader)[:2] == ("overhead", "epochs")
     joined = replace(of_many, start_seconds=0.0)
     assert cause_of_data(joined, loader).name == "storage"
+
+
+def test_without_a_step_nothing_is_said_to_limit(folder):
+    found = pf.doctor(make(folder), seconds=SECONDS)
+    assert found.limit is None
+    assert found.setting
+    assert "limits:" not in str(found)
+    assert "--step-seconds" in str(found)
+
+
+def test_busy_processors_want_no_more_threads(folder):
+    loader = make(folder)
+    seen = pf.doctor(loader, seconds=SECONDS).evidence
+    assert seen is not None
+    busy: dict[str, Any] = {
+        "num_threads": 16 * NUM_PROCESSORS,
+        "busy_threads": float(NUM_PROCESSORS),
+        "wait_seconds": 0.6 * seen.seconds,
+        "pages_reloaded": 0,
+        "start_seconds": 0.0,
+    }
+    assert cause_of_data(replace(seen, **busy), loader).name == "processors"
 
 
 def test_too_few_threads(folder):
@@ -212,7 +234,7 @@ def test_the_command_line(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([*run, "--train", "my_training:step", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["limit"] == "data"
-    assert main([*run, "--train", "my_training:nothing"]) == 1
+    assert main([*run, "--train", "my_training:nothing"]) == 2
     assert "nothing" in capsys.readouterr().err
 
 

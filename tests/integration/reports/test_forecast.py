@@ -244,7 +244,7 @@ def test_the_command_line_knows_documents(token_files, capsys):
             found["num_sequences" if verb == "verify" else "sequences"]
             == dataset.spans.num_rows
         )
-    assert main(["plan", *run[:-1]]) == 1
+    assert main(["plan", *run[:-1]]) == 2
     assert "--length is missing" in capsys.readouterr().err
 
 
@@ -268,7 +268,7 @@ def test_the_command_line_reports_both(token_files, capsys):
         assert capsys.readouterr().out.strip()
         assert main([verb, *run, *extra, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)
-    assert main(["verify", *run, "--resume", "many"]) == 1
+    assert main(["verify", *run, "--resume", "many"]) == 2
     assert "STEPS:WORLD_SIZE" in capsys.readouterr().err
 
 

@@ -260,7 +260,7 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert "Throughput and waiting" in page.titles
     [image] = re.findall(r"base64,([^\"]+)", output.read_text())
     assert base64.b64decode(image).startswith(b"\x89PNG")
-    assert main([*run, "--metrics", str(tmp_path / "none")]) == 1
+    assert main([*run, "--metrics", str(tmp_path / "none")]) == 2
     assert "--metrics" in capsys.readouterr().err
 
 

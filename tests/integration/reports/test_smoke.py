@@ -225,7 +225,7 @@ def test_a_model_of_ones_own(folder, tmp_path, monkeypatch, capsys):
     run += ["--batch-size", "4", "--steps", "4", "--vocab-size", str(VOCABULARY)]
     assert main([*run, "--model", "my_model:make"]) == 0
     assert "ok     loss falls" in capsys.readouterr().out
-    assert main([*run, "--model", "my_model:nothing"]) == 1
+    assert main([*run, "--model", "my_model:nothing"]) == 2
     assert "--model my_model:nothing is not" in capsys.readouterr().err
 
 

@@ -69,6 +69,6 @@ def test_names_that_are_no_text(corpus: Path, capsys):
     path = next(corpus.iterdir())
     path.rename(path.with_name("a\udcff.parquet"))
     run = ["--column", "input_ids", "--length", "8", "--step", "0"]
-    assert main(["trace", str(corpus), *run]) == 1
+    assert main(["trace", str(corpus), *run]) == 2
     out, err = capsys.readouterr()
     assert r"a\udcff.parquet' is no name in UTF-8" in out + err

@@ -218,5 +218,5 @@ def test_damage_is_told_and_the_rest_is_shown(tmp_path, capsys):
 )
 def test_wrong_words_are_told(words, message, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["trace", str(folder), *RUN, *words]) == 1
+    assert main(["trace", str(folder), *RUN, *words]) == 2
     assert message in capsys.readouterr().err

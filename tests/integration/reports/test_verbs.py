@@ -1,5 +1,6 @@
 """Verbs end cleanly: at Ctrl-C, when nobody reads on, at arguments that are wrong."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from made.numbered import LENGTH, write_numbered
 from pagefeed.cli import main
-from pagefeed.cli.common import in_flags
+from pagefeed.cli.common import in_flags, tell
 
 COMMAND = [sys.executable, "-m", "pagefeed"]
 
@@ -73,7 +74,7 @@ def output_commands(data, file):
         "trace": ["trace", *run, "--steps", "0:2", "--output", file],
         "checklist": ["checklist", *run, "--ranks", "0:1", "--facts", facts],
         "report": ["report", *run, "--output", f"{file}/page.html"],
-        "convert": ["convert", data, file, "--column", "input_ids"],
+        "convert": ["convert", *run[:3], "--to", "stream", "--output", file],
     }
 
 
@@ -88,6 +89,29 @@ def test_an_output_that_is_a_file_is_told_in_a_line(
     assert error.startswith("pagefeed: ")
     assert str(file) in error
     assert file.read_text() == "here before"
+
+
+def test_numbers_of_json_stand_on_one_line(run, capsys):
+    assert main(["head", *run[:3], "--rows", "20", "--json"]) == 0
+    out = capsys.readouterr().out
+    rows = json.loads(out)["rows"]
+    longest = max((row["input_ids"] for row in rows), key=len)
+    assert f"[{', '.join(map(str, longest))}]" in out
+
+
+@pytest.mark.parametrize(
+    "report", [[1, -2.5, 1e-9], [True, None], ["[\n 1,\n 2\n]"], [[], [[1], [2, 3]]]]
+)
+def test_reports_are_the_same_as_json(capsys, report):
+    tell(Namespace(json=True), {"a": report}, [])
+    assert json.loads(capsys.readouterr().out) == {"a": report}
+
+
+@pytest.mark.parametrize("verb", ["verify", "plan", "smoke", "doctor"])
+def test_a_missing_path_is_told_before_a_missing_length(verb, tmp_path, capsys):
+    missing = str(tmp_path / "none")
+    assert main([verb, missing, "--column", "input_ids"]) == 1
+    assert "does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_buffered", [True, False])
@@ -115,7 +139,7 @@ def test_a_reader_that_has_enough_is_no_error(run, is_buffered):
     ],
 )
 def test_errors_name_arguments_as_they_are_typed(run, capsys, arguments, said):
-    assert main(["plan", *run, *arguments]) == 1
+    assert main(["plan", *run, *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert "_size" not in error

@@ -238,7 +238,7 @@ def test_the_verb_reports(domain, tmp_path, capsys):
     command += ["--column", "text", "--output", str(tmp_path / "new.json")]
     command += ["--new-tokens", "20", "--held-out", "0.1"]
     command += ["--checkpoint", str(tmp_path / "old.safetensors")]
-    assert main(command) == 1
+    assert main(command) == 2
     assert "go together" in capsys.readouterr().err
     command += ["--checkpoint-output", str(tmp_path / "new.safetensors")]
     assert main([*command, "--json"]) == 0

@@ -56,7 +56,7 @@ def test_verbs_refuse_another(verb, made, capsys):
     words = [verb, str(made / "gpt2"), "--column", "input_ids", "--length", "32"]
     words += ["--step", "1"] * (verb == "trace")
     code = main([*words, "--tokenizer", str(made / "qwen.json")])
-    assert code == 1
+    assert code == 2
     assert "not of qwen.json" in capsys.readouterr().err
 
 

@@ -234,4 +234,4 @@ def test_the_verb_reports(folder, tmp_path, capsys):
     by_name += ["--output", str(output), "--vocab-size", "400"]
     assert main([*by_name, "--special-tokens", "<eod>", "<pad>"]) == 0
     assert pf.Tokenizer(output).special_ids == {"<eod>": 0, "<pad>": 1}
-    assert main([*command, "--dataset", f"a={folder}"]) == 1
+    assert main([*command, "--dataset", f"a={folder}"]) == 2
