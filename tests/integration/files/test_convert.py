@@ -188,7 +188,7 @@ def test_arguments_that_a_format_does_not_take(source, tmp_path, capsys):
     told = capsys.readouterr().err
     assert "--in-eos is for npy, raw" in told
     assert "is stream" in told
-    assert main([*command, "--where", "part == 2"]) == 1
+    assert main([*command, "--where", "part == 2"]) == 2
     assert "only Parquet has them" in capsys.readouterr().err
 
 

@@ -110,5 +110,5 @@ def test_the_command_line(folder, tmp_path, capsys):
     ):
         assert main(["checklist", *words]) == 2
         assert message in capsys.readouterr().err
-    assert main([*run, "--ranks", "1", "--facts", files[0]]) == 1
+    assert main([*run, "--ranks", "1", "--facts", files[0]]) == 2
     assert "FIRST:END" in capsys.readouterr().err
