@@ -84,3 +84,19 @@ def test_colours_of_a_page_are_those_of_light_or_dark():
     assert names == re.findall(r"(--\w+):", dark)
     assert set(re.findall(r"var\((--\w+)\)", STYLE)) == set(names)
     assert "#" not in STYLE.replace(light, "").replace(dark, "")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "labels"),
+    [
+        (1, 86, ["20", "40", "60", "80"]),
+        (0, 1000, ["0", "250", "500", "750", "1,000"]),
+        (7, 8, ["7", "8"]),
+        (1190, 1210, ["1,190", "1,195", "1,200", "1,205", "1,210"]),
+    ],
+)
+def test_steps_below_the_axis_are_round(first, last, labels):
+    steps = [float(first), float(last)]
+    drawn = lines(steps, {"a": [1.0, 2.0]}, title="t", unit="u")
+    found = re.findall(r'text-anchor="middle">([\d.,]+)</text>', drawn)
+    assert found == labels

@@ -244,6 +244,29 @@ def test_names_are_escaped(folder):
     assert "No rates were recorded: only data/mix/&lt;script&gt;_share, &lt;i" in page
 
 
+@pytest.mark.parametrize(
+    ("shuffle", "said"), [("row", "mixed well"), (None, "not mixed well")]
+)
+def test_the_page_begins_with_a_verdict(folder, shuffle, said):
+    loader = numbered_loader(folder, batch_size=8, shuffle=shuffle)
+    step, rate = len(loader) - 3, 3 * 8 * LENGTH / 7200
+    line = {"step": step, "data/tokens_per_second": rate, "train/loss": 2.5}
+    page = Page(pf.report(loader, metrics=[json.dumps(line)]))
+    first = page.text.partition("Dataset")[0]
+    assert said in first
+    assert ("not mixed" in first) == (shuffle is None)
+    assert f"{len(loader)} steps" in first
+    assert "3 steps are left, 2.0 hours" in first
+    assert "Losses" in page.titles
+
+
+def test_the_page_says_how_documents_are_infilled(folder):
+    data = pf.parquet(folder, column="input_ids")
+    filled = data.infill(pf.Infill(prefix=9001, suffix=9002, middle=9003))
+    page = Page(pf.report(numbered_loader(filled)))
+    assert repr(filled.infilling) in page.text
+
+
 def test_the_command_line(folder, tmp_path, capsys):
     loader = numbered_loader(folder, batch_size=8)
     lines = []

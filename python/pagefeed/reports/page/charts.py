@@ -153,8 +153,13 @@ def _step_axis(steps: Sequence[float]) -> str:
     if not steps:
         return ""
     first, last = steps[0], steps[-1]
-    marks = [first + (last - first) * tick / TICKS for tick in range(TICKS + 1)]
-    return "".join(_below(_x(mark, steps), _short(mark)) for mark in marks) + (
+    size = max(1.0, _round_step(max(1.0, last - first)))
+    begin, end = math.ceil(first / size - 1e-9), math.floor(last / size + 1e-9)
+    marks = [size * tick for tick in range(begin, end + 1)]
+    # Shortened, neighbours may look alike.
+    labels = [_short(mark) if last >= 1e6 else f"{mark:,.0f}" for mark in marks]
+    named = zip(marks, labels, strict=True)
+    return "".join(_below(_x(mark, steps), label) for mark, label in named) + (
         f'<text x="{WIDTH / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">step</text>'
     )
 

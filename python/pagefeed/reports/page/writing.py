@@ -20,6 +20,7 @@ from pagefeed.reports.page.layout import page_of, section, table
 from pagefeed.reports.page.order import order_counts
 from pagefeed.reports.page.picture import heat_map
 from pagefeed.reports.page.recorded import RATE, WAITING, Recorded, read_metrics
+from pagefeed.reports.page.verdict import verdict
 from pagefeed.reports.plan_digest import plan_digest
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
@@ -47,9 +48,9 @@ def report(
 ) -> str:
     """Return a report of a run as one page of HTML, which needs no network.
 
-    The dataset and its documents, the mixture over training, the packing, the
-    slowest rank of steps if ranks are balanced, the order, and, of a run's recorded
-    metrics, throughput and waiting.
+    A verdict in a few sentences, the dataset and its documents, the mixture over
+    training, the packing, the slowest rank of steps if ranks are balanced, the order,
+    and, of a run's recorded metrics, losses, throughput and waiting.
 
     Args:
         loader: The run.
@@ -80,6 +81,7 @@ def report(
         f"{', '.join(names)}: report of a run",
         f"{datetime.datetime.now(datetime.UTC):%F %H:%M} UTC, pagefeed {version()}",
         [
+            f"<p>{html.escape(verdict(loader, plan, recorded, len(known)))}</p>",
             _damage(known),
             *(_dataset(name, parts[name], one) for name, one in found.items()),
             *(_lengths(name, one) for name, one in found.items()),
@@ -88,7 +90,7 @@ def report(
             _packing(loader),
             _costs(loader),
             _order(loader),
-            "" if recorded is None else _throughput(recorded),
+            *(() if recorded is None else (_losses(recorded), _throughput(recorded))),
         ],
     )
 
@@ -120,6 +122,8 @@ def _dataset(name: str, dataset: Dataset, found: Inspection) -> str:
         ("fingerprint", dataset.fingerprint),
         *facts_of_inspection(found),
     ]
+    if dataset.infilling is not None:
+        rows.append(("infilling", repr(dataset.infilling)))
     advice = "".join(f"<li>{html.escape(line)}</li>" for line in found.advice)
     return section(
         _titled("Dataset", name),
@@ -228,6 +232,14 @@ def _order(loader: Loader) -> str:
         "order.</p>"
     )
     return section("Order", heat_map(counts, title="data over the epoch"), note)
+
+
+def _losses(recorded: Recorded) -> str:
+    """The losses that a run wrote down, by any name that says so."""
+    found = {name: of for name, of in recorded.values.items() if "loss" in name.lower()}
+    if not found:
+        return ""
+    return section("Losses", lines(recorded.steps, found, title="losses", unit="loss"))
 
 
 def _throughput(recorded: Recorded) -> str:
