@@ -70,7 +70,7 @@ def test_settings_are_for_any_path_that_is_a_url(verb, far, places, capsys):
     command = COMMANDS[verb].replace("RUN", " ".join(RUN))
     words = command.replace("TEXT", " ".join(TEXT)).split()
     local = [word.format(**near) for word in words]
-    assert main([*verb.split(), *local, *far[1:]]) == 1
+    assert main([*verb.split(), *local, *far[1:]]) == 2
     error = capsys.readouterr().err
     assert "--storage-option endpoint_url, region, access_key_id" in error
     assert "no path of the command is a URL" in error
