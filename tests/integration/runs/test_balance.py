@@ -14,6 +14,7 @@ import pagefeed as pf
 from pagefeed.cli import main
 from pagefeed.errors import BalanceWarning, InvalidArgumentError, StateMismatchError
 from pagefeed.integrations.delivery import Delivery
+from pagefeed.order import Dealing
 from pagefeed.reports import step_costs as step_costs_of
 from pagefeed.reports.step_costs import slowest_ranks
 
@@ -291,3 +292,61 @@ def test_documents_without_borders_cannot_be_balanced(tmp_path):
     data = pf.tokens(tmp_path / "a.bin", dtype="uint16")
     with pytest.raises(InvalidArgumentError, match="documents"):
         loaders(data, sequences=pf.Windows(8), balance="attention", fields=["labels"])
+
+
+@pytest.mark.parametrize("kind", ["alone", "mixed"])
+def test_metrics_deal_all_ranks_at_once_and_few_of_very_many(
+    datasets, kind, monkeypatch
+):
+    data = datasets["short"]
+    if kind == "mixed":
+        data = mixed(datasets, max_steps=20)
+    options: dict[str, Any] = {"rank": 0, "world_size": 200, "batch_size": 1}
+    loader = pf.Loader(
+        data,
+        sequences=pf.Documents([], max_length=999),
+        balance=pf.Balance(attention=1, bucket=2),
+        fields=("labels",),
+        num_threads=1,
+        **options,
+    )
+    iterator, dealt = iter(loader), []
+    plain = Dealing._put
+
+    def counted(self, stretch, positions, costs):
+        dealt.append(len(positions))
+        return plain(self, stretch, positions, costs)
+
+    next(iterator)
+    monkeypatch.setattr(Dealing, "_put", counted)
+    assert loader.metrics()["data/slowest_rank"] >= 1
+    assert dealt == [49]  # Every fourth rank but the own one, which was dealt.
+    loader.metrics()
+    next(iterator)
+    assert dealt == [49]
+
+
+def test_very_many_ranks_that_share_a_stretch_deal_a_shorter_one():
+    looked = []
+
+    class Found:
+        def reading(self, positions):
+            looked.append(len(positions))
+            yield
+            return positions
+
+    for ranks in (64, 1024, 4096):
+        dealing = Dealing(
+            Found(),
+            balance=pf.Balance(attention=1, exact=True),
+            key=b"1",
+            costs=lambda sequences: (sequences % 7).astype(np.float64),
+            ranks=ranks,
+            parts=1 << 30,
+        )
+        for position in range(0, 1 << 23, 1 << 20):
+            for _ in dealing.reading(np.array([position])):
+                pass
+        held = sum(stretch.put.size for stretch in dealing._kept.values())
+        assert max(looked) <= 1 << 18
+        assert held <= 1 << 20

@@ -99,8 +99,9 @@ def test_documents_cost_their_tokens_as_they_are_cut(data):
     numbers = np.arange(len(delivered))
     assert costs.tokens(numbers).tolist() == delivered.tolist()
     assert costs.squares(numbers).tolist() == (delivered**2).tolist()
-    both = pf.Balance(tokens=3, attention=0.5).costs(index)(numbers)
-    assert both.tolist() == (3 * delivered + delivered**2 / 2).tolist()
+    both = pf.Balance(tokens=4, attention=0.5).costs(index)(numbers)
+    # The larger of both costs is 1.
+    assert both.tolist() == (delivered + delivered**2 / 8).tolist()
 
 
 def test_costs_are_kept_in_four_bytes_and_found_again(tmp_path):
