@@ -312,7 +312,10 @@ def _ties(seen: Seen) -> Iterator[Finding]:
             )
             expected /= counts.sum(axis=(1, 2), keepdims=True)
             mean = np.maximum(expected.mean(axis=0), 1e-9)
-            values, floor = (counts - expected) / mean, 1 / np.sqrt(mean).ravel()
+            values = (counts - expected) / mean
+            # All bins vary alike, also where a bucket of like units came to none.
+            varied = values.var(axis=0, ddof=1).mean(axis=1, keepdims=True)
+            floor = np.sqrt(np.maximum(varied, 1 / mean)).ravel()
             what = f"times more than its share of {name} {{}} has {where} {{}}"
             test = f"{name} by {where}"
             yield _worst(test, what, values, allowed=CELL, floor=floor)

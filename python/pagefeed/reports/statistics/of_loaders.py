@@ -25,9 +25,9 @@ LEAST_SEEDS, MOST_SEEDS, DELIVERIES = 12, 128, 1 << 21
 """Seeds looked at: so many that about so many units are delivered."""
 MOST_STEPS = 1 << 12
 """Steps of a mixture without end that are looked at."""
-MATES_WITH_BALANCE = 3.0
+MATES_WITH_BALANCE, MATES_IN_BUCKETS = 3.0, 15.0
 """Batch mates meet again so many times as often as by chance, at most: units of like
-cost are apart in each batch."""
+cost are apart in each batch, or together in buckets."""
 
 
 def order_statistics(
@@ -95,7 +95,10 @@ class _Loaded:
         if self._run.takes_batches:  # What shares one is of a block, by its lengths.
             return {"mates": None, "sources": None}
         balance = self._settings.balance
-        return {} if balance is None else {"mates": MATES_WITH_BALANCE}
+        if balance is None:
+            return {}
+        in_buckets = balance.bucket > 1
+        return {"mates": MATES_IN_BUCKETS if in_buckets else MATES_WITH_BALANCE}
 
     def draw(self, seed: int, epoch: int) -> Taken:
         """Return what all ranks get."""
