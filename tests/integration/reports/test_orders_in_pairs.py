@@ -41,9 +41,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def fits(case: dict[str, str]) -> bool:
     """Whether a loader takes these settings together; the others it refuses by name."""
     is_budget = case["cut"].endswith("budget")
+    is_short = case["source"] == "short"
     is_small = case["size"] == "100" and case["ranks"] == "8"
+    few = case["size"] == "400" and case["ranks"] == "8" and is_short and is_budget
     return not (
-        (is_small and (case["cut"] != "documents" or case["source"] == "short"))
+        (is_small and (case["cut"] != "documents" or is_short))
+        or few
         or (is_budget and case["source"] == "infilled")
     )
 
