@@ -19,7 +19,7 @@ from typing import Any
 import data
 from loaders.adapters import built_in, load
 from loaders.child import AFTER_STATE
-from loaders.measure import Settings, measure
+from loaders.measure import Settings, measure, measure_orders
 from loaders.picture import draw
 from loaders.protocol import Adapter
 from loaders.results import page, table
@@ -49,6 +49,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5, help="of a rate, at most")
+    parser.add_argument(
+        "--orders",
+        action="store_true",
+        help="measure the orders alone, and add them to the results of --json",
+    )
     parser.add_argument("--json", type=Path, help="write results there")
     parser.add_argument("--page", type=Path, help="write a page of Markdown")
     parser.add_argument("--picture", type=Path, help="write the rates as SVG")
@@ -73,7 +78,18 @@ def main() -> None:
         rounds=options.rounds,
         seconds=options.seconds,
     )
+    if options.orders:
+        found = json.loads(options.json.read_text())
+        orders = measure_orders(adapters, settings)
+        for row in found["results"]:
+            row["orders"] = orders.get(row["loader"], row.get("orders"))
+        _write(found, options)
+        print("\n".join(table(found["results"], ("order fails",))))
+        return
     rows = measure(adapters, settings)
+    orders = measure_orders(adapters, settings)
+    for row in rows:
+        row["orders"] = orders.get(row["loader"])
     found = {
         "settings": asdict(settings) | {"files": data.NUM_FILES},
         "machine": {

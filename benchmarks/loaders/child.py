@@ -1,17 +1,19 @@
 """One phase of one loader, in a process of its own.
 
-    python -m loaders.child ADAPTER.py NAME TASK.json convert|run|resume
+    python -m loaders.child ADAPTER.py NAME TASK.json convert|run|resume|orders
 
 `convert` makes its own form of the data; `run` delivers for some seconds and leaves its
-state, and what came after it; `resume` goes on from that state. What was measured is
-printed as JSON.
+state, and what came after it; `resume` goes on from that state; `orders` delivers an
+epoch under each of some seeds. What was measured is printed as JSON.
 """
 
+import gc
 import json
 import pickle
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
 
 from loaders.adapters import load  # noqa: E402
+from loaders.orders import SEEDS  # noqa: E402
 from loaders.protocol import Adapter, Loader, Task  # noqa: E402
 
 WARM_BATCHES = 20
@@ -80,6 +83,7 @@ def main() -> None:
         "convert": lambda: _convert(adapter, task),
         "run": lambda: _run(adapter, task, seconds),
         "resume": lambda: _resume(adapter, task),
+        "orders": lambda: _orders(adapter, task),
     }[phase]()
     print(json.dumps(found), flush=True)
 
@@ -147,6 +151,23 @@ def _resume(adapter: Adapter, task: Task) -> dict[str, Any]:
         "seen_again": float(np.isin(watched.seen(), before).mean()),
         "state_bytes": len(state),
     }
+
+
+def _orders(adapter: Adapter, task: Task) -> dict[str, Any]:
+    whole = task.num_rows // task.batch_size
+    found = np.full((SEEDS, whole, task.batch_size), -1)
+    for seed in range(SEEDS):
+        watched = Watched(adapter.open(replace(task, seed=seed)), task)
+        for step in range(whole):
+            try:
+                watched.take()
+            except StopIteration:
+                break
+            found[seed, step] = watched.numbers[-1]
+        del watched
+        gc.collect()  # What a loader shares with its next is let go of.
+    np.save(task.work / "orders.npy", found)
+    return {"delivered": float((found >= 0).sum() / SEEDS / task.num_rows)}
 
 
 def _cpu_seconds() -> float:

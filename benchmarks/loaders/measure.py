@@ -21,10 +21,11 @@ import numpy as np
 import psutil
 
 import data
+from loaders.orders import LENGTH, TOKENS, statistics_of
 from loaders.protocol import Adapter
 from loaders.quality import meetings, repeated
 
-__all__ = ["Settings", "measure"]
+__all__ = ["Settings", "measure", "measure_orders"]
 
 HOME = Path(__file__).resolve().parents[1]
 
@@ -90,6 +91,28 @@ def measure(
         {"loader": name, "limits": limits[name]} | _summary(rows)
         for name, rows in found.items()
     ]
+
+
+def measure_orders(
+    adapters: Mapping[Path, Mapping[str, Adapter]], settings: Settings
+) -> dict[str, dict[str, Any]]:
+    """Hold the orders of the adapters of each file against random ones, by name."""
+    made = data.make(num_tokens=TOKENS, row_length=LENGTH, numbered=True)
+    groups, found = _groups(made), dict[str, dict[str, Any]]()
+    settings = replace(settings, length=LENGTH)
+    with tempfile.TemporaryDirectory(dir=data.CACHE) as folder:
+        for file, named in adapters.items():
+            for name, adapter in named.items():
+                if not all(map(_is_here, adapter.needs)):
+                    continue
+                _say(f"orders: {name}")
+                work = Path(folder) / str(len(found))
+                candidate = _Candidate(file=file, adapter=adapter, work=work)
+                _prepare(candidate, made, settings)
+                found[name] = _phase(candidate, "orders", settings)
+                if "failed" not in found[name]:
+                    found[name] |= statistics_of(work / "orders.npy", groups)
+    return found
 
 
 def _is_here(module: str) -> bool:

@@ -282,12 +282,14 @@ def test_one_value_in_all_draws_is_certain():
 
 def test_parts_that_hold_whole_buckets_of_like_units_are_no_trend():
     # Few of them: in some part no seed puts the rarest group, as is to be expected.
-    def draw(seed, epoch):
-        buckets = np.argsort(COSTS).reshape(12, 80)
-        return buckets[random(seed, epoch).permutation(12)].reshape(-1, 1, 4)
+    def draw(first):
+        def drawn(seed, epoch):
+            buckets = np.argsort(COSTS).reshape(12, 80)
+            mixed = buckets[random(first + seed, epoch).permutation(12)]
+            return mixed.reshape(-1, 1, 4)
+
+        return drawn
 
     for first in range(0, 400, 20):
-        found = order_statistics(
-            lambda seed, epoch, first=first: draw(first + seed, epoch), UNITS, seeds=10
-        )
+        found = order_statistics(draw(first), UNITS, seeds=10)
         assert not [line for line in found.problems if line.startswith("cost by part")]

@@ -139,6 +139,25 @@ def test_an_order_is_told_from_a_shuffle(measured):
     assert rows["in order"]["same_page"] > 20
 
 
+def test_orders_are_compared_with_random_ones_under_many_seeds(measured):
+    folder, found, _ = measured
+    rows = rows_of(measured)
+    assert rows["shuffled"]["orders"]["fails"] == []
+    for name in ("in order", "forgets"):
+        assert {"seeds", "mates", "parts"} <= {*rows[name]["orders"]["fails"]}
+        assert rows[name]["orders"]["mates again"] > 10
+    for row in found["results"]:
+        del row["orders"]
+    (folder / "again.json").write_text(json.dumps(found))
+    chosen = ("--only", "shuffled", "--adapter", "own.py")
+    done = run(*chosen, "--orders", "--json", "again.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    again = json.loads((folder / "again.json").read_text())["results"]
+    assert again[0]["orders"] == rows["shuffled"]["orders"]
+    assert again[1]["orders"] is None
+    assert "| own: in order | not measured |" in done.stdout
+
+
 def test_conversion_and_failures_are_in_the_table(measured):
     rows = rows_of(measured)
     assert rows["forgets"]["convert"]["bytes"] >= 4
