@@ -167,7 +167,7 @@ def _orders(adapter: Adapter, task: Task) -> dict[str, Any]:
         del watched
         gc.collect()  # What a loader shares with its next is let go of.
     np.save(task.work / "orders.npy", found)
-    return {"delivered": float((found >= 0).sum() / SEEDS / task.num_rows)}
+    return {}
 
 
 def _cpu_seconds() -> float:

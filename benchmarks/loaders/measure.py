@@ -111,7 +111,7 @@ def measure_orders(
                 _prepare(candidate, made, settings)
                 found[name] = _phase(candidate, "orders", settings)
                 if "failed" not in found[name]:
-                    found[name] |= statistics_of(work / "orders.npy", groups)
+                    found[name] = statistics_of(work / "orders.npy", groups)
     return found
 
 

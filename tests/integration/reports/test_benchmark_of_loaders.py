@@ -9,6 +9,7 @@ import pytest
 
 from loaders.__main__ import PUBLISHED
 from loaders.adapters import built_in, load
+from loaders.orders import SHOWN
 from loaders.picture import WIDTH, draw
 from loaders.results import COLUMNS, page, table
 from made.shared_data import ROOT
@@ -148,11 +149,12 @@ def test_orders_are_compared_with_random_ones_under_many_seeds(measured):
         assert rows[name]["orders"]["mates again"] > 10
     rates = found | {"results": [row | {"orders": None} for row in found["results"]]}
     (folder / "again.json").write_text(json.dumps(rates))
-    chosen = ("--only", "shuffled", "--adapter", "own.py")
+    chosen = ("--only", "shuffled", "--adapter", "own.py", "--batch-size", "16")
     done = run(*chosen, "--orders", "--json", "again.json", cwd=folder)
     assert done.returncode == 0, done.stderr
     again = json.loads((folder / "again.json").read_text())["results"]
-    assert again[0]["orders"] == rows["shuffled"]["orders"]
+    for name in ("fails", *SHOWN):
+        assert again[0]["orders"][name] == rows["shuffled"]["orders"][name]
     assert again[1]["orders"] is None
     assert "| own: in order | not measured |" in done.stdout
 
