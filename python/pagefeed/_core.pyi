@@ -58,6 +58,7 @@ class ArrowArray:
         per_token: Mapping[str, Any],
         *,
         starts: npt.NDArray[np.int64] | None = None,
+        has: ArrowArray | None = None,
     ) -> Buffer: ...
     def padded(
         self,
@@ -305,7 +306,7 @@ class Engine:
         ] = ...,
         names: Sequence[str] = ...,
         has_tokens: bool = False,
-        aligned: Sequence[Sequence[Index | FlatField]] = ...,
+        aligned: Sequence[Sequence[Index | FlatField | None]] = ...,
         per_token: Sequence[Mapping[str, Any]] = ...,
         loss_column: int | None = None,
         dtype: str = "int64",

@@ -10,6 +10,7 @@ use pagefeed_core::engine::Aligned;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::infill::Infilling;
 use pagefeed_core::metadata::TableSchema;
+use pagefeed_core::pages::absent::WithAbsent;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::flat::FlatField as CoreField;
@@ -128,6 +129,11 @@ impl AskedAligned {
         }
     }
 
+    /// How many columns of a batch it becomes.
+    fn num_columns(&self) -> usize {
+        1 + usize::from(self.is_counted)
+    }
+
     /// The columns of a batch that it becomes: the numbers, and how many there are.
     fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
         let per_token = self.per_token();
@@ -156,6 +162,8 @@ enum AlignedPart {
     Field(CoreField),
     /// Made with the tokens.
     Labels,
+    /// Of other datasets: tokens of this one have padding.
+    Absent,
 }
 
 impl AlignedPart {
@@ -164,6 +172,7 @@ impl AlignedPart {
             Self::Column(column) => NumberType::of(column.index.field().data_type()),
             Self::Field(field) => Some(field.number),
             Self::Labels => Some(NumberType::I32),
+            Self::Absent => None,
         }
     }
 }
@@ -177,13 +186,14 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn new(index: &Index, aligned: &[Beside<'_>], verify_checksums: bool) -> Self {
-        let part = |beside: &Beside<'_>| match beside {
-            Beside::Column(index) => match &index.get().tokenization {
+    fn new(index: &Index, aligned: &[Option<Beside<'_>>], verify_checksums: bool) -> Self {
+        let part = |beside: &Option<Beside<'_>>| match beside {
+            None => AlignedPart::Absent,
+            Some(Beside::Column(index)) => match &index.get().tokenization {
                 Some(how) if how.is_labels => AlignedPart::Labels,
                 _ => AlignedPart::Column(index.get().indexed(verify_checksums)),
             },
-            Beside::Field(field) => AlignedPart::Field(field.get().field),
+            Some(Beside::Field(field)) => AlignedPart::Field(field.get().field),
         };
         let infilling = index.infilling.as_ref();
         Self {
@@ -197,20 +207,32 @@ impl Tokens {
     fn stored(&mut self) -> impl Iterator<Item = &mut Indexed> {
         let aligned = self.aligned.iter_mut().filter_map(|part| match part {
             AlignedPart::Column(column) => Some(column),
-            AlignedPart::Field(_) | AlignedPart::Labels => None,
+            AlignedPart::Field(_) | AlignedPart::Labels | AlignedPart::Absent => None,
         });
         std::iter::once(&mut self.column).chain(aligned)
     }
 
     /// The pages of these tokens, with numbers as `asked` for and, behind them, those of `payloads`.
     fn source(
-        self,
+        mut self,
         token_ids: TokenIds,
         asked: &[AskedAligned],
         payloads: Option<CoreField>,
         dictionaries: &Arc<DictionaryCache>,
         shared: &Arc<SharedPages>,
     ) -> Result<Arc<dyn ColumnSource>> {
+        let is_there = |part: &AlignedPart| !matches!(part, AlignedPart::Absent);
+        if !self.aligned.iter().all(is_there) {
+            let both = self.aligned.iter().zip(asked);
+            let has = both
+                .flat_map(|(part, asked)| std::iter::repeat_n(is_there(part), asked.num_columns()));
+            let has = has.collect();
+            let both = self.aligned.into_iter().zip(asked.iter().copied());
+            let (own, asked): (_, Vec<_>) = both.filter(|(part, _)| is_there(part)).unzip();
+            self.aligned = own;
+            let pages = self.source(token_ids, &asked, payloads, dictionaries, shared)?;
+            return Ok(Arc::new(WithAbsent::new(pages, has)));
+        }
         if let Some(how) = self.tokenization {
             return text_column(self.column, how, token_ids, &self.aligned);
         }
@@ -223,7 +245,7 @@ impl Tokens {
                     columns.push(AlignedColumn::new(column, per_token, dictionaries, shared)?);
                 }
                 AlignedPart::Field(field) => fields.push(field),
-                AlignedPart::Labels => return Err(Error::invalid("labels are of chats alone")),
+                _ => return Err(Error::invalid("labels are of chats alone")),
             }
         }
         fields.extend(payloads);
@@ -251,7 +273,7 @@ impl Columns {
     #[expect(clippy::too_many_arguments, reason = "what a constructor is given")]
     pub fn new(
         tokens: &[Bound<'_, Index>],
-        aligned: &[Vec<Beside<'_>>],
+        aligned: &[Vec<Option<Beside<'_>>>],
         metadata: Option<Asked<'_>>,
         rows: Vec<Values<'_>>,
         names: Vec<String>,
@@ -335,21 +357,21 @@ impl Columns {
         Ok(sum)
     }
 
-    /// What comes with the tokens, alike in all datasets, and for each the bits of its
-    /// numbers are like in a batch.
+    /// What comes with the tokens, alike in all datasets that have it, and for each the
+    /// bits of its numbers are like in a batch.
     pub fn aligned(&self, asked: &[AskedAligned]) -> Result<Vec<Aligned>> {
-        let numbers = |tokens: &Tokens| tokens.aligned.iter().map(AlignedPart::number).collect();
-        let mut each = self.tokens.iter().map(numbers);
-        let first: Vec<Option<NumberType>> = each.next().unwrap_or_default();
-        let all: Option<Vec<NumberType>> = first.iter().copied().collect();
-        let are_alike = each.all(|numbers| numbers == first) && first.len() == asked.len();
-        let numbers = all.filter(|_| are_alike).ok_or_else(|| {
-            Error::invalid("columns that come with tokens are numbers, alike in all datasets")
-        })?;
-        let both = numbers.into_iter().zip(asked);
-        Ok(both
-            .flat_map(|(number, asked)| asked.columns(number))
-            .collect())
+        let mut columns = Vec::new();
+        for (place, asked) in asked.iter().enumerate() {
+            let parts = self.tokens.iter().map(|tokens| tokens.aligned.get(place));
+            let mut numbers = parts.filter(|part| !matches!(part, Some(AlignedPart::Absent)));
+            let number = |part: Option<&AlignedPart>| part.and_then(AlignedPart::number);
+            let first = numbers.next().and_then(number);
+            let found = first.filter(|_| numbers.all(|part| number(part) == first));
+            columns.extend(asked.columns(found.ok_or_else(|| {
+                Error::invalid("columns that come with tokens are numbers, alike in all datasets")
+            })?));
+        }
+        Ok(columns)
     }
 
     /// All of them, numbered through: those of tokens first. Tokens that infilling adds

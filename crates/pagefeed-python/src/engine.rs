@@ -60,7 +60,8 @@ impl Engine {
     /// each of which is one page. Pages are numbered through all, in order;
     /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
     /// `columns` of each dataset holds token ids. `aligned` is for each dataset the columns
-    /// with numbers for each token, which are like `per_token` says;
+    /// with numbers for each token, which are like `per_token` says; None of one that it
+    /// lacks, for which its tokens have padding;
     /// `loss_column` is the one of these that the mask of losses follows. `metadata` is
     /// what is told of the documents in a batch, see [`Asked`].
     #[new]
@@ -85,7 +86,7 @@ impl Engine {
         columns: Vec<Values<'_>>,
         names: Vec<String>,
         has_tokens: bool,
-        aligned: Vec<Vec<Beside<'_>>>,
+        aligned: Vec<Vec<Option<Beside<'_>>>>,
         per_token: Vec<AskedAligned>,
         loss_column: Option<usize>,
         dtype: &str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,42 +34,68 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class AlignedColumns:
-    """The aligned columns of datasets, the same in all of them.
+    """The aligned columns of datasets, alike in all that have them.
 
     Args:
         columns: What a batch has of them.
-        handles: For each dataset, where they lie.
+        handles: For each dataset, where they lie; None for those that it lacks.
     """
 
     columns: tuple[Numbers, ...]
-    handles: tuple[tuple[_core.Index | _core.FlatField, ...], ...]
+    handles: tuple[tuple[_core.Index | _core.FlatField | None, ...], ...]
 
     @classmethod
-    def of(cls, datasets: Sequence[Dataset]) -> AlignedColumns:
+    def of(
+        cls, datasets: Sequence[Dataset], fill: Collection[str] = ()
+    ) -> AlignedColumns:
         """Return the aligned columns of datasets.
+
+        Args:
+            datasets: What has them.
+            fill: Those that a dataset may lack: its tokens have padding.
 
         Raises:
             InvalidArgumentError: If they differ in name, type, width or padding.
         """
-        first = datasets[0]
-        sources = [tuple(data.aligned_sources) for data in datasets]
-        found = []
-        for data, own in zip(datasets, sources, strict=True):
-            columns = tuple(
-                Numbers(each, each.dtype(source), each.width(source, data.index))
-                for each, source in zip(data.aligned, own, strict=True)
-            )
-            found.append(columns)
-            if found[0] != columns:
-                raise InvalidArgumentError(
-                    f"a batch has aligned columns of one name, type and padding, but "
-                    f"{first!r} has {_shown(found[0])} and {data!r} has "
-                    f"{_shown(columns)}: name the same for both, or write one anew"
-                )
-        for each, dtype, _ in found[0]:
+        all_columns: dict[str, tuple[Dataset, Numbers]] = {}
+        handles: list[dict[str, _core.Index | _core.FlatField]] = []
+        for data in datasets:
+            both = zip(data.aligned, data.aligned_sources, strict=True)
+            handles.append({})
+            for each, source in both:
+                own = Numbers(each, each.dtype(source), each.width(source, data.index))
+                first, found = all_columns.setdefault(each.column, (data, own))
+                if found != own:
+                    raise InvalidArgumentError(
+                        "a batch has aligned columns of one type, width and padding, "
+                        f"but {first!r} has {_shown(found)} and {data!r} has "
+                        f"{_shown(own)}: name it alike for both, or write one anew"
+                    )
+                handles[-1][each.column] = source.handle
+        for name, (first, (each, dtype, _)) in all_columns.items():
             each.bits(each.padding, dtype)
-        handles = tuple(tuple(source.handle for source in own) for own in sources)
-        return cls(found[0], handles)
+            for data, there in zip(datasets, handles, strict=True):
+                if name not in there and name not in fill:
+                    raise InvalidArgumentError(
+                        f"a batch has the aligned column {name!r} of {first!r}, and "
+                        f"{data!r} names none: name it in aligned= of both, or give "
+                        f"tokens without it the padding by mix(..., fill=[{name!r}])"
+                    )
+        return cls(
+            tuple(numbers for _, numbers in all_columns.values()),
+            tuple(tuple(map(there.get, all_columns)) for there in handles),
+        )
+
+    @property
+    def lacked(self) -> list[str]:
+        """Names of columns that a dataset lacks."""
+        each = zip(self.names, zip(*self.handles, strict=True), strict=True)
+        return [name for name, handles in each if None in handles]
+
+    def lacked_by(self, dataset: int) -> set[str]:
+        """Return the names of columns that a dataset, by its number, lacks."""
+        each = zip(self.names, self.handles[dataset], strict=True)
+        return {name for name, handle in each if handle is None}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,6 +204,7 @@ class AlignedColumns:
         starts: Int64Array | None = None,
         *,
         across_documents: bool = False,
+        has: Mapping[str, _core.ArrowArray],
     ) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of padded documents by name.
 
@@ -187,6 +214,7 @@ class AlignedColumns:
             shape: Of the tokens of the batch.
             starts: Where each row begins in the one that holds all: int64.
             across_documents: Whether a row leads to the next there.
+            has: Of columns that a dataset lacks: not null in the rows of the others.
         """
         made: dict[str, npt.NDArray[Any]] = {}
         arrays = list(self.arrays_of)
@@ -196,7 +224,7 @@ class AlignedColumns:
         for (each, _, _), asked in zip(self.columns, self.per_token(), strict=True):
             try:
                 memory = columns[each.column].padded_numbers(
-                    lengths, shape[1], asked, starts=starts
+                    lengths, shape[1], asked, starts=starts, has=has.get(each.column)
                 )
             except DataError as error:
                 told = DataError(f"column {each.column!r}: {error}")
@@ -236,8 +264,6 @@ class AlignedColumns:
         }
 
 
-def _shown(columns: Sequence[Numbers]) -> list[str]:
-    return [
-        f"{each.column}: {dtype} x {width}, {each.padding}"
-        for each, dtype, width in columns
-    ]
+def _shown(numbers: Numbers) -> str:
+    column, dtype, width = numbers
+    return f"{column.column!r} of {dtype} x {width}, like {column.like}"

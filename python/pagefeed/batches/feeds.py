@@ -97,7 +97,7 @@ class EngineFeed(Feed):
         self._vocab_size = settings.vocab_size
         if self._vocab_size is None and settings.uses_recorded:
             self._vocab_size = known_vocab_size(run.datasets)
-        self._aligned = AlignedColumns.of(run.datasets)
+        self._aligned = AlignedColumns.of(run.datasets, settings.dataset.fill)
         self._aligned.check(fields)
         self._metadata = Metadata.of(run.datasets, fields)
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)

@@ -21,6 +21,8 @@ class Source(ABC):
     """Whether the number of rows and tokens is known before they are read."""
     has_end: bool = True
     """Whether an epoch ends."""
+    fill: tuple[str, ...] = ()
+    """Aligned columns that a dataset may lack: its tokens then have padding."""
 
     @property
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -53,16 +54,32 @@ class DocumentFeed(EngineFeed):
             _refuse_infilled(datasets)
         _refuse_wide(datasets)
         self.names, called = row_columns(
-            datasets, documents, tells_metadata=metadata is not None
+            datasets,
+            documents,
+            self._aligned.names,
+            tells_metadata=metadata is not None,
         )
         """What the columns of a batch are called."""
         settings.fields.check_given(self.names)
         self._run = run
-        sources = [
-            [dataset.source_of(name) for name in names]
-            for dataset, names in zip(datasets, called, strict=True)
-        ]
-        beside = [_told(dataset, metadata) for dataset in datasets]
+        self._lacked = self._aligned.lacked
+        if self._lacked and not documents.makes_tokens:
+            raise InvalidArgumentError(
+                f"fill={self._lacked} is of batches with padding, and {documents!r} "
+                "gives rows as files have them: give a max_length"
+            )
+        sources, beside = [], []
+        for number, (dataset, names) in enumerate(zip(datasets, called, strict=True)):
+            nothing = FolderColumn((), _first_values(dataset))
+            lacks = self._aligned.lacked_by(number)
+            sources.append(
+                [nothing if n in lacks else dataset.source_of(n) for n in names]
+            )
+            has = [
+                replace(nothing, values=() if n in lacks else (1,))
+                for n in self._lacked
+            ]
+            beside.append([*_told(dataset, metadata), *has])
         if not settings.drop_last or metadata is not None:
             for dataset, told in zip(datasets, beside, strict=True):
                 told.append(FolderColumn((1,), _first_values(dataset)))
@@ -133,7 +150,10 @@ class DocumentFeed(EngineFeed):
         columns = delivered.take_columns(only_filled=self._takes_batches)
         told = columns[len(self.names) :]
         del columns[len(self.names) :]
-        there = told.pop() if told else None
+        there = told.pop() if len(told) > len(self._lacked) else None
+        begin = len(told) - len(self._lacked)
+        has = dict(zip(self._lacked, told[begin:], strict=True))
+        del told[begin:]
         batch: dict[str, Any] = dict(zip(self.names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
@@ -163,7 +183,12 @@ class DocumentFeed(EngineFeed):
         del batch[self.names[0]]
         made |= batch
         made |= self._aligned.of_documents(
-            batch, whole, shape, starts, across_documents=fields.across_documents
+            batch,
+            whole,
+            shape,
+            starts,
+            across_documents=fields.across_documents,
+            has=has,
         )
         made |= self._aligned.loss_mask(made)
         return self._aligned.typed(self._taken(made, length))

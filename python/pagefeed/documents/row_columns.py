@@ -18,13 +18,18 @@ TOKENS = "input_ids"
 
 
 def row_columns(
-    datasets: Sequence[Dataset], documents: RowCut, *, tells_metadata: bool
+    datasets: Sequence[Dataset],
+    documents: RowCut,
+    aligned: Sequence[str],
+    *,
+    tells_metadata: bool,
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the columns that batches of documents hold, in the order they are read.
 
     Args:
         datasets: Each has a column of its own, and may have metadata.
         documents: What is asked for.
+        aligned: Columns that come with the tokens anyway.
         tells_metadata: Whether metadata comes as a table, and not as columns.
 
     Returns:
@@ -37,7 +42,7 @@ def row_columns(
     """
     if not documents.makes_tokens:
         named = [
-            _with_aligned(data, documents.columns or (data.column, *data.metadata))
+            _joined(documents.columns or (data.column, *data.metadata), aligned)
             for data in datasets
         ]
         _check_same(datasets, named)
@@ -51,9 +56,7 @@ def row_columns(
             )
         return named[0], named
     named = [
-        _with_aligned(
-            data, documents.columns or ([] if tells_metadata else data.metadata)
-        )
+        _joined(documents.columns or ([] if tells_metadata else data.metadata), aligned)
         for data in datasets
     ]
     _check_same(datasets, named)
@@ -69,10 +72,9 @@ def row_columns(
     return (TOKENS, *others), [(data.column, *others) for data in datasets]
 
 
-def _with_aligned(dataset: Dataset, names: Iterable[str]) -> tuple[str, ...]:
-    """Names of columns, and behind them those that come with the tokens anyway."""
-    aligned = (each.column for each in dataset.aligned)
-    return tuple(dict.fromkeys([*names, *aligned]))
+def _joined(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    """Names of columns, and behind them others, each once."""
+    return tuple(dict.fromkeys([*names, *others]))
 
 
 def _check_same(datasets: Sequence[Dataset], named: Sequence[tuple[str, ...]]) -> None:

@@ -16,6 +16,7 @@ from pagefeed._base import (
 )
 from pagefeed.dataset import Dataset, Source, SourceKind, check_dataset
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.mixture.filling import checked_fill
 from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.wiring import provided
 
@@ -101,6 +102,8 @@ class Mixture(Source):
     """Steps at most."""
     max_tokens: int | None = None
     """Tokens of all ranks at most."""
+    fill: tuple[str, ...] = ()
+    """Aligned columns that a dataset may lack: its tokens then have padding."""
 
     def infill(self, infill: object) -> NoReturn:
         """Refuse: each dataset is infilled by itself.
@@ -199,6 +202,7 @@ def mix(
     max_steps: int | None = None,
     max_tokens: int | None = None,
     rehearse: float | None = None,
+    fill: Iterable[str] = (),
 ) -> Mixture:
     """Mix datasets, for a :class:`pagefeed.Loader`.
 
@@ -229,10 +233,13 @@ def mix(
             epochs, arXiv 2606.07597), to one document: subsets hold whole ones, less
             than one too many. The caller scales ``max_steps``, ``max_tokens`` and the
             starts of the stages.
+        fill: Aligned columns that some datasets do not name: their tokens have the
+            column's padding, and a ``count`` of 0. No other column may be lacking.
 
     Raises:
         InvalidArgumentError: If a weight is negative, not finite, or all are 0; if
-            weights and temperature are both given; if a name is unknown.
+            weights and temperature are both given; if a name is unknown; if a column
+            to fill has no padding of its own.
 
     Example:
         >>> mix({"web": (web, 0.7), "code": (code, 0.3)})  # doctest: +SKIP
@@ -284,6 +291,7 @@ def mix(
         max_tokens=(
             None if max_tokens is None else check_positive(max_tokens, "max_tokens")
         ),
+        fill=checked_fill(fill, found),
     )
 
 

@@ -42,6 +42,9 @@ pub fn arrange(
         .resize_with(from.aligned.len(), Numbers::default);
     for (number, (own, into)) in from.aligned.iter().zip(&mut page.aligned).enumerate() {
         *into = Numbers::like(own, std::mem::take(into));
+        if own.are_absent() {
+            continue;
+        }
         let column = columns.get(number).copied().unwrap_or_default();
         let (width, all) = (column.width, num_tokens * column.width);
         let filling = Numbers::one(own, column.padding)?;

@@ -6,8 +6,8 @@
 //! they come to, [`record_column`] what lies in the records of flat files. [`numbering`]
 //! numbers several through.
 //!
-//! [`aligned_column`] and [`metadata`] are read with the tokens of the same rows;
-//! [`row_ranges`] finds these rows and keeps pages that several pages of tokens share.
+//! [`aligned_column`] and [`metadata`] are read with the tokens of the same rows, and
+//! [`absent`] are columns that a dataset lacks; [`row_ranges`] finds these rows and keeps pages that several pages of tokens share.
 //! [`stream_spans`] are read of streams beside their tokens.
 //!
 //! [`infilled`] are pages of tokens or lists whose documents are infilled.
@@ -17,6 +17,7 @@
 //! dictionaries between loads, `dictionary_fetch` has each fetched once, [`token_ids`]
 //! refuses numbers that are no tokens.
 
+pub mod absent;
 pub mod aligned_column;
 pub mod dictionaries;
 mod dictionary_fetch;

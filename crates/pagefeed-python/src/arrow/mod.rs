@@ -90,8 +90,9 @@ impl ArrowArray {
 
     /// Lists with numbers for each token, like `per_token` says, as rows of `length`
     /// tokens in their own type, cut or filled up; `lengths` (int64) are the tokens of each.
-    /// With `starts` (int64) all are one row, in which each begins there.
-    #[pyo3(signature = (lengths, length, per_token, *, starts=None))]
+    /// With `starts` (int64) all are one row, in which each begins there. Where `has` is
+    /// null the column is not of the dataset of the row, whose tokens have padding.
+    #[pyo3(signature = (lengths, length, per_token, *, starts=None, has=None))]
     fn padded_numbers(
         &self,
         py: Python<'_>,
@@ -99,8 +100,14 @@ impl ArrowArray {
         length: usize,
         per_token: AskedAligned,
         starts: Option<PyBuffer<i64>>,
+        has: Option<&Self>,
     ) -> PyResult<Buffer> {
-        let lengths = lengths.to_vec(py)?;
+        let mut lengths = lengths.to_vec(py)?;
+        if let Some(has) = has {
+            let rows = lengths.iter_mut().zip(0..has.array.len());
+            let lacking = rows.filter(|&(_, row)| has.array.is_null(row));
+            lacking.for_each(|(length, _)| *length = 0);
+        }
         let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
         let starts = starts.as_deref();
         let per_token = per_token.per_token();

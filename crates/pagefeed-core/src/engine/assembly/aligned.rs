@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::decode::{NumberType, TokenPage};
+use crate::decode::{NumberType, Numbers, TokenPage};
 use crate::engine::EngineConfig;
 use crate::fields::{Borders, Slots, as_numbers};
 use crate::gather::{Misfit, OwnTokens};
@@ -48,6 +48,21 @@ struct Column<'a> {
     memory: &'a mut [u8],
 }
 
+impl Column<'_> {
+    /// Writes the number of these bits for tokens at some places.
+    fn fill(&mut self, tokens: &Range<usize>, bits: u64) {
+        let (places, _) = self.aligned.places(tokens.clone());
+        let (width, memory) = (self.aligned.per_token.width, &mut *self.memory);
+        let places = places.start * width..places.end * width;
+        match self.aligned.number.num_bytes() {
+            8 => as_numbers::<i64>(memory)[places].fill(bits.cast_signed()),
+            4 => as_numbers::<i32>(memory)[places].fill(bits as i32),
+            2 => as_numbers::<u16>(memory)[places].fill(bits as u16),
+            _ => memory[places].fill(bits as u8),
+        }
+    }
+}
+
 /// Writes the columns of one batch.
 pub(super) struct AlignedWriter<'a> {
     columns: Vec<Column<'a>>,
@@ -69,26 +84,14 @@ impl<'a> AlignedWriter<'a> {
 
     /// Writes what tells that there are no tokens.
     pub fn pad(&mut self, places: Range<usize>) {
-        self.fill(&places, |column| column.per_token.padding);
-    }
-
-    fn fill(&mut self, places: &Range<usize>, number: impl Fn(&Aligned) -> u64) {
-        for Column { aligned, memory } in &mut self.columns {
-            let bits = number(aligned);
-            let (places, _) = aligned.places(places.clone());
-            let width = aligned.per_token.width;
-            let places = places.start * width..places.end * width;
-            match aligned.number.num_bytes() {
-                8 => as_numbers::<i64>(memory)[places].fill(bits.cast_signed()),
-                4 => as_numbers::<i32>(memory)[places].fill(bits as i32),
-                2 => as_numbers::<u16>(memory)[places].fill(bits as u16),
-                _ => memory[places].fill(bits as u8),
-            }
+        for column in &mut self.columns {
+            column.fill(&places, column.aligned.per_token.padding);
         }
     }
 
     /// Copies the numbers of `count` tokens of a page from token `from` on to the place
-    /// `at` of the batch. That the tokens are there was seen.
+    /// `at` of the batch, and padding where a column is absent. That the tokens are there
+    /// was seen.
     pub fn copy(
         &mut self,
         page: &TokenPage,
@@ -97,11 +100,15 @@ impl<'a> AlignedWriter<'a> {
         count: usize,
     ) -> Result<(), Misfit> {
         for (number, column) in self.columns.iter_mut().enumerate() {
+            let source = page.aligned.get(number);
+            if source.is_some_and(Numbers::are_absent) {
+                column.fill(&(at..at + count), column.aligned.per_token.padding);
+                continue;
+            }
             let Column { aligned, memory } = column;
             let (places, lost) = aligned.places(at..at + count);
             let bytes = aligned.token_bytes();
             let from = (from + lost) * aligned.per_token.width;
-            let source = page.aligned.get(number);
             let target = memory.get_mut(bytes * places.start..bytes * places.end);
             let both = source.zip(target);
             both.and_then(|(source, target)| source.write(from, target))
@@ -170,9 +177,9 @@ impl<'a> AlignedWriter<'a> {
         }
         let begin = at + own.num_before;
         self.pad(at..begin);
-        self.fill(&(begin + own.count..at + num_tokens), |column| {
-            column.behind
-        });
+        for column in &mut self.columns {
+            column.fill(&(begin + own.count..at + num_tokens), column.aligned.behind);
+        }
         self.copy(page, own.from, begin, own.count)
     }
 

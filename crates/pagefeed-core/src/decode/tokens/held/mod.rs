@@ -19,7 +19,7 @@ use crate::simd::vectorized;
 /// negative, and ids are below 65,000, mostly.
 const FIRST: i64 = -256;
 
-/// Numbers of one column.
+/// Numbers of one column; of none by default, see [`Numbers::are_absent`].
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     /// Bytes of a number of the column.
@@ -61,6 +61,11 @@ impl Numbers {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.held.len()
+    }
+
+    /// Whether the dataset has no such column: its tokens have padding.
+    pub fn are_absent(&self) -> bool {
+        self.width == 0
     }
 
     /// Whether there are none.
@@ -187,9 +192,13 @@ impl Numbers {
         }
     }
 
-    /// Appends some of another column's, which will come to `count` or so.
+    /// Appends some of another column's, which will come to `count` or so; of one that is
+    /// absent, nothing.
     pub fn append(&mut self, other: &Self, range: Range<usize>, count: usize) -> Result<()> {
         self.width = other.width;
+        if self.are_absent() {
+            return Ok(());
+        }
         let more = match self.is_empty() {
             true => count.max(range.len()),
             false => range.len(),

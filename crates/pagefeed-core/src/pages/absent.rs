@@ -1,0 +1,90 @@
+//! Pages of tokens without columns that other datasets have beside theirs.
+
+use std::sync::Arc;
+
+use crate::decode::{Numbers, TokenPage};
+use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::error::{Error, Result};
+use crate::pages::indexed::Indexed;
+use crate::pages::source::{ColumnSource, Loading};
+use crate::storage::Fetched;
+
+/// Pages of tokens, whose numbers stand at the places of their columns in batches; those
+/// of a column that the dataset lacks are absent, and batches have padding for them.
+pub struct WithAbsent {
+    pages: Arc<dyn ColumnSource>,
+    /// For each column of batches, whether the pages have it.
+    has: Vec<bool>,
+}
+
+impl WithAbsent {
+    /// The `pages`, which have some of the columns of batches, in their order.
+    pub fn new(pages: Arc<dyn ColumnSource>, has: Vec<bool>) -> Self {
+        Self { pages, has }
+    }
+
+    /// Puts the numbers at their places, and behind them those of no column of batches.
+    fn place(&self, page: &mut TokenPage) {
+        let mut own = std::mem::take(&mut page.aligned).into_iter();
+        let all = self.has.iter().map(|&has| match has {
+            true => own.next().unwrap_or_default(),
+            false => Numbers::default(),
+        });
+        page.aligned = all.collect();
+        page.aligned.extend(own);
+    }
+}
+
+impl ColumnSource for WithAbsent {
+    fn column(&self) -> Option<&Indexed> {
+        self.pages.column()
+    }
+
+    fn entry(&self, page: u64) -> Result<PageEntry> {
+        self.pages.entry(page)
+    }
+
+    fn decoded_size(&self, entry: &PageEntry) -> usize {
+        self.pages.decoded_size(entry)
+    }
+
+    fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
+        self.pages.fetch(pages)
+    }
+
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        let mut page = self.pages.decode(page, loading)?.into_tokens()?;
+        self.place(&mut page);
+        Ok(Page::Tokens(page))
+    }
+
+    fn parts(&self) -> Option<&dyn PartSource> {
+        self.pages.parts().is_some().then_some(self)
+    }
+
+    fn extra_reads(&self) -> ExtraReads {
+        self.pages.extra_reads()
+    }
+}
+
+impl PartSource for WithAbsent {
+    fn num_tokens(&self, page: u64) -> Option<u64> {
+        self.pages.parts()?.num_tokens(page)
+    }
+
+    fn read_parts(
+        &self,
+        parts: &mut [&mut PagePart],
+        buffer: &mut Vec<u8>,
+    ) -> Result<PartReads, (u64, Error)> {
+        let Some(source) = self.pages.parts() else {
+            let page = parts.first().map_or(0, |part| part.page);
+            return Err((page, Error::internal("pages without parts")));
+        };
+        let reads = source.read_parts(parts, buffer)?;
+        for part in parts {
+            self.place(&mut part.loaded);
+        }
+        Ok(reads)
+    }
+}

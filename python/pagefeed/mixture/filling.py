@@ -1,0 +1,83 @@
+"""Columns that some datasets of a mixture lack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pagefeed._base import FIELDS, check_columns
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["checked_fill"]
+
+
+def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the aligned columns that padding fills in datasets without them.
+
+    Raises:
+        InvalidArgumentError: If no dataset has one, if it does not say its padding, or
+            if a batch would have two columns of one name.
+    """
+    if isinstance(fill, Mapping):
+        raise InvalidArgumentError(
+            f"fill={dict(fill)!r:.60} must be a list of columns: what fills one is its "
+            "padding, as in parquet(..., aligned={'teacher_ids': -1})"
+        )
+    names = tuple(check_columns(fill, "fill"))
+    aligned = {
+        each.column: each
+        for data in datasets.values()
+        for each in getattr(data, "aligned", ())
+    }
+    for name in names:
+        if name not in aligned:
+            raise InvalidArgumentError(
+                f"fill={list(names)}: no dataset has an aligned column {name!r}; they "
+                f"have {sorted(aligned)}"
+            )
+        _check(aligned[name])
+    if names:
+        _check_once([name for each in aligned.values() for name in each.names])
+    for name in names:
+        for called, data in datasets.items():
+            _check_free(aligned[name], called, data)
+    return names
+
+
+def _check(column: Any) -> None:
+    """Refuse a column whose padding cannot stand for tokens without it."""
+    if column.column in FIELDS:
+        raise InvalidArgumentError(
+            f"fill={column.column!r}: of tokens without it a batch makes this field "
+            "itself, and padding would say something else of them: write the column, "
+            "or read those data alone"
+        )
+    if column.like.padding is None and column.like.count is None:
+        raise InvalidArgumentError(
+            f"fill={column.column!r}: its padding was not said, and 0 may be a number "
+            f"like any other: say what tokens without it have, as in aligned={{"
+            f"{column.column!r}: -1}}"
+        )
+
+
+def _check_once(names: list[str]) -> None:
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InvalidArgumentError(
+            f"a batch would have {min(twice)!r} twice, of aligned columns and their "
+            "counts: name each once over all datasets"
+        )
+
+
+def _check_free(column: Any, called: str, data: Any) -> None:
+    """Refuse names that a dataset without the column has for something else."""
+    if column in getattr(data, "aligned", ()):
+        return
+    taken = {data.column, *getattr(data, "metadata", ())}
+    taken |= {*getattr(data, "span_columns", ())}
+    both = sorted(taken.intersection(column.names))
+    if both:
+        raise InvalidArgumentError(
+            f"fill={column.column!r}: {called!r} has a column {both[0]!r} that is no "
+            "such column: name it in its aligned=, or leave it out"
+        )
