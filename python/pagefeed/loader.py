@@ -258,7 +258,7 @@ class Loader(LoaderFacts):
 
         Raises:
             InvalidArgumentError: If ``grown`` is something else, or is asked of a
-                mixture or of ``epochs`` other than 1.
+                mixture.
             StateMismatchError: If it belongs to another dataset, plan or release, lies
                 beyond the end of this loader, or is no state at all.
         """
@@ -362,8 +362,8 @@ class Loader(LoaderFacts):
         found = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        now = session.run.at(session.state).start
         cursor, route = session.run.at(session.begin), session.known().route
+        now = cursor.position_of(session.state)
         slots = list[Slot]()
         for number, sequences, place in found:
             here = route.slots(cursor.positions([(number, sequences)], now))

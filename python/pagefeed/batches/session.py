@@ -169,8 +169,7 @@ class Session(RunView):
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
 
         Raises:
-            InvalidArgumentError: If data were added, and the run has no one dataset, or
-                joins epochs.
+            InvalidArgumentError: If data were added, and the run has no one dataset.
             StateMismatchError: If it belongs to another run, or is none.
         """
         learning = None

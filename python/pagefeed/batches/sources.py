@@ -17,12 +17,18 @@ Grown: TypeAlias = Literal["next-epoch", "now"]
 """When data are delivered that were added."""
 
 
-def make_run(settings: LoaderSettings, *, begun: LoaderState | None = None) -> Run:
+def make_run(
+    settings: LoaderSettings,
+    *,
+    begun: LoaderState | None = None,
+    later: Dataset | None = None,
+) -> Run:
     """Return what is delivered on this rank.
 
     Args:
         settings: Of the loader.
         begun: A state of the epoch that goes on, if data may have been added in it.
+        later: The data of the epochs behind it, if there are such.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -34,8 +40,8 @@ def make_run(settings: LoaderSettings, *, begun: LoaderState | None = None) -> R
     if run is not None:
         return run
     dataset = cast("Dataset", settings.dataset)
-    if begun is not None and begun.grown:
-        return GrownRun(dataset=dataset, begun=begun, **options)
+    if begun is not None and later is not None:
+        return GrownRun(dataset=dataset, begun=begun, later=later, **options)
     return DatasetRun(dataset=dataset, **options)
 
 
@@ -61,17 +67,22 @@ def rest_of_epoch(
         grown: When what was added since is delivered; None if nothing was.
 
     Raises:
-        InvalidArgumentError: If there is no one dataset, epochs are joined, or data
-            are to be mixed into steps some of which are skipped.
+        InvalidArgumentError: If there is no one dataset, or data are to be mixed into
+            steps some of which are skipped.
     """
     dataset = settings.dataset
-    if not isinstance(dataset, Dataset) or whole.epochs != 1:
+    if not isinstance(dataset, Dataset):
         raise InvalidArgumentError(
-            "an epoch in which data were added ends on its own: give one dataset "
-            "and epochs=1, and loop over the loader once an epoch"
+            "a state goes on over data that grew in a loader of one dataset, not in a "
+            "mixture: give the mixture the datasets of the state"
         )
     before = dataset if grown is None else before_growth(dataset, state.dataset)
-    rest = make_run(replace(settings, dataset=before), begun=state)
+    is_followed = bool(state.grown) or whole.epochs != 1
+    rest = make_run(
+        replace(settings, dataset=before),
+        begun=state,
+        later=dataset if is_followed else None,
+    )
     begin = rest.going_on(rest.accept(state))
     if grown != "now" or not begin.goes_on(state.first_epoch):
         return rest, begin
@@ -81,13 +92,14 @@ def rest_of_epoch(
             "grown='now' mixes data into the steps ahead, and some of these are "
             "skipped: load with grown='next-epoch', or a state from before the skip"
         )
+    can_look_back = not begin.skipped and begin.epoch == begin.first_epoch
     begin = replace(
         begin,
         grown=(*begin.grown, (state.dataset, begin.position)),
         dataset=whole.initial.dataset,
         erased=whole.initial.erased,
         skipped=(),
-        sizes=None if begin.skipped else begin.sizes,
+        sizes=begin.sizes if can_look_back else None,
     )
-    rest = make_run(settings, begun=begin)
+    rest = make_run(settings, begun=begin, later=dataset)
     return rest, rest.accept(begin)

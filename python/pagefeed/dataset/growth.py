@@ -60,7 +60,9 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
             f"a state goes on over data that grew in Parquet files alone, not {dataset}"
         )
     lost_rows = False
-    for numbers in _candidates(dataset, int(then.split()[1])):
+    facts = then.split()
+    is_record = len(facts) > 1 and facts[1].isdecimal()
+    for numbers in _candidates(dataset, int(facts[1]) if is_record else 0):
         for part in _with_all_rows(dataset.with_files(numbers)):
             now = identity_of_data(part)
             if not what_changed(then, now):

@@ -33,14 +33,14 @@ class DatasetCursor(Cursor):
     @property
     def start(self) -> int:
         """The position of ``begin``."""
-        return self.begin.epoch * self.run.num_sequences + self.begin.position
+        return self._first(self.begin.epoch) + self.begin.position
 
     @property
     def end(self) -> int | None:
         """One past the last position; None: without end."""
         if self.run.epochs is None:
             return None
-        return (self.begin.first_epoch + self.run.epochs) * self.run.num_sequences
+        return self._first(self.begin.first_epoch + self.run.epochs)
 
     @property
     def epoch_positions(self) -> float:
@@ -64,11 +64,10 @@ class DatasetCursor(Cursor):
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts; None after other work."""
         # One epoch after another: of short ones only two orders are kept.
-        size = self.run.num_sequences
         while len(positions):
-            epoch = int(positions[0]) // size
-            first = epoch * size
-            count = bisect_left(positions, first + size)
+            epoch = self._epoch_of(int(positions[0]))
+            first = self._first(epoch)
+            count = bisect_left(positions, self._first(epoch + 1))
             part, positions = positions[:count], positions[count:]
             now: Positions
             if isinstance(part, range):
@@ -76,23 +75,26 @@ class DatasetCursor(Cursor):
             else:
                 now = part - first
             found = yield from self._order(epoch).reading(now)
-            yield self._numbered(0, found, epoch)
+            yield self._numbered(self._parts(epoch)[0], found, epoch)
 
     def positions(self, found: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""
-        epoch = now // self.run.num_sequences
-        places, first = [np.empty(0, dtype=np.int64)], self.run.index.first_sequence
+        epoch = self._epoch_of(now)
+        parts, first = self._parts(epoch), self.run.index.first_sequence
+        places = [np.empty(0, dtype=np.int64)]
         for number, sequences in found:
-            places.append(self._order(epoch).positions(first[number] + sequences))
-        return epoch * self.run.num_sequences + np.concatenate(places)
+            if number in parts:
+                local = first[number] - first[parts[0]] + sequences
+                places.append(self._order(epoch).positions(local))
+        return self._first(epoch) + np.concatenate(places)
 
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
-        epoch, end = position // self.run.num_sequences + 1, self.end
-        if end is None or epoch * self.run.num_sequences < end:
+        epoch, end = self._epoch_of(position) + 1, self.end
+        if end is None or self._first(epoch) < end:
             yield from self._order(epoch).begin()
 
     def _moved(self, state: LoaderState, position: int) -> LoaderState:
-        epoch, place = divmod(position, self.run.num_sequences)
+        epoch = self._epoch_of(position)
         lanes, ranks = self._lanes(epoch)
         # A state of a later epoch does not tell the lanes and ranks of this one. Unless
         # these are the usual ones, nobody can look back.
@@ -100,11 +102,22 @@ class DatasetCursor(Cursor):
         return replace(
             state,
             epoch=epoch,
-            position=place,
+            position=position - self._first(epoch),
             num_lanes=lanes,
             ranks=ranks,
             sizes=state.sizes if is_usual else None,
         )
+
+    def _first(self, epoch: int) -> int:
+        """The first position of an epoch."""
+        return epoch * self.run.num_sequences
+
+    def _epoch_of(self, position: int) -> int:
+        return position // self.run.num_sequences
+
+    def _parts(self, epoch: int) -> range:  # noqa: ARG002 - they are the same in all
+        """Numbers of the datasets whose sequences an epoch orders."""
+        return range(len(self.run.datasets))
 
     def _order(self, epoch: int) -> Ordered:
         return self.run.orders.of(epoch, *self._lanes(epoch))
@@ -145,14 +158,17 @@ class DatasetRun(Run):
         if state.grown:
             raise StateMismatchError(
                 "data were added in the epoch of the state: it loads into a loader of "
-                "one dataset with epochs=1"
+                "one dataset"
             )
+        self._check_position(state)
+        return state
+
+    def _check_position(self, state: LoaderState) -> None:
         if state.position >= self.num_sequences:
             raise StateMismatchError(
                 f"the state has position={state.position}, an epoch has "
                 f"{self.num_sequences} sequences"
             )
-        return state
 
 
 def check_bound(

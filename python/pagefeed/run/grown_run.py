@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
-from pagefeed.dataset import growth_parts
+from pagefeed.dataset import Dataset, growth_parts, identity_of_data
 from pagefeed.errors import StateMismatchError
 from pagefeed.order import GrownOrder, Ordered
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
-from pagefeed.run.erasures import Records
+from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.run import Cursor
 from pagefeed.run.state import LoaderState
 
@@ -23,18 +23,72 @@ class GrownCursor(DatasetCursor):
 
     run: GrownRun
 
+    # A state behind the epoch counts positions as a run of all data does.
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.begin.epoch > self.run.begun.epoch
+
+    @property
+    def num_tokens_before(self) -> int:
+        """Tokens of the epochs and sequences before ``begin``, by the mean."""
+        run = self.run
+        if self._is_behind:
+            return run.whole.at(self.begin).num_tokens_before
+        parts = self._parts(self.begin.epoch)
+        tokens = sum(run.indexes[number].num_delivered_tokens for number in parts)
+        return self.start * tokens // run.num_sequences
+
+    def position_of(self, state: LoaderState) -> int:
+        """Return the position of a state ahead, as this cursor counts them."""
+        return self._first(state.epoch) + state.position
+
+    def _first(self, epoch: int) -> int:
+        size, whole = self.run.num_sequences, self.run.whole.num_sequences
+        if self._is_behind:
+            return epoch * whole
+        num_behind = max(0, epoch - self.run.begun.epoch - 1)
+        return (epoch - num_behind) * size + num_behind * whole
+
+    def _epoch_of(self, position: int) -> int:
+        whole, following = self.run.whole.num_sequences, self.run.begun.epoch + 1
+        if self._is_behind:
+            return position // whole
+        behind = position - self._first(following)
+        if behind < 0:
+            return super()._epoch_of(position)
+        return following + behind // whole
+
+    def _parts(self, epoch: int) -> range:
+        count, parts = len(self.run.datasets), self.run.num_parts
+        return range(parts, count) if epoch > self.run.begun.epoch else range(parts)
+
+    def _order(self, epoch: int) -> Ordered:
+        if epoch <= self.run.begun.epoch:
+            return super()._order(epoch)
+        return self.run.orders_behind.of(epoch, *self._lanes(epoch))
+
+    def _lanes(self, epoch: int) -> tuple[int, int | None]:
+        if self._is_behind or epoch <= self.run.begun.epoch:
+            return super()._lanes(epoch)
+        whole = self.run.whole.initial
+        return whole.num_lanes, whole.ranks
+
     def _moved(self, state: LoaderState, position: int) -> LoaderState:
-        moved = super()._moved(state, position)
-        if moved.epoch == self.begin.epoch:
+        moved, following = super()._moved(state, position), self.run.begun.epoch + 1
+        if moved.epoch < following or self._is_behind:
             return moved
         # From the next epoch on all data are one dataset.
-        whole = self.run.whole.initial
+        whole, first = self.run.whole, self._first(following)
+        further = following * whole.num_sequences - first
+        ahead = [(max(begin, first), end) for begin, end in moved.skipped]
         return replace(
             moved,
+            dataset=whole.initial.dataset,
+            erased=whole.erased,
             grown=(),
             sizes=None,
-            num_lanes=whole.num_lanes,
-            ranks=whole.ranks,
+            skipped=tuple((a + further, b + further) for a, b in ahead if a < b),
         )
 
 
@@ -43,7 +97,8 @@ class GrownRun(DatasetRun):
     """The epoch of a state in which data were added, once or more often.
 
     Its first sequences are those of the data of before, in their order. From where the
-    data grew on, what was added comes in between.
+    data grew on, what was added comes in between. Of an iteration of more epochs those
+    behind are of all data: these are the last one of its datasets.
 
     Raises:
         StateMismatchError: If files of before are not there.
@@ -53,18 +108,35 @@ class GrownRun(DatasetRun):
 
     begun: LoaderState
     """A state of the epoch, with the growths."""
+    later: Dataset
+    """All data."""
     whole: DatasetRun = field(init=False)
     """The run of the epochs behind."""
 
     def __post_init__(self) -> None:
         names = [each.name for each in fields(DatasetRun) if each.init]
-        self.whole = DatasetRun(**{name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in names}
+        self.whole = DatasetRun(**options | {"dataset": self.later})
         parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
         cut = [self.sequences.index(part.spans) for part in parts]
-        self._number([None] * len(parts), parts, cut)
+        self.num_parts = len(parts)
+        """Datasets of the epoch: that of before, and what was added each time."""
+        is_joined = self.epochs != 1
+        behind, cut_behind = (
+            ([self.later], self.whole.indexes) if is_joined else ([], [])
+        )
+        datasets = [*parts, *behind]
+        self._number([None] * len(datasets), datasets, [*cut, *cut_behind])
+        self.num_sequences = sum(index.num_sequences for index in cut)
         self.orders = _GrownOrders(run=self, number=0, seed=self.seed)
+        self.orders_behind = self.whole.orders
+        if is_joined:
+            number = self.num_parts
+            self.orders_behind = DatasetOrder(run=self, number=number, seed=self.seed)
         self.initial = replace(
             self.whole.initial,
+            dataset=identity_of_data(self.dataset),
+            erased=records_of([None], [self.dataset]),
             num_lanes=self.begun.num_lanes,
             ranks=self.begun.ranks,
             grown=self.begun.grown,
@@ -72,19 +144,21 @@ class GrownRun(DatasetRun):
 
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration begins with this epoch."""
-        if epoch != self.begun.first_epoch:
+        begun = self.begun
+        if epoch != begun.first_epoch or (begun.grown and begun.epoch > epoch):
             return self.whole.beginning(epoch)
         return super().beginning(epoch)
 
     def erased_after(self, state: LoaderState) -> Records:
         """Return what is erased now, of all data together."""
-        return self.whole.erased_after(state)
+        return records_after(state.erased, [None], [self.dataset])
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         if state.grown != self.begun.grown or state.epoch > self.begun.epoch + 1:
             raise StateMismatchError("the state is of other data that were added")
         state.check_run(self.initial)
         state.check_lanes(len(self.dataset.index))
+        self._check_position(state)
         return state
 
 

@@ -349,6 +349,10 @@ class Cursor(ABC):
     def end(self) -> int | None:
         """One past the last position; None: without end."""
 
+    def position_of(self, state: LoaderState) -> int:
+        """Return the position of a state ahead, as this cursor counts them."""
+        return self.run.at(state).start
+
     @property
     @abstractmethod
     def epoch_positions(self) -> float:
