@@ -1,0 +1,163 @@
+"""Columns whose files have other types than the table, as its own library writes."""
+
+import decimal
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.types import DecimalType
+
+import pagefeed as pf
+from made.tables import catalog_in, rows_table, write_delta
+
+PREDICATES: dict[str, Callable[[str | None], bool]] = {
+    "source == 'web'": lambda value: value == "web",
+    "source != 'web'": lambda value: value not in (None, "web"),
+    "source in ['book', 'none']": lambda value: value in ("book", "none"),
+    "source is null": lambda value: value is None,
+    "source >= 'c'": lambda value: value is not None and value >= "c",
+}
+
+
+def ids(rows: Iterable[Any]) -> list[int]:
+    return sorted(row["id"] for row in rows)
+
+
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_where_after_deltalake_wrote_files_anew(tmp_path, change):
+    """It writes texts as string_view."""
+    rows = rows_table(0, 20, source=["web", None, "book", "web"] * 5)
+    write_delta(tmp_path, [rows, rows_table(20, 30, source=["book"] * 10)])
+    table = DeltaTable(tmp_path)
+    if change == "delete":
+        table.delete("id = 3 or id = 25")
+    else:
+        table.update(predicate="id = 3 or id = 25", updates={"source": "'none'"})
+    files = [pq.read_schema(path) for path in table.file_uris()]
+    assert "string_view" in {str(each.field("source").type) for each in files}
+    web = pf.delta(tmp_path, column="tokens", metadata=["id", "source"])
+    model = [(row["id"], row["source"]) for row in web]
+    assert sorted(each for each, _ in model) == sorted(
+        pa.table(table.scan())["id"].to_pylist()
+    )
+    for predicate, is_kept in PREDICATES.items():
+        expected = sorted(each for each, value in model if is_kept(value))
+        assert ids(web.where(predicate)) == expected, predicate
+
+
+def test_where_over_a_file_whose_column_is_all_null(tmp_path):
+    """Its Arrow type is null, as some writers have it."""
+    rows = [rows_table(10 * n, 10 * n + 10, q=[n / 2] * 10) for n in range(3)]
+    write_delta(tmp_path, rows)
+    path = pf.delta(tmp_path, column="tokens").files[1]
+    held = pq.read_table(path)
+    place = held.schema.get_field_index("q")
+    pq.write_table(held.set_column(place, "q", pa.nulls(10)), path)
+    [log] = (tmp_path / "_delta_log").glob("*1.json")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(map(json.dumps, lines)))
+    web = pf.delta(tmp_path, column="tokens", metadata=["id", "q"])
+    assert [row["q"] for row in web if 10 <= row["id"] < 20] == [None] * 10
+    assert ids(web.where("q > 0.3")) == [*range(20, 30)]
+    assert ids(web.where("q is null")) == [*range(10, 20)]
+    assert ids(web.where("q <= 0.3")) == [*range(10)]
+
+
+def test_decimals_get_more_digits(tmp_path):
+    catalog, _ = catalog_in(tmp_path)
+    prices = [decimal.Decimal(f"{n}.50") for n in range(10)]
+    first = rows_table(0, 10, price=pa.array(prices, pa.decimal128(5, 2)))
+    table = catalog.create_table("corpus.web", schema=first.schema)
+    table.append(first)
+    with table.update_schema() as changed:
+        changed.update_column("price", DecimalType(20, 2))
+    large = [decimal.Decimal("123456789012.25")] * 10
+    second = rows_table(10, 20, price=pa.array(large, pa.decimal128(20, 2)))
+    table.append(second.cast(table.schema().as_arrow()))
+    catalog.close()
+    web = pf.iceberg(table, column="tokens", metadata=["id", "price"])
+    assert [row["price"] for row in web] == prices + large
+    assert ids(web.where("price > 7.5")) == [8, 9, *range(10, 20)]
+    assert ids(web.where("price == 3.5")) == [3]
+    assert ids(web.where("price > 9999")) == [*range(10, 20)]
+
+
+def spans_of(end: str, rows: range) -> pa.Array:
+    """A span of each row, whose kind is the row."""
+    kind = pa.list_(pa.struct({name: pa.int32() for name in ("start", end, "kind")}))
+    return pa.array([[{"start": 0, end: 1, "kind": n}] for n in rows], kind)
+
+
+def test_spans_of_a_renamed_column(tmp_path):
+    """Also where the fields of its structs were renamed."""
+    catalog, _ = catalog_in(tmp_path)
+    first = rows_table(0, 10).append_column("marks", spans_of("stop", range(10)))
+    table = catalog.create_table("corpus.web", schema=first.schema)
+    table.append(first)
+    with table.update_schema() as changed:
+        changed.rename_column("marks", "entities")
+        changed.rename_column("marks.element.stop", "end")
+    second = rows_table(10, 20).append_column(
+        "entities", spans_of("end", range(10, 20))
+    )
+    table.append(second.cast(table.schema().as_arrow()))
+    catalog.close()
+    web = pf.iceberg(table, column="tokens", metadata=["id"], spans=["entities"])
+    loader = pf.Loader(
+        web,
+        sequences=pf.Windows(32, tail="pad"),
+        batch_size=1,
+        shuffle=None,
+        fields=("input_ids", "metadata"),
+    )
+    found = [value for batch in loader for value in kinds_of(batch)]
+    assert sorted(set(found)) == [*range(20)]
+
+
+def kinds_of(batch: Any) -> list[int]:
+    told = pa.table(batch["metadata"])["entities"].to_pylist()
+    return [each["kind"] for spans in told for each in spans]
+
+
+def test_delta_columns_are_mapped_by_ids(tmp_path):
+    """Files call them anything, also what other columns of the table are called."""
+    rows = rows_table(0, 20, score=[*range(20)], other=[*range(100, 120)])
+    mapped = {"delta.columnMapping.mode": "name"}
+    write_delta(tmp_path, [rows], configuration=mapped)
+    [log] = (tmp_path / "_delta_log").glob("*.json")
+    text = log.read_text().replace(
+        '"delta.columnMapping.mode":"name"', '"delta.columnMapping.mode":"id"'
+    )
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(map(json.dumps, lines)))
+    [fields] = [
+        json.loads(x["metaData"]["schemaString"]) for x in lines if "metaData" in x
+    ]
+    numbers = {
+        x["name"]: x["metadata"]["delta.columnMapping.id"] for x in fields["fields"]
+    }
+    [path] = tmp_path.rglob("*.parquet")
+    names = {"score": "other", "other": "score", "id": "x"}
+    schema = pa.schema(
+        pa.field(
+            names.get(each.name, each.name),
+            each.type,
+            metadata={"PARQUET:field_id": str(numbers[each.name])},
+        )
+        for each in rows.schema
+    )
+    pq.write_table(pa.Table.from_arrays(rows.columns, schema=schema), path)
+    web = pf.delta(tmp_path, column="tokens", metadata=["id", "score", "other"])
+    assert [(row["id"], row["score"], row["other"]) for row in web] == [
+        (n, n, n + 100) for n in range(20)
+    ]
+    assert ids(web.where("score < 3")) == [0, 1, 2]
+    assert ids(web.where("other >= 118 and id > 5")) == [18, 19]
