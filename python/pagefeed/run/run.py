@@ -300,8 +300,7 @@ class Run(ABC):
     def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
         """Return the sequences with tokens of what an error about data names."""
         both = zip(self.datasets, self.indexes, strict=True)
-        found = (unreadable_sequences(*each, error) for each in both)
-        return list(enumerate(found))
+        return list(enumerate(unreadable_sequences(*each, error) for each in both))
 
     def origins(self, sequence: int) -> list[Origin]:
         """Return where the tokens of a sequence come from."""

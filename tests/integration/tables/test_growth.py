@@ -1,7 +1,6 @@
 """Data that grew between a save and a load: what remained comes as it would have."""
 
 import itertools
-import os
 import pickle
 from collections import Counter
 from collections.abc import Iterable
@@ -9,36 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 import pagefeed as pf
+from made.growing import add_file, folder_loader, loader_of, rows_of_all, taken
 from made.shuffles import SHUFFLES
 from made.tables import catalog_in, delete_from_delta, rows_table, write_delta
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-
-SEQUENCES = pf.Windows(16, tail="drop")
-
-
-def add_file(folder: Path, name: str, first: int, rows: int = 60) -> None:
-    """A file that is the newest of all, whatever its name."""
-    folder.mkdir(exist_ok=True)
-    tokens = [[n] * (1 + n % 7) for n in range(first, first + rows)]
-    column = pa.array(tokens, pa.list_(pa.int32()))
-    pq.write_table(pa.table({"tokens": column}), folder / name, row_group_size=20)
-    newest = max(path.stat().st_mtime_ns for path in folder.glob("*.parquet"))
-    os.utime(folder / name, ns=(newest + 1000, newest + 1000))
-
-
-def loader_of(dataset, **options) -> pf.Loader:
-    wanted = {"batch_size": 2, "seed": 5, "rank": 0, "world_size": 1, **options}
-    return pf.Loader(dataset, sequences=SEQUENCES, **wanted)
-
-
-def folder_loader(folder: Path, **options) -> pf.Loader:
-    return loader_of(pf.parquet(folder, column="tokens"), **options)
 
 
 def batches(loader: pf.Loader) -> list[list[list[int]]]:
@@ -47,11 +24,6 @@ def batches(loader: pf.Loader) -> list[list[list[int]]]:
 
 def tokens_in(found: list[list[list[int]]]) -> set[int]:
     return {token for batch in found for row in batch for token in row}
-
-
-def taken(loader: pf.Loader, steps: int) -> list[list[list[int]]]:
-    steps_of = iter(loader)
-    return [next(steps_of)["input_ids"].tolist() for _ in range(steps)]
 
 
 @pytest.mark.parametrize("name", ["z.parquet", "0.parquet", "b0.parquet"])
@@ -291,20 +263,6 @@ def test_what_did_not_grow_is_refused(tmp_path):
         mixed.load_state_dict(state, grown="next-epoch")
 
 
-def rows_of_all(ranks: list[pf.Loader], steps: int | None = None) -> list[list[int]]:
-    """Rows of some steps of all ranks, in the order of positions."""
-    found: list[list[int]] = []
-    iterators = [iter(loader) for loader in ranks]
-    while steps is None or steps > 0:
-        batches = [next(iterator, None) for iterator in iterators]
-        if batches[0] is None:
-            break
-        rows = [batch["input_ids"] for batch in batches if batch is not None]
-        found += np.stack(rows, axis=1).reshape(-1, rows[0].shape[1]).tolist()
-        steps = None if steps is None else steps - 1
-    return found
-
-
 def all_ranks(folder: Path, world_size: int, **options) -> list[pf.Loader]:
     return [
         folder_loader(folder, rank=rank, world_size=world_size, **options)
@@ -490,101 +448,3 @@ def test_what_was_said_of_grown_data_holds_for_the_same_state(tmp_path, grown):
     assert batches(once) == batches(twice)
     with pytest.raises(StateMismatchError, match="files then 1, now 2"):
         folder_loader(tmp_path).load_state_dict(state)
-
-
-def epochs_of(folder: Path, epochs: Iterable[int], **options) -> list[list[list[int]]]:
-    """Rows of some epochs, each in its order."""
-    loader, found = folder_loader(folder, **{**options, "batch_size": 1}), []
-    for epoch in epochs:
-        loader.set_epoch(epoch)
-        found.append(rows_of_all([loader]))
-    return found
-
-
-@pytest.mark.parametrize("num_epochs", [2, 3, None])
-@pytest.mark.parametrize("taken_before", [2, 8])
-@pytest.mark.parametrize("shuffle", ["auto", "row"])
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_data_grow_in_an_iteration_of_epochs(
-    tmp_path, when, shuffle, taken_before, num_epochs
-):
-    """Epochs behind the growth are of all data; steps go on over the borders."""
-    add_file(tmp_path, "a.parquet", 0)
-    options = {"batch_size": 3, "shuffle": shuffle, "epochs": num_epochs}
-    one = {"shuffle": shuffle}
-    old = epochs_of(tmp_path, range(3), **one)
-    begun = folder_loader(tmp_path, **options)
-    head = [row for batch in taken(begun, taken_before) for row in batch]
-    assert head == [*itertools.chain(*old)][: len(head)]
-    state = begun.state_dict()
-    add_file(tmp_path, "b.parquet", 900, rows=40)
-    new = epochs_of(tmp_path, range(5), **one)
-    current, place = state["epoch"], state["position"]
-    now = folder_loader(tmp_path, **options)
-    now.load_state_dict(state, grown=when)
-    states, rows = [], []
-    for batch in now:
-        rows += batch["input_ids"].tolist()
-        states.append((len(rows), now.state_dict()))
-        if len(rows) > 60:
-            break
-    size = len(old[0]) - place
-    if when == "now":
-        alone = pf.parquet(tmp_path / "b.parquet", column="tokens")
-        added = rows_of_all([loader_of(alone, batch_size=1)])
-        size += len(added)
-        rest = rows[:size]
-        left = [row for row in rest if min(row) < 900]
-        assert left == old[current][place:][: len(left)]
-        seen = Counter(map(tuple, rest))
-        seen.subtract(Counter(map(tuple, [*old[current][place:], *added])))
-        assert {*seen.values()} <= {0, -1}
-        assert -seen.total() == max(0, size - len(rows)) < 3
-    else:
-        rest = old[current][place:]
-    epochs = new[current + 1 : num_epochs]
-    expected = [*rest, *itertools.chain(*epochs)]
-    assert rows == expected[: len(rows)]
-    if len(rows) < 60:
-        assert len(expected) - len(rows) < 3
-    for count, saved in states[:-1:3]:
-        is_of_before = when == "next-epoch" and saved["epoch"] == current
-        for batch_size in (3, 2):
-            again = folder_loader(tmp_path, **options | {"batch_size": batch_size})
-            if is_of_before:
-                with pytest.raises(StateMismatchError, match="load with grown="):
-                    again.load_state_dict(saved)
-            again.load_state_dict(saved, grown="next-epoch" if is_of_before else None)
-            assert again.state_dict() == saved
-            rows = rows_of_all([again], 2)
-            assert rows == expected[count : count + 2 * batch_size][: len(rows)]
-
-
-@pytest.mark.parametrize("when", ["next-epoch", "now"])
-def test_steps_that_are_skipped_behind_the_growth_stay_skipped(tmp_path, when):
-    """In whichever epoch they lie, and also in states of later epochs."""
-    add_file(tmp_path, "a.parquet", 0)
-    options = {"batch_size": 1, "epochs": 3}
-    begun = folder_loader(tmp_path, **options)
-    taken(begun, 4)
-    size = begun.num_sequences
-    state = begun.state_dict()
-    add_file(tmp_path, "b.parquet", 900, rows=40)
-    plain = folder_loader(tmp_path, **options)
-    plain.load_state_dict(state, grown=when)
-    expected = dict(enumerate(rows_of_all([plain]), 4))
-    now = folder_loader(tmp_path, **options)
-    now.load_state_dict(state, grown=when)
-    skipped = [6, size + 12, 2 * size, 2 * size + 1, 55]
-    now.skip(skipped)
-    left = [row for step, row in expected.items() if step not in skipped]
-    iterator, found = iter(now), []
-    for batch in iterator:
-        found += batch["input_ids"].tolist()
-        saved = now.state_dict()
-        if len(found) % 17 == 0:
-            again = folder_loader(tmp_path, **options)
-            is_of_before = when == "next-epoch" and saved["epoch"] == 0
-            again.load_state_dict(saved, grown="next-epoch" if is_of_before else None)
-            assert (again.step, rows_of_all([again])) == (now.step, left[len(found) :])
-    assert found == left
