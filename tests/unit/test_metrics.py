@@ -6,7 +6,7 @@ from urllib.request import urlopen
 import pytest
 
 from pagefeed.batches.meter import Meter, over_ranks
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import InvalidArgumentError, WaitWarning
 from pagefeed.metrics import WaitAlarm, exposition, serve
 
 COUNTERS = {
@@ -118,7 +118,7 @@ def test_the_alarm_rings_once_for_each_time_of_waiting():
     for wait in (0.2, 0.3, 0.05, 0.3, 0.4, 0.5):
         usual.look({"data/wait_fraction": wait})
     assert heard == [0.5]
-    with pytest.warns(RuntimeWarning, match="waits for data 90% of the time"):
+    with pytest.warns(WaitWarning, match="waits for data 90% of the time"):
         WaitAlarm(times=1).look({"data/wait_fraction": 0.9})
     with pytest.raises(InvalidArgumentError, match="fraction"):
         WaitAlarm(threshold=5)

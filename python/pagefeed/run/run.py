@@ -239,8 +239,7 @@ class Run(ABC):
             InvalidArgumentError: If there is nothing to mix.
         """
         raise InvalidArgumentError(
-            "set_weights needs a mixture: Loader(pagefeed.mix({'web': (web, 0.7), "
-            "...}), ...)"
+            "set_weights needs a mixture: Loader(pagefeed.mix({...}), ...)"
         )
 
     @property
