@@ -67,6 +67,7 @@ def test_a_lock_ends_with_its_process(tmp_path, holder):
 
 
 def test_a_stopped_process_is_not_waited_for(tmp_path, holder, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="pagefeed")
     holder.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(lease, "_SILENCE", 0.5)
     assert made_once(tmp_path / "lock", lambda: None, lambda _: 7) == 7

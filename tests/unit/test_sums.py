@@ -98,6 +98,7 @@ def test_sums_of_other_blocks_are_found_out(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
+    caplog.set_level("INFO", logger="pagefeed")
     blocks = random_blocks(5000)
     (tmp_path / "file").write_text("")
     folder = tmp_path / "file" / "folder"
@@ -108,6 +109,7 @@ def test_a_folder_that_cannot_be_written_is_done_without(tmp_path, caplog):
 
 
 def test_drafts_of_sums_do_not_stay(tmp_path, caplog):
+    caplog.set_level("INFO", logger="pagefeed")
     blocks = random_blocks(5000)
     options = {"cache_dir": tmp_path, "fingerprint": "corpus"}
     make_order(blocks, **options)
