@@ -32,6 +32,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "passes": {"shuffle": pf.Shuffle(passes=2)},
         "short window": {"shuffle": pf.Shuffle(window="64KiB")},
     },
+    "balance": {
+        "none": {},
+        "attention": {"balance": pf.Balance(attention=1, stretch=64)},
+        "exact": {"balance": pf.Balance(attention=1, exact=True)},
+        "buckets": {"balance": pf.Balance(tokens=1, bucket=16, stretch=128)},
+    },
     "source": {name: {} for name in ("all", "take", "short", "infilled", "mixture")},
     "ranks": {name: {"world_size": int(name)} for name in ("1", "2", "8")},
     "size": {name: {} for name in ("100", "400", "4000")},
@@ -41,12 +47,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def fits(case: dict[str, str]) -> bool:
     """Whether a loader takes these settings together; the others it refuses by name."""
     is_budget = case["cut"].endswith("budget")
+    is_buckets = case["balance"] == "buckets"
     is_short = case["source"] == "short"
     is_small = case["size"] == "100" and case["ranks"] == "8"
     few = case["size"] == "400" and case["ranks"] == "8" and is_short and is_budget
     return not (
         (is_small and (case["cut"] != "documents" or is_short))
         or few
+        or (is_buckets and case["cut"] != "documents")
         or (is_budget and case["source"] == "infilled")
     )
 
