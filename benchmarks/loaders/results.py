@@ -67,7 +67,8 @@ Orders of 8,192 small samples in 8 files under 24 seeds, compared with random on
 the tests of [what an order promises](orders.md). Numbers are over those of a random
 order. How often is a sample in the first batch again under another seed, or in the same
 eighth of the epoch? How often do samples that shared a batch share one again, and come
-from one file? The last column names the tests that fail.
+from one file? The last column names the tests that fail. A shard, a window or a buffer
+of some loaders holds all of these data: of more data their orders may be less random.
 """,
     ),
 }

@@ -21,6 +21,7 @@ def _open(task: Task) -> Replayed:
         include_dashboard=False,
         logging_level="ERROR",
         log_to_driver=False,
+        ignore_reinit_error=True,  # Orders are of one process under many seeds.
     )
     ray.data.DataContext.get_current().enable_progress_bars = False
     data = ray.data.read_parquet(list(task.parquet), shuffle="files")
