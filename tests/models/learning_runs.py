@@ -258,8 +258,10 @@ class PlainLearner:
     @property
     def state(self) -> dict[str, Any]:
         return {
-            "version": 1,
+            "version": 2,
             "policy": "Drift",
+            "every": EVERY,
+            "settings": None,
             "state": self.policy.state_dict(),
             "at": self.at,
             "names": [*ROWS],
@@ -382,6 +384,12 @@ class LearningMachine(MixtureMachine):
     def travel_by_pickle(self) -> None:
         super().travel_by_pickle()
         self.learn()
+
+    def state_for_workers(self) -> dict[str, Any]:
+        """Workers learn nothing: the weights that the policy has set are known."""
+        state = super().state_for_workers()
+        del state["learning"]
+        return state
 
     def snapshot(self) -> Any:
         return super().snapshot(), self.plain.copied()

@@ -267,7 +267,7 @@ class RunMachine(RuleBasedStateMachine):
     @rule(num_workers=st.integers(1, 3), data=st.data())
     def share_the_rest(self, num_workers: int, data: st.DataObject) -> None:
         """Workers take the steps of rank 0 in turn; some are skipped on the way."""
-        state = self.loaders[0].state_dict()
+        state = self.state_for_workers()
         workers = [self.make_all()[0] for _ in range(num_workers)]
         kept = copy.copy(self.model)
         self.restore(self.snapshot(), kept.batch_size, kept.world_size)
@@ -295,6 +295,9 @@ class RunMachine(RuleBasedStateMachine):
                 )
                 assert rows == own
         self.model = kept
+
+    def state_for_workers(self) -> dict[str, Any]:
+        return self.loaders[0].state_dict()
 
     # What holds always.
 

@@ -62,7 +62,7 @@ class Timeline:
         self._machine = machine
         self._loader = machine.loader(FAR, batch_size=16)
         start = {"position": 0, "step": 0, "skipped": [], "sizes": None}
-        self._loader.load_state_dict(state | start)
+        self._loader.load_state_dict(state | start, replay=True)
         self._iterator = iter(self._loader)
 
     def token(self, position: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -266,4 +266,9 @@ class AlignedColumns:
 
 def _shown(numbers: Numbers) -> str:
     column, dtype, width = numbers
-    return f"{column.column!r} of {dtype} x {width}, like {column.like}"
+    facts = [f"{column.column!r} of {dtype} x {width}", f"padding={column.padding}"]
+    for setting in fields(column.like):
+        value = getattr(column.like, setting.name)
+        if setting.name not in ("width", "padding") and value != setting.default:
+            facts.append(f"{setting.name}={value!r}")
+    return ", ".join(facts)

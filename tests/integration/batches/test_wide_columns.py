@@ -151,7 +151,7 @@ def test_arguments_are_checked(tmp_path: Path):
         with pytest.raises(InvalidArgumentError):
             named(path, pf.Aligned(count=count))
     other = named(path, pf.Aligned(width=K, padding=3))
-    with pytest.raises(InvalidArgumentError, match=r"x 4, 0.*x 4, 3"):
+    with pytest.raises(InvalidArgumentError, match=r"x 4, padding=0.*x 4, padding=3"):
         loader(pf.mix({"a": (named(path), 1), "b": (other, 1)}, max_steps=3))
 
 
