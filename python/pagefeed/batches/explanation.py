@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import chain, starmap
 
-from pagefeed.errors import DataError, PagefeedError
-from pagefeed.run import MAX_SKIPPED, Cursor, Ranges, joined_ranges_of
+from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
+from pagefeed.run import MOST_RANGES, Cursor, Ranges, joined_ranges_of
 
 __all__ = ["explain"]
 
@@ -49,13 +49,22 @@ def _name_row(error: DataError, now: Cursor, step: int) -> None:
 
 
 def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
-    """The steps from this one on, on any rank, that need what cannot be read."""
+    """Return the steps from this one on, on any rank, that need what cannot be read.
+
+    They are exact, unless a state cannot hold so many ranges: then the nearest are
+    joined, so that all of them can be skipped.
+    """
     route = now.route
     positions = now.positions(now.run.unreadable_sequences(error), route.start)
     slots = route.slots(positions[positions >= route.start])
     numbers = {step, *(slot.step for slot in slots)}
-    ahead = sum(end > route.start for _, end in now.begin.skipped)
-    return joined_ranges_of(numbers, max(1, MAX_SKIPPED - ahead))
+    ranges = joined_ranges_of(numbers, MOST_RANGES)
+    while len(ranges) > 1:
+        with suppress(InvalidArgumentError):
+            now.begin.skipping(route, chain.from_iterable(starmap(range, ranges)))
+            break
+        ranges = joined_ranges_of(numbers, len(ranges) * 3 // 4)
+    return ranges
 
 
 def _shown(ranges: Ranges) -> str:

@@ -18,12 +18,13 @@ from pagefeed.run.run import (
     Run,
     SequencesOf,
 )
-from pagefeed.run.state import MAX_SKIPPED, LoaderState
+from pagefeed.run.skips import MOST_RANGES
+from pagefeed.run.state import LoaderState
 from pagefeed.run.state_checks import check_same_run, reading_state
 
 __all__ = [
     "MAX_HORIZON",
-    "MAX_SKIPPED",
+    "MOST_RANGES",
     "NO_POSITION",
     "NO_SEQUENCE",
     "Cursor",

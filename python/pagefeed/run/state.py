@@ -13,14 +13,13 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import ORDER_VERSION
 from pagefeed.run.erasures import Records, checked_records
 from pagefeed.run.route import Ranges, Route, merge_ranges
+from pagefeed.run.skips import packed_ranges, ranges_fit, unpacked_ranges
 from pagefeed.run.state_checks import check_same_run, reading_state
 from pagefeed.wiring import parsed
 
 __all__ = ["LoaderState"]
 
-VERSIONS = {"version": 3, "order_version": ORDER_VERSION}
-MAX_SKIPPED = 256
-"""Skipped ranges in a state, some 15 bytes each. An epoch of 512 steps has no more."""
+VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
 Growths: TypeAlias = tuple[tuple[str, int], ...]
 OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture")
 """Fields that only the states of some runs have."""
@@ -85,7 +84,7 @@ class LoaderState:
         """Return plain JSON types."""
         values = asdict(replace(self, mixture=None))
         values["sizes"] = self.sizes and list(self.sizes)
-        values["skipped"] = [list(span) for span in self.skipped]
+        values["skipped"] = packed_ranges(self.skipped)
         values["erased"] = dict(self.erased) or None
         values["cuts"] = list(self.cuts) or None
         values["grown"] = [list(each) for each in self.grown] or None
@@ -120,14 +119,14 @@ class LoaderState:
             if indices[0] < indices[1]:
                 skipped.append(route.span(*indices))
         merged = merge_ranges(skipped)
-        if len(merged) <= MAX_SKIPPED:
+        if ranges_fit(merged):
             return replace(self, skipped=merged)
         # Ranges behind serve to look back, which `sizes=None` now forbids.
         ahead = tuple(span for span in merged if span[1] > route.start)
-        if len(ahead) > MAX_SKIPPED:
+        if not ranges_fit(ahead):
             raise InvalidArgumentError(
-                f"{len(ahead)} separate ranges of steps are to be skipped, a state "
-                f"holds {MAX_SKIPPED}: join some of them"
+                f"{len(ahead)} separate ranges of steps are to be skipped, more than a "
+                "state below 1 KB holds: join some of them"
             )
         return replace(self, skipped=ahead, sizes=None)
 
@@ -214,21 +213,12 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
     values["cuts"] = _checked_cuts(state.get("cuts", []))
     values["grown"] = _checked_growths(state.get("grown", []))
     values["erased"] = checked_records(state.get("erased", {}))
-    sizes, spans = state["sizes"], state["skipped"]
-    if not isinstance(spans, list | tuple):
-        raise InvalidArgumentError(f"skipped={spans!r:.60} must be a list of ranges")
+    values["skipped"] = unpacked_ranges(state["skipped"])
+    sizes = state["sizes"]
     if sizes is not None:
         batch_size, world_size = sizes
         sizes = check_positive(batch_size, "sizes"), check_positive(world_size, "sizes")
-    skipped = [
-        (check_whole(begin, "skipped", least=0), check_whole(end, "skipped", most=MOST))
-        for begin, end in spans
-    ]
-    if merge_ranges(skipped) != tuple(skipped) or len(skipped) > MAX_SKIPPED:
-        raise InvalidArgumentError(
-            f"skipped={spans!r:.60} must be ranges that rise, {MAX_SKIPPED} at most"
-        )
-    return values | {"sizes": sizes, "skipped": tuple(skipped)}
+    return values | {"sizes": sizes}
 
 
 def _checked_cuts(given: Any) -> tuple[int, ...]:

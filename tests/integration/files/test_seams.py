@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from models import mixing
 from models.tasks import ends, tasks
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
-from pagefeed.run import state
+from pagefeed.run import MOST_RANGES
 from pagefeed.run.route import merge_ranges
+from pagefeed.run.skips import ranges_fit
 from pagefeed.sequences.packed import BLOCK_SEQUENCES, Packed
 
 
@@ -68,17 +69,23 @@ def test_ranges_of_steps_that_touch_count_once(folder):
     loader = numbered_loader(folder, batch_size=1)
     for step in range(40):
         loader.skip([step])
-    assert loader.state_dict()["skipped"] == [[0, 40]]
+    assert loader.state_dict()["skipped"] == [0, 40, 1]
 
 
-def test_a_state_holds_so_many_ranges_and_not_one_more(folder, monkeypatch):
-    monkeypatch.setattr(state, "MAX_SKIPPED", 16)
+def test_a_state_holds_so_many_ranges_and_not_one_more(folder):
     loader = numbered_loader(folder, batch_size=1)
-    loader.skip(range(1, 33, 2))
-    assert len(loader.state_dict()["skipped"]) == 16
-    with pytest.raises(InvalidArgumentError, match="17 separate ranges"):
-        loader.skip([40])
-    assert len(loader.state_dict()["skipped"]) == 16
+    num_ranges = next(
+        number
+        for number in count()
+        if not ranges_fit([(2 * at + 1, 2 * at + 2) for at in range(number + 1)])
+    )
+    assert 60 < num_ranges <= MOST_RANGES
+    loader.skip(range(1, 2 * num_ranges, 2))
+    held = loader.state_dict()["skipped"]
+    assert len(held) == 2 * num_ranges + 1
+    with pytest.raises(InvalidArgumentError, match=f"{num_ranges + 1} separate ranges"):
+        loader.skip([2 * num_ranges + 1])
+    assert loader.state_dict()["skipped"] == held
 
 
 def test_counters_of_a_mixture_leave_out_what_is_skipped_behind_only(datasets):

@@ -1,8 +1,13 @@
 """Steps that are skipped: left out, remembered, and never guessed."""
 
 import json
+from dataclasses import replace
+from itertools import accumulate
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from made.numbered import (
     first_tokens,
@@ -12,6 +17,8 @@ from made.numbered import (
     write_numbered,
 )
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.run import LoaderState
+from pagefeed.run.skips import packed_ranges, ranges_fit, unpacked_ranges
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +80,47 @@ def test_skips_survive_a_resume_on_other_sizes_and_an_early_end(folder):
 def test_too_many_skipped_ranges_are_refused_and_old_ones_make_room(folder):
     loader = numbered_loader(folder, batch_size=1)
     with pytest.raises(InvalidArgumentError, match="join some"):
-        loader.skip(range(0, 40, 2))
-    loader.skip(range(1, 31, 2))
+        loader.skip(range(0, 160, 2))
+    loader.skip(range(1, 121, 2))
     assert len(json.dumps(loader.state_dict())) < 1024
-    loader.seek(40)
-    loader.skip(range(50, 70, 2))
-    assert loader.state_dict()["skipped"][0] == [50, 51]
-    with pytest.raises(InvalidArgumentError, match="at least 40"):
-        loader.locate(30, 0)
+    loader.seek(140)
+    loader.skip(range(150, 180, 2))
+    assert loader.state_dict()["skipped"] == [150, 1, 1, *[1, 1] * 14]
+    with pytest.raises(InvalidArgumentError, match="at least 140"):
+        loader.locate(130, 0)
+
+
+@given(
+    begin=st.integers(0, 1 << 50),
+    lengths=st.lists(st.integers(1, 1 << 40), min_size=1, max_size=9),
+    unit=st.integers(1, 1 << 12),
+)
+def test_ranges_are_unpacked_as_they_were_packed(begin, lengths, unit):
+    borders = [*accumulate([begin, *(unit * length for length in lengths)])]
+    ranges = tuple(zip(borders[::2], borders[1::2], strict=False))
+    assert unpacked_ranges(json.loads(json.dumps(packed_ranges(ranges)))) == ranges
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1000), apart=st.integers(2, 200))
+def test_a_state_of_a_long_run_that_skips_as_much_as_it_may_is_small(
+    folder, seed, apart
+):
+    """4,096 ranks that balance, far into a run, at steps of all ranks."""
+    loader = numbered_loader(folder, batch_size=8, world_size=4096, epochs=None)
+    state = LoaderState.from_dict(loader.state_dict())
+    state = replace(state, epoch=117, position=10**11, step=10**7, num_lanes=4096)
+    state = replace(state, balance="attention, exact", ranks=4096, seed=2**63)
+    state = replace(state, dataset=f"{'a1b2c3d4e5f6'} {10**5} {10**9} {10**12} " * 2)
+    sizes, random = 8 * 4096, Random(seed)
+    begin, ranges = 10**11, list[tuple[int, int]]()
+    while ranges_fit(ranges):
+        ranges.append((begin, begin + sizes))
+        begin += sizes * random.randint(2, apart + 1)
+    state = replace(state, skipped=tuple(ranges[:-1]))
+    assert len(ranges) > 40
+    assert len(json.dumps(state.to_dict())) < 1024
+    assert LoaderState.from_dict(state.to_dict()) == state
 
 
 def test_what_lies_before_a_resume_with_other_sizes_is_not_guessed(folder):

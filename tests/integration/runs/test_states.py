@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from pagefeed.errors import StateMismatchError
+from pagefeed.run import MOST_RANGES
 from pagefeed.sequences.cut import TokenCut
 
 USUAL_LANES = 48
@@ -56,10 +57,15 @@ def mixed(folder):
         {"sizes": [4]},
         {"sizes": [0, 1]},
         {"sizes": 4},
-        {"skipped": [[5, 3]]},
-        {"skipped": [[0, 3], [2, 5]]},
-        {"skipped": [[2 * n, 2 * n + 1] for n in range(17)]},
         {"skipped": 7},
+        {"skipped": [[5, 3]]},
+        {"skipped": [5, 3]},
+        {"skipped": [5, 3, -1]},
+        {"skipped": [-5, 3, 1]},
+        {"skipped": [5, 3, 1, 0, 2]},
+        {"skipped": [5, 3, 2]},
+        {"skipped": [0, 1 << 62, 1, 3, 7]},
+        {"skipped": [0, 1, 1, *[1, 1] * MOST_RANGES]},
         {"seed": "5"},
         {"dataset": None},
         {"sequences": 7},
