@@ -254,13 +254,15 @@ class Loader(LoaderFacts):
                 each sequence once. It changes nothing if the data are the same.
             replay: Begin the recorded iteration again in place of continuing it: the
                 same sequences come in the same order, under the weights that the state
-                records, set by whatever policy, without its losses.
+                records, set by whatever policy, without its losses. A state that was
+                saved after a loop's end replays that loop.
 
         Raises:
             InvalidArgumentError: If ``grown`` is something else, or is asked of a
                 mixture.
             StateMismatchError: If it belongs to another dataset, plan or release, lies
-                beyond the end of this loader, or is no state at all.
+                beyond the end of this loader, is no state at all, or does not tell what
+                to replay.
         """
         if grown is not None:
             check_choice(grown, ("next-epoch", "now"), "grown")
@@ -363,7 +365,9 @@ class Loader(LoaderFacts):
             os.fspath(file), check_whole(row, "row", least=0)
         )
         cursor, route = session.run.at(session.begin), session.known().route
-        now = cursor.position_of(session.state)
+        now, end = cursor.position_of(session.state), cursor.end
+        # After the last batch it is still the epoch of that batch.
+        now = now if end is None else min(now, end - 1)
         slots = list[Slot]()
         for number, sequences, place in found:
             here = route.slots(cursor.positions([(number, sequences)], now))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Int64Array, check_vocab_size
@@ -74,9 +75,13 @@ class Feed(ABC):
     def batch(self, delivered: Any) -> Batch:
         """Make a batch of what the engine delivered."""
 
-    def rows_each(self, made: Batch) -> int:  # noqa: ARG002
-        """Return how many rows of a batch a sequence has."""
-        return 1
+    def dataset_ids(
+        self,
+        made: Batch,  # noqa: ARG002 - its rows are its sequences
+        of_sequences: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.int32]:
+        """Return the dataset of each row of a batch, by those of its sequences."""
+        return of_sequences
 
 
 class EngineFeed(Feed):

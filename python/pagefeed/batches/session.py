@@ -209,9 +209,35 @@ class Session(RunView):
         self._learner = memory
 
     def replay(self) -> None:
-        """Begin the recorded iteration again, with all its changes of weights."""
-        begin = self._begin_state
-        self.restart(replace(self.again, epoch=begin.first_epoch))
+        """Begin the recorded iteration again, with all its changes of weights.
+
+        Raises:
+            StateMismatchError: If the state does not tell what it delivered.
+        """
+        state = self._begin_state
+        if not state.goes_on(state.first_epoch) and state.first_epoch > 0:
+            if state.ended is None:
+                raise StateMismatchError(
+                    f"the state is of the begin of epoch {state.first_epoch}, and "
+                    "nothing was delivered that replay=True could repeat: load a "
+                    "state that was saved in an iteration or at its end, or call "
+                    f"set_epoch({state.first_epoch // (self.run.epochs or 1)})"
+                )
+            self._load(state.ended, None)
+            state = self._begin_state
+        if self._grown is not None or state.grown:
+            raise StateMismatchError(
+                "data were added in the iteration of the state, which replay=True "
+                "cannot repeat: load the state without it"
+            )
+        if state.epoch > state.first_epoch and state.ranks and state.sizes is None:
+            raise StateMismatchError(
+                f"epoch {state.first_epoch}, in which the iteration of the state "
+                "began, was balanced for a number of ranks that the state does not "
+                "tell: replay a state that was saved in that epoch"
+            )
+        begin = replace(state, epoch=state.first_epoch, position=0, step=0, sizes=None)
+        self.restart(begin)
         self.learning = None  # The weights are known, whatever made them.
         self.loaded = self.begin
 
@@ -317,7 +343,7 @@ class Session(RunView):
         return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}
 
     def _agreed(self) -> dict[str, Any]:
-        return self.state.to_dict()
+        return replace(self.state, ended=None).to_dict()
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> StepIterator:
         """Iterate, alone or as one of several processes that share its steps."""
@@ -434,10 +460,8 @@ class Session(RunView):
         self._num_made += 1
         made = self._feed.batch(delivered)
         if self._tells_datasets:
-            dataset_ids = running.dataset_ids
-            count = self._feed.rows_each(made)
-            numbers = {"dataset_ids": np.repeat(dataset_ids, count)}
-            made |= converted(numbers, self._convert)
+            dataset_ids = self._feed.dataset_ids(made, running.dataset_ids)
+            made |= converted({"dataset_ids": dataset_ids}, self._convert)
         transform = self.settings.transform
         return made if transform is None else transformed(transform, made)
 
@@ -445,7 +469,7 @@ class Session(RunView):
         """Go on to the next epoch, all steps of this one taken."""
         if iteration is self._iteration:
             finished = self.state
-            self.restart(self.run.after(self.begin))
+            self.restart(self.run.after(finished))
             self._finished = finished
 
 

@@ -94,7 +94,8 @@ class DocumentFeed(EngineFeed):
             indexes = cast("Sequence[DocumentBatchIndex]", run.indexes)
             self._num_rows = max(index.most_documents for index in indexes)
         joins = documents.pad is None and not self._takes_batches
-        if joins and "dataset_ids" in settings.fields.names:
+        is_mixed = len(datasets) > 1
+        if joins and is_mixed and "dataset_ids" in settings.fields.names:
             raise InvalidArgumentError(
                 "dataset_ids tell of rows, and pad=None joins documents of several "
                 "datasets: give batch_tokens, whose batches are of one dataset each"
@@ -193,10 +194,15 @@ class DocumentFeed(EngineFeed):
         made |= self._aligned.loss_mask(made)
         return self._aligned.typed(self._taken(made, length))
 
-    def rows_each(self, made: Batch) -> int:
-        """Return how many rows of a batch a sequence has."""
-        is_rows = self._takes_batches and self._documents.pad is not None
-        return len(made["lengths"]) if is_rows else 1
+    def dataset_ids(
+        self, made: Batch, of_sequences: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32]:
+        """Return the dataset of each row of a batch."""
+        if self._documents.pad is None:  # One row; null rows stand behind.
+            return of_sequences[:1]
+        if self._takes_batches:
+            return np.repeat(of_sequences, len(made["lengths"]))
+        return of_sequences
 
     def _taken(self, made: Batch, length: int) -> Batch:
         """Return values of rows of ``length`` tokens as they are handed out."""

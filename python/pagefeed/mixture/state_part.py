@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
@@ -93,7 +94,7 @@ def check_size(state: LoaderState) -> None:
     Raises:
         InvalidArgumentError: Saying what makes it large.
     """
-    size = len(json.dumps(state.to_dict()))
+    size = len(json.dumps(replace(state, ended=None).to_dict()))
     if size > MAX_STATE_BYTES:
         schedule = schedule_of(state)
         raise InvalidArgumentError(

@@ -149,6 +149,10 @@ class GrownRun(DatasetRun):
             return self.whole.beginning(epoch)
         return super().beginning(epoch)
 
+    def after(self, begin: LoaderState) -> LoaderState:
+        """Return the state in which the next iteration begins, which is of all data."""
+        return replace(super().after(begin), ended=None)
+
     def erased_after(self, state: LoaderState) -> Records:
         """Return what is erased now, of all data together."""
         return records_after(state.erased, [None], [self.dataset])

@@ -173,8 +173,9 @@ class Run(ABC):
         return replace(self.initial, epoch=epoch, first_epoch=epoch)
 
     def after(self, begin: LoaderState) -> LoaderState:
-        """Return the state in which the next iteration begins."""
-        return self.beginning(begin.first_epoch + (self.epochs or 1))
+        """Return the state in which the next iteration begins, after this end."""
+        following = self.beginning(begin.first_epoch + (self.epochs or 1))
+        return replace(following, ended=replace(begin, ended=None))
 
     def going_on(self, begin: LoaderState) -> LoaderState:
         """Return this state, or if no step lies ahead, that of the next iteration."""
@@ -434,6 +435,8 @@ class Cursor(ABC):
         run, route, begin = self.run, self.route, self.begin
         sizes = run.sizes if run.has_one_size(begin) else None
         now = replace(begin, step=route.step_after(num_taken), sizes=sizes)
+        if num_taken:
+            now = replace(now, ended=None)
         return self._moved(now, route.position_after(num_taken))
 
     @property

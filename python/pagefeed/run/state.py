@@ -21,7 +21,7 @@ __all__ = ["LoaderState"]
 
 VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
 Growths: TypeAlias = tuple[tuple[str, int], ...]
-OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture")
+OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture", "ended")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
@@ -71,6 +71,8 @@ class LoaderState:
     """Where in the epoch data were added, and what the record of all was before."""
     mixture: Any = None
     """Datasets and weights of a mixture, by position."""
+    ended: LoaderState | None = None
+    """Where the iteration before this one ended, until a step of this one is taken."""
 
     def goes_on(self, epoch: int) -> bool:
         """Whether this is a place in an iteration that began with an epoch.
@@ -82,7 +84,7 @@ class LoaderState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        values = asdict(replace(self, mixture=None))
+        values = asdict(replace(self, mixture=None, ended=None))
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = packed_ranges(self.skipped)
         values["erased"] = dict(self.erased) or None
@@ -93,6 +95,13 @@ class LoaderState:
                 del values[name]
         if self.mixture is not None:
             values["mixture"] = self.mixture.to_dict()
+        if self.ended is not None:
+            before = dict.fromkeys(OPTIONAL) | self.ended.to_dict()
+            values["ended"] = {
+                name: value
+                for name, value in before.items()
+                if value != {**VERSIONS, **values}.get(name)
+            }
         return {**VERSIONS, **values}
 
     def skipping(self, route: Route, steps: Iterable[int]) -> LoaderState:
@@ -120,7 +129,7 @@ class LoaderState:
                 skipped.append(route.span(*indices))
         merged = merge_ranges(skipped)
         if ranges_fit(merged):
-            return replace(self, skipped=merged)
+            return replace(self, skipped=merged, ended=None)
         # Ranges behind serve to look back, which `sizes=None` now forbids.
         ahead = tuple(span for span in merged if span[1] > route.start)
         if not ranges_fit(ahead):
@@ -128,7 +137,7 @@ class LoaderState:
                 f"{len(ahead)} separate ranges of steps are to be skipped, more than a "
                 "state below 1 KB holds: join some of them"
             )
-        return replace(self, skipped=ahead, sizes=None)
+        return replace(self, skipped=ahead, sizes=None, ended=None)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
@@ -142,7 +151,26 @@ class LoaderState:
         with reading_state(state, VERSIONS):
             values = _checked(state)
         mixture = state.get("mixture")
-        return cls(**values, mixture=parsed("mixture of a state", mixture))
+        values["mixture"] = parsed("mixture of a state", mixture)
+        return cls(**values, ended=cls._ended(state))
+
+    @classmethod
+    def _ended(cls, state: Mapping[str, Any]) -> LoaderState | None:
+        """Read where the iteration before ended: what differs from a state."""
+        if "ended" not in state:
+            return None
+        before = state["ended"]
+        if not isinstance(before, Mapping) or "ended" in before:
+            raise StateMismatchError(
+                f"ended={before!r:.60} must be what differs in a state at the end of "
+                "the iteration before; expected what state_dict() returned"
+            )
+        kept = {
+            name: value
+            for name, value in {**state, **before}.items()
+            if name != "ended" and (value is not None or name not in OPTIONAL)
+        }
+        return cls.from_dict(kept)
 
     def check_lanes(self, num_pages: int) -> None:
         """Refuse more lanes than any run of a dataset of so many pages has.

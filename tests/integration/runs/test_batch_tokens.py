@@ -186,6 +186,41 @@ def test_rows_name_their_dataset_in_batches_without_tokens(web, pad):
     assert batch["dataset_ids"].tolist() == [0] * len(batch["labels"])
 
 
+def test_documents_of_one_dataset_in_one_row_name_it(web):
+    options = {"pad": None, "batch_size": 3, "batch_tokens": None, "drop_last": False}
+    fed = loader(web[0], world_size=1, fields=("labels", "dataset_ids"), **options)
+    for batch in fed:
+        assert batch["dataset_ids"].dtype == np.int32
+        assert batch["dataset_ids"].tolist() == [0]
+        assert len(batch["labels"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("pad", "shape"), [(None, (1, 1)), ("longest", (4, 1)), ("max_length", (4, 9))]
+)
+def test_a_batch_of_empty_documents_is_padding(tmp_path, pad, shape):
+    """A model takes no sequence without a token."""
+    rows = pa.array([[], None, [], [], [1, 2], []], pa.list_(pa.int32()))
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    data = pf.parquet(tmp_path, column="input_ids")
+    fed = pf.Loader(
+        data,
+        sequences=pf.Documents([], max_length=9, pad=pad),
+        batch_size=4,
+        shuffle=None,
+        padding=7,
+        fields=("input_ids", "labels", "document_ids", "loss_mask", "cu_seqlens"),
+    )
+    batch = next(iter(fed))
+    assert batch["lengths"].tolist() == [0] * 4
+    assert batch["input_ids"].shape == shape
+    assert (batch["input_ids"] == 7).all()
+    assert (batch["labels"] == -100).all()
+    assert (batch["document_ids"] == -1).all()
+    assert not batch["loss_mask"].any()
+    assert batch["cu_seqlens"][-1] == batch["input_ids"].size
+
+
 def test_other_sequences_take_as_many_as_fit(web):
     one = loader(web[0], sequences=pf.Packed(256))
     assert next(iter(one))["input_ids"].shape == (16, 256)

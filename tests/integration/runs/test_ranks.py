@@ -312,3 +312,29 @@ def test_a_place_without_tokens_of_a_document_is_not_its_source(tmp_path):
     documents = numbered_loader(tmp_path, sequences=pf.Documents(), **options)
     (source,) = documents.locate(2, 0)
     assert (source.row, source.num_tokens) == (2, 0)
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("rows_each", [16, 15])
+def test_steps_are_told_of_the_epoch_that_a_loop_stands_at(tmp_path, epochs, rows_each):
+    """Also after its last batch, whether that ends the epoch's sequences or not."""
+    rows = [[32 * n + i for i in range(32)] for n in range(4 * rows_each)]
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    loader = numbered_loader(tmp_path, batch_size=8, epochs=epochs)
+    steps = len(loader)
+    iterator = iter(loader)
+    for taken in range(1, steps + 1):
+        next(iterator)
+        first = loader.epoch * len(rows)
+        step = -(-first // 8)
+        (origin,) = loader.locate(step, 0)
+        assert (step, 0, 0) in loader.steps_of(origin.file, origin.row)
+        assert loader.step == taken
+    assert loader.epoch == epochs - 1
+    loader.seek(steps)
+    (origin,) = loader.locate(steps - 1, 7)
+    assert (steps - 1, 0, 7) in loader.steps_of(origin.file, origin.row)
+    assert next(iterator, None) is None
+    (origin,) = loader.locate(0, 0)
+    assert loader.epoch == epochs
+    assert (0, 0, 0) in loader.steps_of(origin.file, origin.row)
