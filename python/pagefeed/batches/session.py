@@ -214,30 +214,9 @@ class Session(RunView):
         Raises:
             StateMismatchError: If the state does not tell what it delivered.
         """
-        state = self._begin_state
-        if not state.goes_on(state.first_epoch) and state.first_epoch > 0:
-            if state.ended is None:
-                raise StateMismatchError(
-                    f"the state is of the begin of epoch {state.first_epoch}, and "
-                    "nothing was delivered that replay=True could repeat: load a "
-                    "state that was saved in an iteration or at its end, or call "
-                    f"set_epoch({state.first_epoch // (self.run.epochs or 1)})"
-                )
-            self._load(state.ended, None)
-            state = self._begin_state
-        if self._grown is not None or state.grown:
-            raise StateMismatchError(
-                "data were added in the iteration of the state, which replay=True "
-                "cannot repeat: load the state without it"
-            )
-        if state.epoch > state.first_epoch and state.ranks and state.sizes is None:
-            raise StateMismatchError(
-                f"epoch {state.first_epoch}, in which the iteration of the state "
-                "began, was balanced for a number of ranks that the state does not "
-                "tell: replay a state that was saved in that epoch"
-            )
-        begin = replace(state, epoch=state.first_epoch, position=0, step=0, sizes=None)
-        self.restart(begin)
+        if (ended := self._begin_state.ended) is not None:
+            self._load(ended, None)
+        self.restart(self._begin_state.again(is_grown=self._grown is not None))
         self.learning = None  # The weights are known, whatever made them.
         self.loaded = self.begin
 

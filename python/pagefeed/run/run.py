@@ -118,15 +118,14 @@ class Run(ABC):
         self, num_lanes: int, data: str, mixture: Any = None
     ) -> LoaderState:
         """Return the state at the beginning of epoch 0."""
-        balance = self.balance
         return LoaderState(
             num_lanes=num_lanes,
             seed=self.seed,
             dataset=data,
             sequences=self.sequences.identity,
             shuffle=self.shuffle.identity,
-            balance=None if balance is None else balance.identity,
-            ranks=None if balance is None else self.world_size,
+            balance=self.balance.identity if self.balance else None,
+            ranks=self.world_size if self.balance else None,
             erased=self.erased,
             mixture=mixture,
         )
@@ -174,8 +173,8 @@ class Run(ABC):
 
     def after(self, begin: LoaderState) -> LoaderState:
         """Return the state in which the next iteration begins, after this end."""
-        following = self.beginning(begin.first_epoch + (self.epochs or 1))
-        return replace(following, ended=replace(begin, ended=None))
+        epoch = begin.first_epoch + (self.epochs or 1)
+        return replace(self.beginning(epoch), ended=replace(begin, ended=None))
 
     def going_on(self, begin: LoaderState) -> LoaderState:
         """Return this state, or if no step lies ahead, that of the next iteration."""
@@ -435,8 +434,6 @@ class Cursor(ABC):
         run, route, begin = self.run, self.route, self.begin
         sizes = run.sizes if run.has_one_size(begin) else None
         now = replace(begin, step=route.step_after(num_taken), sizes=sizes)
-        if num_taken:
-            now = replace(now, ended=None)
         return self._moved(now, route.position_after(num_taken))
 
     @property

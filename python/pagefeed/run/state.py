@@ -72,7 +72,7 @@ class LoaderState:
     mixture: Any = None
     """Datasets and weights of a mixture, by position."""
     ended: LoaderState | None = None
-    """Where the iteration before this one ended, until a step of this one is taken."""
+    """Where the iteration before ended; saved until a step of this one is taken."""
 
     def goes_on(self, epoch: int) -> bool:
         """Whether this is a place in an iteration that began with an epoch.
@@ -81,6 +81,34 @@ class LoaderState:
         """
         is_begun = self.step > 0 or bool(self.skipped or self.grown)
         return is_begun and self.first_epoch == epoch
+
+    def again(self, *, is_grown: bool) -> LoaderState:
+        """Return the state in which the recorded iteration began, to repeat it.
+
+        Args:
+            is_grown: Whether data were added in it.
+
+        Raises:
+            StateMismatchError: If the state does not tell what was delivered.
+        """
+        if self.first_epoch > 0 and not self.goes_on(self.first_epoch):
+            raise StateMismatchError(
+                f"the state is of the begin of epoch {self.first_epoch}, and nothing "
+                "was delivered that replay=True could repeat: load a state that was "
+                "saved in an iteration, or at its end"
+            )
+        if is_grown or self.grown:
+            raise StateMismatchError(
+                "data were added in the iteration of the state, which replay=True "
+                "cannot repeat: load the state without it"
+            )
+        if self.epoch > self.first_epoch and self.ranks and self.sizes is None:
+            raise StateMismatchError(
+                f"epoch {self.first_epoch}, in which the iteration of the state "
+                "began, was balanced for a number of ranks that the state does not "
+                "tell: replay a state that was saved in that epoch"
+            )
+        return replace(self, epoch=self.first_epoch, position=0, step=0, sizes=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -95,7 +123,7 @@ class LoaderState:
                 del values[name]
         if self.mixture is not None:
             values["mixture"] = self.mixture.to_dict()
-        if self.ended is not None:
+        if self.ended is not None and not self.goes_on(self.first_epoch):
             before = dict.fromkeys(OPTIONAL) | self.ended.to_dict()
             values["ended"] = {
                 name: value
@@ -129,7 +157,7 @@ class LoaderState:
                 skipped.append(route.span(*indices))
         merged = merge_ranges(skipped)
         if ranges_fit(merged):
-            return replace(self, skipped=merged, ended=None)
+            return replace(self, skipped=merged)
         # Ranges behind serve to look back, which `sizes=None` now forbids.
         ahead = tuple(span for span in merged if span[1] > route.start)
         if not ranges_fit(ahead):
@@ -137,7 +165,7 @@ class LoaderState:
                 f"{len(ahead)} separate ranges of steps are to be skipped, more than a "
                 "state below 1 KB holds: join some of them"
             )
-        return replace(self, skipped=ahead, sizes=None, ended=None)
+        return replace(self, skipped=ahead, sizes=None)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:

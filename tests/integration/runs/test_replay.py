@@ -114,7 +114,7 @@ def test_a_beginning_that_follows_no_iteration_is_not_replayed(datasets):
     assert run([other], 3) == first
     other.set_epoch(3)
     state = other.state_dict()
-    with pytest.raises(StateMismatchError, match=r"begin of epoch 3.*set_epoch\(3\)"):
+    with pytest.raises(StateMismatchError, match="begin of epoch 3"):
         loader.load_state_dict(state, replay=True)
 
 
