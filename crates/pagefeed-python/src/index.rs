@@ -396,13 +396,15 @@ impl Index {
     }
 
     /// Tokens of the rows of some pages, one page after another: int64.
+    #[pyo3(signature = (pages, *, verify_checksums))]
     fn row_lengths<'py>(
         &self,
         py: Python<'py>,
         pages: PyBuffer<u64>,
+        verify_checksums: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let pages = pages.to_vec(py)?;
-        let lengths = reading(py, self.indexed(false), |indexed| {
+        let lengths = reading(py, self.indexed(verify_checksums), |indexed| {
             row_lengths(&indexed, &pages)
         })?;
         let lengths: Vec<u64> = lengths.into_iter().map(u64::from).collect();

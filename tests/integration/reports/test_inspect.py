@@ -19,9 +19,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def damage_a_page(path):
-    """Turn bits of the last byte of a page in the middle of a column."""
-    where = pf.PageIndex.build(path, "input_ids").locate(20)
+def damage_a_page(path, *, column="input_ids", page=20):
+    """Turn bits of the last byte of a page."""
+    where = pf.PageIndex.build(path, column).locate(page)
     data = bytearray(path.read_bytes())
     data[where.offset + where.compressed_size - 1] ^= 255
     path.write_bytes(data)
@@ -107,10 +107,51 @@ def test_a_damaged_file_and_a_damaged_page_are_told(folder, capsys):
     assert found["files"] == 2
     assert found["lengths"]["rows_read"] > 500
     assert err.count("DAMAGED") == len(found["damage"]) == 2
+    kinds = [one["kind"] for one in found["damage"]]
+    assert sorted(kinds) == ["ChecksumError", "CorruptFileError"]
     assert main(["head", *run, "--rows", "300"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert 200 < len(shown["rows"]) < 300
     assert len(shown["damage"]) == 2
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_the_same_damage_has_the_same_name_in_a_loader_and_a_look(tmp_path, text):
+    lengths = np.random.default_rng(1).integers(1, 30, 2000).tolist()
+    rows = ["word " * n for n in lengths] if text else [[*range(n)] for n in lengths]
+    path = tmp_path / "a.parquet"
+    table = pa.table({"input_ids": rows})
+    pq.write_table(
+        table,
+        path,
+        data_page_size=8000,
+        write_batch_size=50,
+        use_dictionary=not text,
+        write_page_checksum=True,
+    )
+    damage_a_page(path, page=2)
+    dataset = pf.parquet(path, column="input_ids")
+    cut: Any = pf.Documents(columns=["input_ids"]) if text else pf.Windows(32)
+    loader = pf.Loader(dataset, sequences=cut, batch_size=4, rank=0, world_size=1)
+    with pytest.raises(pf.errors.ChecksumError) as raised:
+        list(loader)
+    look: Any = pf.inspect(dataset)
+    [damage] = look.damage
+    assert damage.kind == "ChecksumError"
+    assert damage.message == str(raised.value)
+    assert damage.page == raised.value.page == 2
+    assert look.lengths.rows_read < 2000
+
+
+def test_texts_are_measured_though_the_first_page_is_damaged(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": ["word " * n for n in range(200)]})
+    options = {"use_dictionary": False, "data_page_size": 4000, "write_batch_size": 20}
+    pq.write_table(table, path, write_page_checksum=True, **options)
+    damage_a_page(path, column="text", page=0)
+    found: Any = pf.inspect(pf.parquet(path, column="text"))
+    assert found.lengths.unit == "bytes"
+    assert [one.page for one in found.damage] == [0]
 
 
 def test_rows_are_shown(folder, capsys):

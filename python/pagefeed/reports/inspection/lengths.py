@@ -89,6 +89,8 @@ def _unit(index: PageIndex, places: list[tuple[int, int, int]]) -> str | None:
                 _text_lengths(index, page)
             except (UnsupportedError, MissingDependencyError):
                 return None
+            except UNREADABLE:
+                continue
             return "bytes"
         except UNREADABLE:
             continue
