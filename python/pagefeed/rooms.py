@@ -14,7 +14,12 @@ PROVIDED = {
     "balance": "pagefeed.order:Balance.parse",
     "context_parallel": "pagefeed.batches:ContextParallel.parse",
     "decode": "pagefeed.documents:Decode.parse",
+    # Where files lie.
+    "storage of URLs": "pagefeed.storage:storage_of_options",
     # What delivers a kind of source.
+    "run of grown data": "pagefeed.run:GrownRun",
+    "data before growth": "pagefeed.dataset:before_growth",
+    "order of balanced ranks": "pagefeed.order:BalancedOrder",
     "run of a mixture": "pagefeed.mixture:MixtureRun",
     "mixture of a state": "pagefeed.mixture:Schedule.from_dict",
     "session of uncounted text": "pagefeed.uncounted:UncountedSession",

@@ -33,7 +33,7 @@ from pagefeed._base.arrays import (
 from pagefeed._base.cluster import on_ray
 from pagefeed._base.extras import require
 from pagefeed._base.faces import Facts, html_of, html_table, some_of, text_of
-from pagefeed._base.fields import FIELDS, IGNORED, FieldEntry
+from pagefeed._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed._base.lazy_attribute import is_made, lazy
 from pagefeed._base.lease import UnusableError, is_taken, made_once
 from pagefeed._base.log import logger
@@ -59,6 +59,7 @@ from pagefeed._names import name_as_imported
 __all__ = [
     "FIELDS",
     "IGNORED",
+    "LABELS",
     "MOST",
     "ArrayFolder",
     "ArrayWriter",

@@ -17,7 +17,6 @@ from pagefeed.batches.formats import Batch
 from pagefeed.dataset import AlignedColumn, Dataset
 from pagefeed.errors import DataError, InvalidArgumentError, LabelWarning
 from pagefeed.sequences import SequenceLayout
-from pagefeed.tokenizer import ChatRows
 
 __all__ = ["AlignedColumns"]
 
@@ -146,10 +145,7 @@ class AlignedColumns:
             return
         if layout.eos is None or layout.learn_eos is not None:
             return
-        rows = [getattr(data, "row_encoder", None) for data in datasets]
-        if not all(
-            isinstance(each, ChatRows) and each.writes(layout.eos) for each in rows
-        ):
+        if not all(data.labels_end(layout.eos) for data in datasets):
             warnings.warn(
                 f"the labels of eos={layout.eos} behind each row are padding, so that "
                 "no model learns to write it: give learn_eos=True, or learn_eos=False "

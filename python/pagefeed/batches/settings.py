@@ -11,7 +11,7 @@ from pagefeed.batches.fields import Fields
 from pagefeed.batches.formats import Batch, Format
 from pagefeed.dataset import Source
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import Balance, Shuffle
+from pagefeed.order import Balancing, Shuffle
 from pagefeed.sequences import Cut
 
 __all__ = ["LoaderSettings", "sized"]
@@ -36,7 +36,7 @@ class LoaderSettings:
     batch_tokens: int | None
     seed: int
     shuffle: Shuffle
-    balance: Balance | None
+    balance: Balancing | None
     context_parallel: Any
     memory: int
     format: Format

@@ -7,9 +7,10 @@ from typing import Any, Literal, TypeAlias, cast
 
 from pagefeed.batches.feeds import Feed, TokenFeed
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import Dataset, before_growth
+from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.run import DatasetRun, GrownRun, LoaderState, Run
+from pagefeed.run import DatasetRun, LoaderState, Run
+from pagefeed.wiring import provided
 
 __all__ = ["Grown", "make_feed", "make_run", "rest_of_epoch"]
 
@@ -41,7 +42,10 @@ def make_run(
         return run
     dataset = cast("Dataset", settings.dataset)
     if begun is not None and later is not None:
-        return GrownRun(dataset=dataset, begun=begun, later=later, **options)
+        grown: Run = provided("run of grown data")(
+            dataset=dataset, begun=begun, later=later, **options
+        )
+        return grown
     return DatasetRun(dataset=dataset, **options)
 
 
@@ -76,7 +80,9 @@ def rest_of_epoch(
             "a state goes on over data that grew in a loader of one dataset, not in a "
             "mixture: give the mixture the datasets of the state"
         )
-    before = dataset if grown is None else before_growth(dataset, state.dataset)
+    before = dataset
+    if grown is not None:
+        before = provided("data before growth")(dataset, state.dataset)
     is_followed = bool(state.grown) or whole.epochs != 1
     rest = make_run(
         replace(settings, dataset=before),

@@ -11,6 +11,8 @@ import numpy as np
 
 from pagefeed._base import (
     FIELDS,
+    IGNORED,
+    LABELS,
     check_choice,
     check_column,
     check_columns,
@@ -23,7 +25,6 @@ from pagefeed._base import (
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import refuse_nulls
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
-from pagefeed.tokenizer import IGNORED, LABELS
 
 __all__ = [
     "Aligned",
@@ -180,7 +181,7 @@ class AlignedColumn(NamedTuple):
             return int(handle.list_size)
         if getattr(handle, "list_depth", 1) < 2:
             return 1
-        tokens = getattr(tokens, "plain", tokens)  # Without what infilling adds.
+        tokens = tokens.plain  # Without what infilling adds.
         width, rest = divmod(handle.num_values, max(1, tokens.num_values))
         if rest or not width or self.like.first or self.like.count is not None:
             raise InvalidArgumentError(

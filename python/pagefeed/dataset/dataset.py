@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from pagefeed._base import (
     Facts,
@@ -18,27 +18,12 @@ from pagefeed._base import (
     lazy,
     text_of,
 )
-from pagefeed.dataset import select
 from pagefeed.dataset.aligned import AlignedColumn, AlignedSource
-from pagefeed.dataset.erasing import erased_rows
 from pagefeed.dataset.folders import FolderColumn
-from pagefeed.dataset.infill import Infill
-from pagefeed.dataset.infilled_index import InfilledIndex
-from pagefeed.dataset.infilled_rows import (
-    Arrange,
-    arrange_numbers,
-    arrange_spans,
-)
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.row_reader import checked_row, rows_at
-from pagefeed.dataset.select import Expression, Selection
+from pagefeed.dataset.row_reader import ChangeRow, checked_row, rows_at
 from pagefeed.dataset.source import Source, SourceKind
-from pagefeed.dataset.spans import (
-    Erased,
-    Spans,
-    refuse_texts,
-    refuse_unknown_rows,
-)
+from pagefeed.dataset.spans import Erased, Spans
 from pagefeed.errors import InvalidArgumentError, UncountedError
 from pagefeed.storage import PathLike, local_path
 
@@ -50,7 +35,8 @@ class Dataset(Source):
     """Rows of tokens in a fixed order, and further columns of the same rows.
 
     All rows that an index holds, or a selection of them. Sequences are cut from a
-    dataset, runs are planned over it, reports describe it.
+    dataset, runs are planned over it, reports describe it. What users do with one, such
+    as selecting rows, is a method of classes that derive from it.
     """
 
     files: tuple[str, ...]
@@ -67,13 +53,10 @@ class Dataset(Source):
     """Folder of the index."""
     verify_checksums: bool = False
     """Verify checksums where they are present."""
-    selection: Selection | None = None
+    selection: Spans | None = None
     """The selected rows; None for all rows of the files."""
-    erasures: tuple[Selection, ...] = ()
+    erasures: tuple[Spans, ...] = ()
     """Rows of the files that were erased, by each call."""
-
-    infilling: Infill | None = None
-    """How documents are infilled; None leaves them as they are."""
 
     def __post_init__(self) -> None:
         check_column(self.column, "column")
@@ -99,24 +82,28 @@ class Dataset(Source):
         """
         if self.selection is not None:
             return self.selection.index
-        plain = self._plain_index()
-        return plain if self.infilling is None else InfilledIndex(plain, self.infilling)
+        return self._arranged(self._plain_index())
+
+    def _arranged(self, index: PageIndex) -> PageIndex:
+        """Return the index of the tokens as they are delivered: as it is."""
+        return index
+
+    def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:  # noqa: ARG002
+        """Return the index of another column as it is delivered: as it is."""
+        return index
+
+    def labels_end(self, token: int) -> bool:  # noqa: ARG002
+        """Whether labels of the rows teach a token at their end: not of files."""
+        return False
+
+    def _change_row(self) -> ChangeRow | None:
+        """Return what changes rows as their tokens are; None if they stay."""
+        return None
 
     @property
-    def plain_index(self) -> PageIndex:
-        """The index of the column as the files have it."""
-        index = self.index
-        return index.plain if isinstance(index, InfilledIndex) else index
-
-    def _beside(self, column: str, index: PageIndex) -> PageIndex:
-        """Return the index of a column, if it is aligned infilled like the tokens."""
-        found = [each for each in self.aligned if each.column == column]
-        if self.infilling is None or not found:
-            return index
-        filling = found[0].filling(index)
-        return (
-            index if filling is None else InfilledIndex(index, self.infilling, filling)
-        )
+    def has_columns_of_files(self) -> bool:
+        """Whether indexes of its columns are those of the files."""
+        return True
 
     @abstractmethod
     def _plain_index(self) -> PageIndex:
@@ -184,19 +171,7 @@ class Dataset(Source):
         beside = (each.column for each in self.aligned)
         names = (self.column, *beside, *self.metadata, *self.span_columns)
         sources = {name: self.source_of(name) for name in names}
-        return rows_at(sources, self.spans, numbers, self._arranged_rows())
-
-    def _arranged_rows(self) -> dict[str, Arrange]:
-        """What puts rows that stay as the files have them beside infilled tokens."""
-        if self.infilling is None:
-            return {}
-        both = zip(self.aligned, self.aligned_sources, strict=True)
-        found = {
-            each.column: arrange_numbers(each, source, self.index)
-            for each, source in both
-            if each.filling(source) is None
-        }
-        return found | dict.fromkeys(self.span_columns, arrange_spans)
+        return rows_at(sources, self.spans, numbers, self._change_row())
 
     def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
         """Return the first rows, or all if there are fewer.
@@ -232,7 +207,6 @@ class Dataset(Source):
             "files": len(self.files),
             "selected": chosen and list(chosen),
             "erased": [name for each in self.erasures for name in each.names] or None,
-            "infill": self.infilling and self.infilling.identity,
             "rows": rows,
             "tokens": tokens,
         }
@@ -243,158 +217,6 @@ class Dataset(Source):
     def _repr_html_(self) -> str:
         return html_of(type(self).__name__, self.facts())
 
-    def by_length(self, edges: Sequence[int]) -> dict[str, Self]:
-        """Divide the rows by their number of tokens; reads all pages, once.
-
-        Args:
-            edges: Rising numbers of tokens.
-
-        Returns:
-            Datasets by name, from short rows to long ones; each row is in one.
-
-        Raises:
-            InvalidArgumentError: If edges are not rising numbers.
-
-        Example:
-            >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
-            ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
-        """
-        return self._parts(select.by_length(self.spans, edges))
-
-    def split(self, *, seed: int = 0, **weights: float) -> dict[str, Self]:
-        """Divide the rows at random, in proportion to weights.
-
-        Where a row goes depends on the seed, the footer of its file and its number in
-        the file alone: it stays there when files are added, removed, renamed or put
-        in another order.
-
-        Args:
-            seed: Another seed divides otherwise.
-            weights: Share of the rows of each part. If they sum to 1, every row is in
-                exactly one part; else the remaining rows are in none.
-
-        Returns:
-            Datasets by the names given.
-
-        Raises:
-            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
-
-        Example:
-            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
-        """
-        return self._parts(select.by_weights(self.spans, weights, seed))
-
-    def take(
-        self,
-        *,
-        tokens: int | str | None = None,
-        share: float | None = None,
-        seed: int = 0,
-    ) -> Self:
-        """Take random whole rows that hold so many tokens.
-
-        Subsets of one seed are nested: a smaller one is part of a larger one. Which
-        rows are taken depends on the seed and the number of each row in the files of
-        the dataset, not on how the rows are cut into files. All pages are read, once,
-        for the lengths of the rows.
-
-        Args:
-            tokens: Tokens to take: a number, or text such as ``"10B"`` or ``"500M"``.
-                The last row that is taken may exceed it.
-            share: Instead, the share of all tokens, above 0 and at most 1.
-            seed: Another seed takes other rows.
-
-        Returns:
-            A dataset of these rows, in the order of the files.
-
-        Raises:
-            InvalidArgumentError: If not exactly one of both is given, or there are
-                fewer tokens.
-
-        Example:
-            >>> web.take(tokens="10K", seed=1)  # doctest: +SKIP
-            >>> web.take(share=0.01)  # doctest: +SKIP
-        """
-        return self._of(select.taken(self.spans, tokens, share, seed))
-
-    def erase(
-        self,
-        *,
-        where: str | Expression | None = None,
-        rows: Mapping[str, Iterable[int]] | None = None,
-        snapshot: Dataset | None = None,
-        key: str | None = None,
-    ) -> Self:
-        """Leave documents out of all batches, and all others where they are.
-
-        A run that began without it goes on: its state loads, every other sequence keeps
-        its place, and from then on states record what is erased, so that none loads
-        without it. Tokens of an erased document become padding without loss; one of
-        :class:`Documents` is an empty row. Nothing is told of it in metadata. Its
-        numbers and lengths count as before. Call it again for further documents, after
-        those of before, in their order.
-
-        Args:
-            where: A predicate, see :meth:`ParquetDataset.where`.
-            rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
-            snapshot: Of a table, a dataset of a later snapshot: documents that it does
-                not have any more.
-            key: With ``snapshot``, a column whose values tell rows apart: it finds rows
-                again that were rewritten, as by a compaction.
-
-        Returns:
-            A dataset of the same rows.
-
-        Raises:
-            InvalidArgumentError: If not one of them is given, or it cannot be right.
-            UnsupportedError: If rows of the snapshot were rewritten, and there is no
-                key.
-            MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
-
-        Example:
-            >>> without = web.erase(rows={web.files[0]: [17]})  # doctest: +SKIP
-            >>> without[17]["input_ids"] is None  # doctest: +SKIP
-            True
-        """
-        found = erased_rows(self.index, where, rows, snapshot, key)
-        return replace(self, erasures=(*self.erasures, found))
-
-    def infill(self, infill: Infill) -> Self:
-        """Rearrange documents so that a model learns to fill in the middle.
-
-        Args:
-            infill: Special tokens, shares, and what is cut.
-
-        Returns:
-            A dataset of the same rows. Those that are chosen hold their parts in
-            another order, with special tokens between, cut elsewhere in every epoch;
-            indexing, :meth:`head` and iteration show epoch 0.
-
-        Raises:
-            InvalidArgumentError: If the documents are infilled already, or not known.
-            UnsupportedError: If the column holds no tokens.
-
-        Example:
-            >>> from pagefeed import Infill
-            >>> code.infill(Infill(prefix=1, middle=2, suffix=3))  # doctest: +SKIP
-        """
-        if not isinstance(infill, Infill):
-            raise InvalidArgumentError(
-                f"infill({infill!r:.60}): give pagefeed.Infill(prefix=, middle=, "
-                "suffix=), with the special tokens of your tokenizer"
-            )
-        if self.infilling is not None:
-            raise InvalidArgumentError(
-                f"{self!r:.60} is infilled already, by {self.infilling.identity}: "
-                "infill the dataset that it was made of"
-            )
-        refuse_texts(self.index, "infill")
-        refuse_unknown_rows(self.spans, "infill")
-        rows = replace(self, selection=None, infilling=infill)
-        if self.selection is None:
-            return rows
-        return replace(rows, selection=self.selection.over(rows.spans))
-
     def check_not_empty(self) -> None:
         """Raise if rows were selected and there are none.
 
@@ -403,12 +225,6 @@ class Dataset(Source):
         """
         if self.selection is not None:
             self.selection.check_not_empty()
-
-    def _of(self, selection: Selection) -> Self:
-        return replace(self, selection=selection)
-
-    def _parts(self, selections: dict[str, Selection]) -> dict[str, Self]:
-        return {name: self._of(selection) for name, selection in selections.items()}
 
 
 def check_dataset(dataset: Any, name: str) -> None:

@@ -8,18 +8,18 @@ from typing import cast
 
 from pagefeed.dataset.dataset import Dataset
 from pagefeed.dataset.identity import identity_of_data, same_files, what_changed
-from pagefeed.dataset.parquet_dataset import ParquetDataset
+from pagefeed.dataset.parquet_rows import ParquetRows
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["before_growth", "growth_parts"]
 
 
-def before_growth(dataset: Dataset, then: str) -> ParquetDataset:
+def before_growth(dataset: Dataset, then: str) -> ParquetRows:
     """Return the files of a dataset that there were, as a dataset, see below."""
     return _files_before(dataset, then)[0]
 
 
-def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetDataset]:
+def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetRows]:
     """Return the files there were at first, those added next, and so on.
 
     Args:
@@ -29,19 +29,19 @@ def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetDataset]:
     Raises:
         StateMismatchError: If its files are not those of before and some more.
     """
-    found: list[ParquetDataset] = []
+    found: list[ParquetRows] = []
     held: list[int] = []
     for record in then:
         part, numbers = _files_before(dataset, record)
         added = [number for number in numbers if number not in {*held}]
         found.append(part.with_files([numbers.index(number) for number in added]))
         held = numbers
-    whole, known = cast("ParquetDataset", dataset), {*held}
+    whole, known = cast("ParquetRows", dataset), {*held}
     added = [n for n in range(len(whole.files)) if n not in known]
     return [*found, whole.with_files(added)]
 
 
-def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int]]:
+def _files_before(dataset: Dataset, then: str) -> tuple[ParquetRows, list[int]]:
     """The files of a dataset that there were, as a dataset, and their numbers.
 
     These are its first files, as in a table or a list; or, of this machine, those that
@@ -55,7 +55,7 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
         InvalidArgumentError: If it is no dataset of Parquet files.
         StateMismatchError: If its files are not those of before and some more.
     """
-    if not isinstance(dataset, ParquetDataset):
+    if not isinstance(dataset, ParquetRows):
         raise InvalidArgumentError(
             f"a state goes on over data that grew in Parquet files alone, not {dataset}"
         )
@@ -94,7 +94,7 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetDataset, list[int
     )
 
 
-def _with_all_rows(part: ParquetDataset) -> Iterator[ParquetDataset]:
+def _with_all_rows(part: ParquetRows) -> Iterator[ParquetRows]:
     """Yield files with their selection, and without it if it leaves out none."""
     yield part
     # Of a table perhaps only the files that were added have deleted rows.
@@ -102,7 +102,7 @@ def _with_all_rows(part: ParquetDataset) -> Iterator[ParquetDataset]:
         yield replace(part, selection=None)
 
 
-def _candidates(dataset: ParquetDataset, count: int) -> Iterator[list[int]]:
+def _candidates(dataset: ParquetRows, count: int) -> Iterator[list[int]]:
     """Numbers of the files that may be those of before."""
     everything = range(len(dataset.files))
     if not 0 < count < len(everything):

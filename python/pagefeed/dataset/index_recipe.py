@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from pagefeed import _core
 from pagefeed._base import (
@@ -24,7 +24,6 @@ from pagefeed._base import (
 )
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.dataset.kept_index import kept_index, saved_index
-from pagefeed.dataset.shared_index import ColumnIndex, SharedIndex
 from pagefeed.dataset.table_columns import Naming, TableColumns
 from pagefeed.errors import (
     ColumnNotFoundError,
@@ -39,6 +38,7 @@ from pagefeed.errors import (
 from pagefeed.storage import PathLike, Storage, local_path, names_in
 
 __all__ = [
+    "IndexFolder",
     "IndexRecipe",
     "PageIndexUse",
     "Recipe",
@@ -79,6 +79,28 @@ def check_page_index(value: object) -> PageIndexUse:
             f'page_index={value!r} must be True, False or "row_group"'
         )
     return value
+
+
+class StoredIndex(Protocol):
+    """The index of a column that was written before."""
+
+    digest: str
+    """What tells a state of the index from others."""
+
+    @property
+    def core(self) -> _core.Index:
+        """The index of all files."""
+
+
+class IndexFolder(Protocol):
+    """A folder of indexes that were written before, which all nodes share."""
+
+    @property
+    def path(self) -> str:
+        """Path or URL of the folder."""
+
+    def find(self, column: str, page_index: object) -> StoredIndex | None:
+        """Return what the folder has of a column; None if there is no index of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +179,7 @@ class IndexRecipe(Recipe):
     """How to index a column of Parquet files."""
 
     page_index: PageIndexUse = True
-    shared: SharedIndex | None = None
+    shared: IndexFolder | None = None
     """Where the index of these files, and perhaps of others, was written."""
     constants: FolderColumn | None = None
     """What rows of files of a table have that lack the column, if another has it."""
@@ -181,7 +203,7 @@ class IndexRecipe(Recipe):
         return [self.column, str(self.page_index), *digests, *nulls, *naming]
 
     @property
-    def _written(self) -> ColumnIndex | None:
+    def _written(self) -> StoredIndex | None:
         """The shared index of the column."""
         if self.shared is None:
             return None
@@ -230,7 +252,7 @@ class IndexRecipe(Recipe):
             return part_of(self, self._written.core)
         if self.shared is not None:
             warnings.warn(
-                f"{self.shared.folder.path} has no index of {self.column!r}: the "
+                f"{self.shared.path} has no index of {self.column!r}: the "
                 f"footers of {len(self.files)} files are read; write it with `pagefeed "
                 f"index --column {self.column} --output`",
                 IndexWarning,

@@ -40,8 +40,7 @@ class InfilledIndex(CountedIndex):
         core = plain.handle.infilled(infilling_of(infill), filling)
         super().__init__(core, plain.recipe, _first_tokens(plain, infill))
         self.value_bytes, self.is_infilled = plain.value_bytes, True
-        self.plain = plain
-        """The index of the column as it is."""
+        self._plain = plain
         self.infill = infill
         """How documents are infilled."""
         self._filling = filling
@@ -49,6 +48,11 @@ class InfilledIndex(CountedIndex):
     def __reduce__(self) -> tuple[Callable[..., InfilledIndex], tuple[Any, ...]]:
         """Pickle as what it is made of."""
         return InfilledIndex, (self.plain, self.infill, self._filling)
+
+    @property
+    def plain(self) -> PageIndex:
+        """The index of the column as the files have it."""
+        return self._plain
 
     def _facts(self) -> Facts:
         return {**super()._facts(), "infill": self.infill.identity}

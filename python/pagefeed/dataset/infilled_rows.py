@@ -41,7 +41,7 @@ def document_at(index: PageIndex, row: int) -> Document:
     """Return the document of a row of an index that is infilled."""
     [page] = index.pages_of_rows([row]).tolist()
     number = int(row - index.first_rows([page])[0])
-    plain = getattr(index, "plain", index)
+    plain = index.plain
     own, whole = (
         int(offsets[number + 1] - offsets[number])
         for offsets in (plain.row_offsets(page), index.row_offsets(page))

@@ -37,7 +37,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StaleFileError,
 )
-from pagefeed.storage import PathLike, Paths, Storage, StorageOptions, located
+from pagefeed.storage import PathLike, Paths, Storage, located
 
 __all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces"]
 
@@ -122,7 +122,7 @@ class PageIndex:
         verify_checksums: bool = True,
         num_threads: int | None = None,
         refresh: bool = False,
-        storage_options: StorageOptions | None = None,
+        storage_options: Mapping[str, object] | None = None,
     ) -> PageIndex:
         """Index a column, or open the index of an earlier build.
 
@@ -210,6 +210,11 @@ class PageIndex:
         of names, folders or times.
         """
         return self.core.fingerprint
+
+    @property
+    def plain(self) -> PageIndex:
+        """The index of the column as the files have it: this one."""
+        return self
 
     @property
     def files(self) -> list[str]:

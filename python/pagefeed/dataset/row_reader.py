@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from pagefeed._base import check_whole, require
 from pagefeed.dataset.folders import FolderColumn
-from pagefeed.dataset.infilled_rows import Arrange, document_at
 from pagefeed.dataset.page_index import PageIndex
 from pagefeed.dataset.spans import Spans
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["checked_row", "rows_at"]
+__all__ = ["ChangeRow", "Row", "checked_row", "rows_at"]
 
-Row = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+ChangeRow: TypeAlias = Callable[[Row, int], Row]
+"""Returns a row as it is delivered, from what files have of a row of the index."""
 
 
 def checked_row(number: object, num_rows: int) -> int:
@@ -41,7 +42,7 @@ def rows_at(
     columns: Mapping[str, PageIndex | FolderColumn],
     spans: Spans,
     numbers: Iterable[int],
-    arranged: Mapping[str, Arrange],
+    change: ChangeRow | None = None,
 ) -> Iterator[Row]:
     """Yield rows; a page that several neighbours share is read once.
 
@@ -51,7 +52,7 @@ def rows_at(
         columns: What to read of each row.
         spans: The rows of the dataset.
         numbers: Which rows, numbered through ``spans``.
-        arranged: What puts the values of a column beside infilled tokens.
+        change: What changes each row.
 
     Raises:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.
@@ -66,10 +67,7 @@ def rows_at(
         [row] = spans.rows_of_index([number]).tolist()
         [file] = spans.index.files_of_rows([row]).tolist()
         values = {name: reader.value(row, file) for name, reader in readers.items()}
-        if arranged:
-            document = document_at(spans.index, row)
-            values |= {n: each(values[n], document) for n, each in arranged.items()}
-        yield values
+        yield values if change is None else change(values, row)
 
 
 class _Reader:

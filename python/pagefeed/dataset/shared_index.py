@@ -62,6 +62,11 @@ class SharedIndex:
         """Pickle without what is opened."""
         return SharedIndex, (self.folder, self.cache_dir, self.storage, self.pinned)
 
+    @property
+    def path(self) -> str:
+        """Path or URL of the folder."""
+        return self.folder.path
+
     def find(self, column: str, page_index: object) -> ColumnIndex | None:
         """Return what the folder has of a column; None if there is no index of it.
 

@@ -17,6 +17,7 @@ from pagefeed._base import (
     Int64Array,
     UInt32Array,
     Work,
+    is_made,
     joined_ranges,
     lazy,
     logger,
@@ -76,6 +77,8 @@ class Spans:
 
     origin = ""
     """Differs between any two choices of rows of the same index."""
+    names: tuple[str, ...] = ()
+    """How the rows were chosen, the first choice first."""
     erased: Erased | None = None
     """Rows that no batch has; they count as all others."""
 
@@ -90,6 +93,23 @@ class Spans:
     def index(self) -> PageIndex:
         """The index whose pages hold the rows."""
         return self._index() if callable(self._index) else self._index
+
+    def over(self, spans: Spans) -> Spans:
+        """Return the same choice of rows of another index of the same files."""
+        return spans
+
+    def check_not_empty(self) -> None:
+        """Raise an EmptySelectionError if rows were chosen and there are none."""
+
+    @property
+    def known_rows(self) -> int | None:
+        """Number of rows; None until something is read for it."""
+        return self.index.num_rows if is_made(self, "index") else None
+
+    @property
+    def known_tokens(self) -> int | None:
+        """Number of tokens; None until something is read for it."""
+        return self.index.num_values if is_made(self, "index") else None
 
     @property
     def row_runs(self) -> Int64Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.state_part import check_size, make_parts, schedule_of
 from pagefeed.mixture.tokenizers import check_tokenizers
-from pagefeed.order import NODE_BYTES, Dealing, Ordered, derive_key
+from pagefeed.order import NODE_BYTES, Balance, Dealing, Ordered, derive_key
 from pagefeed.run import (
     MAX_HORIZON,
     Cursor,
@@ -97,7 +97,7 @@ class MixtureCursor(Cursor):
         divisions = MixtureDivisions(self.course, ranks=begin.ranks, cuts=begin.cuts)
         return Dealing(
             self,
-            balance=balance,
+            balance=cast("Balance", balance),
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
             ranks=begin.ranks,

@@ -11,13 +11,13 @@ does not grow with the dataset:
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.order.balance import Balance, BalanceLike, Costs
+from pagefeed.order.balance import Balance, BalanceLike
 from pagefeed.order.balanced_order import NEVER, BalancedOrder, Dealing, Part
 from pagefeed.order.epoch_order import EpochOrder
 from pagefeed.order.grown_order import GrownOrder
 from pagefeed.order.keys import ORDER_VERSION, KeyPart, derive_key
 from pagefeed.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
-from pagefeed.order.ordered import Ordered
+from pagefeed.order.ordered import Balancing, Costs, Ordered
 from pagefeed.order.permutation import Permutation
 from pagefeed.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
 from pagefeed.order.small_order import SmallOrder
@@ -30,6 +30,7 @@ __all__ = [
     "Balance",
     "BalanceLike",
     "BalancedOrder",
+    "Balancing",
     "Blocks",
     "Costs",
     "Dealing",

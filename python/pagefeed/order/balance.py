@@ -13,7 +13,6 @@ which rank takes which of the sequences that share a quantile.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -30,12 +29,12 @@ from pagefeed._base import (
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order.keys import expand_key, mix
+from pagefeed.order.ordered import Costs
 from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 __all__ = [
     "Balance",
     "BalanceLike",
-    "Costs",
     "deal",
     "nearly_equal",
     "quantiles",
@@ -43,8 +42,6 @@ __all__ = [
 ]
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
-Costs: TypeAlias = Callable[[Int64Array], Float64Array]
-"""Gives what each of some sequences costs."""
 
 KINDS = ("attention", "tokens")
 MOST = 1 << 16

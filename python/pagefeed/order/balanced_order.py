@@ -15,13 +15,12 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, distinct, finished
 from pagefeed.order.balance import (
     Balance,
-    Costs,
     deal,
     nearly_equal,
     quantiles,
     rank_draws,
 )
-from pagefeed.order.ordered import Ordered
+from pagefeed.order.ordered import Costs, Ordered
 
 __all__ = ["NEVER", "BalancedOrder", "Dealing", "Part"]
 

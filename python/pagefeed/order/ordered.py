@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from pagefeed._base import Int64Array, finished
+from pagefeed.sequences import JoinedIndex
 
-__all__ = ["Ordered"]
+__all__ = ["Balancing", "Costs", "Ordered"]
+
+Costs: TypeAlias = Callable[[Int64Array], npt.NDArray[np.float64]]
+"""Gives what each of some sequences costs."""
+
+
+class Balancing(Protocol):
+    """How ranks are balanced, as :class:`Balance` says it."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this setting from others, in states."""
+
+    @property
+    def stretch(self) -> int:
+        """Sequences of a rank that are dealt by cost together."""
+
+    @property
+    def bucket(self) -> int:
+        """Sequences of a rank in a row that are of like cost."""
+
+    def costs(self, index: JoinedIndex) -> Costs:
+        """Return what gives the costs of sequences."""
 
 
 class Ordered(ABC):

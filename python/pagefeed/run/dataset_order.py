@@ -11,7 +11,6 @@ from pagefeed.dataset import wide_bytes
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.order import (
     NODE_BYTES,
-    BalancedOrder,
     EpochOrder,
     KeyPart,
     Ordered,
@@ -23,6 +22,7 @@ from pagefeed.order import (
 from pagefeed.run.run import MAX_HORIZON, Run
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import Blocks
+from pagefeed.wiring import provided
 
 __all__ = ["DatasetOrder"]
 
@@ -160,7 +160,7 @@ class DatasetOrder:
         if balance is None or ranks is None:
             return order
         first, costs = self.run.index.first_sequence[self.number], self.run.costs
-        return BalancedOrder(
+        balanced: Ordered = provided("order of balanced ranks")(
             order,
             balance=balance,
             key=derive_key(self.seed, epoch, self.name, "balance"),
@@ -168,6 +168,7 @@ class DatasetOrder:
             ranks=ranks,
             parts=self.index.num_sequences,
         )
+        return balanced
 
     def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
         if not self.shuffle.delayed:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pagefeed._base import Int64Array, finished, gathered, lazy
 from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
-from pagefeed.order import Balance, Costs, Shuffle, derive_key
+from pagefeed.order import Balancing, Costs, Shuffle, derive_key
 from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
 from pagefeed.run.route import NO_POSITION, Route
@@ -80,7 +80,7 @@ class Run(ABC):
     """Leave out the last, incomplete step of an iteration."""
     memory: int
     """Bytes that orders may hold of what they read ahead."""
-    balance: Balance | None = None
+    balance: Balancing | None = None
     """How ranks are balanced."""
 
     _cursor: ClassVar[type[Cursor]]

@@ -8,6 +8,12 @@ machine, and its module is the only one of Python that opens files of data.
 """
 
 from pagefeed.storage.arrow_files import open_renamed
+from pagefeed.storage.locating import (
+    Located,
+    located,
+    located_among,
+    located_exactly,
+)
 from pagefeed.storage.options import StorageOptions, library_options
 from pagefeed.storage.outputs import (
     ObjectWriter,
@@ -26,21 +32,17 @@ from pagefeed.storage.paths import (
     roots_of,
 )
 from pagefeed.storage.remote import (
-    Located,
     RemoteStorage,
-    located,
-    located_among,
-    located_exactly,
     options_of,
+    storage_of_options,
 )
-from pagefeed.storage.storage import Storage
+from pagefeed.storage.storage import Storage, names_in
 from pagefeed.storage.urls import is_url, matches
 from pagefeed.storage.writing import (
     FileWriter,
     SummedWriter,
     locked,
     make_folder,
-    names_in,
     remove_files,
 )
 
@@ -75,4 +77,5 @@ __all__ = [
     "plain_paths",
     "remove_files",
     "roots_of",
+    "storage_of_options",
 ]

@@ -14,13 +14,12 @@ from pagefeed.errors import FileAccessError, MissingFileError
 from pagefeed.storage.options import StorageOptions, texts_of
 from pagefeed.storage.paths import local_path, plain_path
 from pagefeed.storage.remote import RemoteStorage
-from pagefeed.storage.storage import Storage
+from pagefeed.storage.storage import Storage, names_in
 from pagefeed.storage.urls import is_url
 from pagefeed.storage.writing import (
     FileWriter,
     locked,
     make_folder,
-    names_in,
     remove_files,
     this_process,
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pagefeed import _core
 from pagefeed._base import require
@@ -38,15 +37,7 @@ from pagefeed.storage.paths import (
 from pagefeed.storage.storage import Storage
 from pagefeed.storage.urls import is_url, listed_folder, matches
 
-__all__ = [
-    "Located",
-    "RemoteStorage",
-    "StorageOptions",
-    "located",
-    "located_among",
-    "located_exactly",
-    "options_of",
-]
+__all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
 
 
 class RemoteStorage(Storage):
@@ -212,35 +203,6 @@ class RemoteStorage(Storage):
         return files
 
 
-class Located(NamedTuple):
-    """Files and their storage."""
-
-    storage: Storage
-    files: tuple[str, ...]
-    """Names of the files in the storage, in order."""
-
-
-def located(
-    paths: Paths,
-    options: StorageOptions | None = None,
-    suffixes: tuple[str, ...] = PARQUET,
-) -> Located:
-    """Find the files that paths, URLs, folders and patterns mean.
-
-    A folder means the files below whose names end in one of ``suffixes``.
-
-    Raises:
-        MissingFileError: If a path does not exist.
-        InvalidArgumentError: If nothing is given, a file is given twice, or options are
-            given for local files.
-        UnsupportedError: If this build of pagefeed has no remote storage.
-    """
-    given = plain_paths(paths)
-    is_remote = any(map(is_url, given))
-    storage = _storage(options, is_remote=is_remote)
-    return Located(storage, tuple(storage.list_files(given, suffixes)))
-
-
 def options_of(
     paths: Paths, options: StorageOptions | None, other: PathLike
 ) -> StorageOptions | None:
@@ -256,45 +218,14 @@ def options_of(
     return options
 
 
-def located_exactly(
-    files: Iterable[str], options: StorageOptions | None = None
-) -> Located:
-    """Name files by their absolute paths and URLs, which are no patterns."""
-    names = tuple(files)
-    return Located(_storage(options, is_remote=any(map(is_url, names))), names)
-
-
-def located_among(
-    paths: Paths, files: Sequence[str], options: StorageOptions | None = None
-) -> Located:
-    """Find what paths, URLs, folders and patterns mean among known files; list nothing.
+def storage_of_options(
+    options: Mapping[str, object] | None, *, is_remote: bool
+) -> Storage:
+    """Return the storage of files with these settings, some of them named by URLs.
 
     Raises:
-        MissingFileError: If none of the files is meant by a path.
-        InvalidArgumentError: As :func:`located`.
+        InvalidArgumentError: If there are settings, and all files are local.
     """
-    given = plain_paths(paths)
-    is_remote = any(map(is_url, (*given, *files[:1])))
-    storage = _storage(options, is_remote=is_remote)
-    found = check_files_given(given, lambda path: _among(path, storage, files))
-    return Located(storage, tuple(found))
-
-
-def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
-    name = storage.name_of(path.removeprefix("file://"))
-    below = name.rstrip("/") + "/"
-    meant = [file for file in files if file.startswith(below) or file == name]
-    if not meant and re.search(r"[*?[]", path):
-        meant = [file for file in files if matches(file, name)]
-    if not meant:
-        raise MissingFileError(
-            f"{path}: the index has no such files; `pagefeed index --check` tells "
-            "which files came after it"
-        )
-    return meant
-
-
-def _storage(options: StorageOptions | None, *, is_remote: bool) -> Storage:
     texts = texts_of(options)
     if is_remote:
         return RemoteStorage(texts)

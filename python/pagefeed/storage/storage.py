@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import require
+from pagefeed._base import require, write_errors
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 from pagefeed.storage.paths import PARQUET, Paths, check_files_given, expanded
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "names_in"]
 
 
 class Storage:
@@ -156,3 +156,10 @@ def _reading(file: str) -> Iterator[None]:
     except OSError as problem:
         error = FileAccessError(f"{file}: cannot be read: {problem}")
         raise error.at(file=file) from problem
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the sorted names in a folder; none if it does not exist."""
+    with write_errors(folder), suppress(FileNotFoundError):
+        return sorted(os.listdir(folder))
+    return []

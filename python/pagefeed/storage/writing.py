@@ -18,7 +18,6 @@ __all__ = [
     "SummedWriter",
     "locked",
     "make_folder",
-    "names_in",
     "remove_files",
     "this_process",
 ]
@@ -104,13 +103,6 @@ def make_folder(path: str) -> str:
     with write_errors(path):
         os.makedirs(path, exist_ok=True)
     return os.path.abspath(path)
-
-
-def names_in(folder: str) -> list[str]:
-    """Return the sorted names in a folder; none if it does not exist."""
-    with write_errors(folder), suppress(FileNotFoundError):
-        return sorted(os.listdir(folder))
-    return []
 
 
 def remove_files(folder: str, names: Iterable[str]) -> None:

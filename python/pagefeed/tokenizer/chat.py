@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import IGNORED, lazy
+from pagefeed._base import IGNORED, LABELS, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer.answers import find_answer
 from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat
@@ -23,9 +23,6 @@ from pagefeed.tokenizer.token_places import TokenPlaces
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 __all__ = ["IGNORED", "LABELS", "ChatTemplate"]
-
-LABELS = "labels"
-"""Name of the column of labels."""
 
 Spans = list[tuple[int, int]]
 

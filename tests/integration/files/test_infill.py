@@ -113,7 +113,7 @@ def test_documents_of_a_later_shard_are_found(tmp_path):
             for row in ROWS[:20]:
                 out.append([token + shard for token in row])
     dataset = pf.stream(tmp_path).infill(INFILL)
-    assert dataset.index.num_values > dataset.plain_index.num_values
+    assert dataset.index.num_values > dataset.index.plain.num_values
     for number in (0, 8, 28, 39):
         shard, place = divmod(number, 20)
         found = dataset.document(number).tokens.tolist()

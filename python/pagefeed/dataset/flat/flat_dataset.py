@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pagefeed.dataset.dataset import Dataset
+from pagefeed.dataset.erasing import Erasable
 from pagefeed.dataset.flat.flat_file import FlatFormat
 from pagefeed.dataset.flat.flat_recipe import FlatRecipe
 from pagefeed.dataset.flat.output import Output
 from pagefeed.dataset.index_recipe import cache_folder
+from pagefeed.dataset.infilled_dataset import Infillable
 from pagefeed.dataset.page_index import PageIndex
+from pagefeed.dataset.select import Selectable
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -22,7 +25,7 @@ __all__ = ["FlatDataset", "TokenFormat"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class FlatDataset(Dataset):
+class FlatDataset(Selectable, Erasable, Infillable):
     """Flat token files read as one dataset.
 
     Made by :func:`tokens`, :func:`megatron`, :func:`mds` and :func:`stream`. Sequences,

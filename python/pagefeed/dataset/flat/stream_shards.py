@@ -241,7 +241,7 @@ class StreamDataset(FlatDataset):
         spans, storage = self.spans, Storage()
         if spans.erased is not None and spans.erased.holds(np.array([number]))[0]:
             raise InvalidArgumentError(f"document {number} is erased")
-        index, [row] = self.plain_index, spans.rows_of_index([number]).tolist()
+        index, [row] = self.index.plain, spans.rows_of_index([number]).tolist()
         [file] = index.files_of_rows([row]).tolist()
         borders = index.values_of_rows([row, row + 1]) - index.file_first_value[file]
         begin, end = borders.tolist()

@@ -20,6 +20,7 @@ from pagefeed.dataset.select.query import Constant, Expression
 from pagefeed.dataset.select.scanning import Files, column_of, schema_of
 from pagefeed.dataset.select.selection import Selection
 from pagefeed.dataset.select.taking import taken
+from pagefeed.dataset.select.verbs import Selectable, SelectableParquet
 
 __all__ = [
     "NO_PART",
@@ -29,6 +30,8 @@ __all__ = [
     "Files",
     "Labels",
     "Piece",
+    "Selectable",
+    "SelectableParquet",
     "Selection",
     "by_length",
     "by_tiers",

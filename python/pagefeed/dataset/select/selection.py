@@ -67,9 +67,8 @@ class Selection(Spans):
 
     def over(self, spans: Spans) -> Selection:
         """Return the same selection of another index of the same files."""
-        before = self.before
-        rows = spans if before is None else before.over(spans)
         division = self._division
+        rows = division.spans.over(spans)
         criterion = division.criterion
         if is_made(division, "stored") and not criterion.counts_rows:
             criterion = Known(division)

@@ -8,10 +8,12 @@ and loaders use like any other. :func:`token_counts` counts the tokens in one pa
 from pagefeed.dataset.text.counts import TextColumn, TokenCounts, token_counts
 from pagefeed.dataset.text.tokenized_index import TokenizedIndex, tokenized
 from pagefeed.dataset.text.uncounted_text import UncountedText
+from pagefeed.dataset.text.verbs import Tokenizable
 
 __all__ = [
     "TextColumn",
     "TokenCounts",
+    "Tokenizable",
     "TokenizedIndex",
     "UncountedText",
     "token_counts",

@@ -122,8 +122,9 @@ def _dataset(name: str, dataset: Dataset, found: Inspection) -> str:
         ("fingerprint", dataset.fingerprint),
         *facts_of_inspection(found),
     ]
-    if dataset.infilling is not None:
-        rows.append(("infilling", repr(dataset.infilling)))
+    infill = dataset.facts().get("infill")
+    if infill is not None:
+        rows.append(("infilling", str(infill)))
     advice = "".join(f"<li>{html.escape(line)}</li>" for line in found.advice)
     return section(
         _titled("Dataset", name),
