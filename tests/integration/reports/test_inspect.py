@@ -128,6 +128,7 @@ def test_the_same_damage_has_the_same_name_in_a_loader_and_a_look(tmp_path, text
         write_batch_size=50,
         use_dictionary=not text,
         write_page_checksum=True,
+        write_page_index=True,
     )
     damage_a_page(path, page=2)
     dataset = pf.parquet(path, column="input_ids")
