@@ -10,6 +10,7 @@
 from pagefeed._names import name_as_imported
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
+from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.mixture import (
     Mixture,
     Stage,
@@ -42,6 +43,7 @@ __all__ = [
     "Interval",
     "Mixture",
     "MixtureCursor",
+    "MixtureDivisions",
     "MixtureRun",
     "Schedule",
     "Stage",

@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 
 from pagefeed.loader import Loader
-from pagefeed.mixture import Component, Course, MixtureCursor, last_position, totals
+from pagefeed.mixture import (
+    Component,
+    Course,
+    MixtureCursor,
+    MixtureDivisions,
+    last_position,
+    totals,
+)
 from pagefeed.reports.mates import met_again
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.sharing import shared_pairs
@@ -52,6 +59,9 @@ class DatasetForecast:
     """Epochs at most; None: any number."""
     out_at_step: int | None
     """Step from which on it is left out for that; None: it never is."""
+    is_balanced: bool | None
+    """Whether its sequences are dealt by cost; None without ``balance``. Those of an
+    epoch of fewer than some 64 sequences a rank stay where they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +234,7 @@ def _table_reads(tables: Iterable[Any]) -> dict[str, ColumnReads]:
 
 def _datasets(track: MixtureCursor, end: int) -> dict[str, DatasetForecast]:
     """Return the datasets of a mixture, in the order of their numbers."""
-    found = {}
+    found, balanced = {}, _are_balanced(track, end)
     given = {one.name: one for one in totals(track.course, end)}
     sizes = {part.name: part.num_sequences for part in track.course.schedule.parts}
     for name in track.run.names:
@@ -242,8 +252,23 @@ def _datasets(track: MixtureCursor, end: int) -> dict[str, DatasetForecast]:
             epochs=one.epochs,
             max_epochs=one.max_epochs,
             out_at_step=out,
+            is_balanced=balanced.get(name),
         )
     return found
+
+
+def _are_balanced(track: MixtureCursor, end: int) -> dict[str, bool]:
+    """Return whether datasets are dealt by cost, under all weights up to a position.
+
+    Empty without balance.
+    """
+    schedule, ranks = track.course.schedule, track.begin.ranks
+    if ranks is None:
+        return {}
+    divisions = MixtureDivisions(track.course, ranks=ranks, cuts=track.begin.cuts)
+    starts = [change.start for change in schedule.changes if change.start < end]
+    stay = np.any([divisions.staying(start) for start in starts], axis=0)
+    return dict(zip(schedule.names, (~stay).tolist(), strict=True))
 
 
 def _stages(course: Course, end: int, step_sequences: int) -> list[StageForecast]:

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from pagefeed._base import Int64Array, finished, gathered
 from pagefeed.batches import make_run
+from pagefeed.documents import Documents
 from pagefeed.loader import Loader
 from pagefeed.order import Balance, BalanceLike, Costs
 from pagefeed.run import Run
-from pagefeed.sequences import JoinedIndex, numbers_of
+from pagefeed.sequences import Cut, JoinedIndex, SequenceCosts, numbers_of
 
 __all__ = ["StepCosts", "slowest_ranks", "step_costs"]
 
@@ -44,6 +45,11 @@ class StepCosts:
     dataset of a mixture, or of one file of a dataset."""
     same_source_pairs_random: float
     """The same for steps drawn at random."""
+    padding: float | None
+    """Share of the places in batches of padded documents that hold no token; None of
+    other sequences, whose padding does not depend on the order."""
+    padding_unbalanced: float | None
+    """``padding`` without the balance."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,7 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
     """
     run, with_it, without = _both(loader, balance)
     pairs, pairs_random = with_it.same_source(run.index)
+    both = [_padding(loader.sequences, run, steps) for steps in (with_it, without)]
     return StepCosts(
         slowest=with_it.figures[0],
         spread=with_it.figures[1],
@@ -109,6 +116,8 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
         variance_within=with_it.variance_within,
         same_source_pairs=pairs,
         same_source_pairs_random=pairs_random,
+        padding=both[0],
+        padding_unbalanced=both[1],
     )
 
 
@@ -120,6 +129,19 @@ def slowest_ranks(loader: Loader) -> tuple[Float64Array, Float64Array]:
     """
     _, with_it, without = _both(loader, None)
     return with_it.slowest, without.slowest
+
+
+def _padding(sequences: Cut, run: Run, steps: _Steps) -> float | None:
+    """Return the share of places without a token in batches of documents."""
+    is_padded = isinstance(sequences, Documents) and sequences.pad is not None
+    if not is_padded or not run.index.tokens_differ or not steps.costs.size:
+        return None
+    found = SequenceCosts(run.index).tokens(steps.sequences.ravel())
+    lengths = found.reshape(steps.sequences.shape)
+    longest = np.maximum(lengths.max(axis=1), 1)
+    if sequences.has_one_length:
+        longest = np.full_like(longest, run.index.length)
+    return float(1 - lengths.sum() / (longest.sum() * run.batch_size))
 
 
 def _in_rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:

@@ -122,6 +122,15 @@ def facts_of_plan(plan: Forecast) -> Facts:
         facts["pairs of a step from one source"] = (
             f"{now.same_source_pairs:.1%} (random {now.same_source_pairs_random:.1%})"
         )
+        if now.padding is not None:
+            facts["padding of batches"] = (
+                f"{now.padding:.1%} ({now.padding_unbalanced:.1%} without --balance)"
+            )
+        short = [n for n, one in plan.datasets.items() if one.is_balanced is False]
+        if short:
+            facts["datasets that are not balanced"] = (
+                f"{', '.join(short)}: an epoch has fewer than some 64 sequences a rank"
+            )
     return [*facts.items()]
 
 
