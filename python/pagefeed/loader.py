@@ -258,8 +258,8 @@ class Loader(LoaderFacts):
                 saved after a loop's end replays that loop.
 
         Raises:
-            InvalidArgumentError: If ``grown`` is something else, or is asked of a
-                mixture.
+            InvalidArgumentError: If ``grown`` is something else, or ``"now"`` is asked
+                where steps ahead are skipped.
             StateMismatchError: If it belongs to another dataset, plan or release, lies
                 beyond the end of this loader, is no state at all, or does not tell what
                 to replay.

@@ -112,12 +112,13 @@ class LoaderFacts:
         Datasets without a sequence have none. One dataset alone, which is number 0, has
         no name.
         """
-        return tuple(name for name in self._session.run.names if name is not None)
+        names = dict.fromkeys(self._session.run.names)
+        return tuple(name for name in names if name is not None)
 
     @property
     def num_sequences(self) -> int:
         """Sequences of one epoch on all ranks. In a mixture those of all datasets."""
-        return self._session.run.index.num_sequences
+        return self._session.run.num_sequences
 
     @property
     def num_dropped_tokens(self) -> int:

@@ -17,9 +17,9 @@ PROVIDED = {
     # Where files lie.
     "storage of URLs": "pagefeed.storage:storage_of_options",
     # What delivers a kind of source.
-    "run of grown data": "pagefeed.run:GrownRun",
-    "data before growth": "pagefeed.dataset:before_growth",
     "order of balanced ranks": "pagefeed.order:BalancedOrder",
+    "rest of a dataset": "pagefeed.run:rest_of_dataset",
+    "rest of a mixture": "pagefeed.mixture:rest_of_mixture",
     "run of a mixture": "pagefeed.mixture:MixtureRun",
     "mixture of a state": "pagefeed.mixture:Schedule.from_dict",
     "session of uncounted text": "pagefeed.uncounted:UncountedSession",

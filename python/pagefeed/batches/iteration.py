@@ -14,9 +14,9 @@ from pagefeed._base import Int64Array
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.run_view import BatchIterator, RunView
 from pagefeed.errors import CancelledError
-from pagefeed.run import NO_POSITION, Cursor
+from pagefeed.run import NO_POSITION, NO_SEQUENCE, Cursor, Run
 
-__all__ = ["Iteration", "steps_ahead"]
+__all__ = ["Iteration", "dataset_ids", "steps_ahead"]
 
 CHUNK_SEQUENCES = 1 << 15
 """Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""
@@ -232,7 +232,7 @@ class Iteration:
                 self._engine.submit(*self._plan(piece))
                 batch_size = self.cursor.route.batch_size
                 if self._tells_datasets:
-                    datasets = self.cursor.run.dataset_of(piece).astype(np.int32)
+                    datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
                     self._dataset_ids.extend(datasets.reshape(-1, batch_size))
                 self._num_planned += len(piece) // batch_size
                 last = self._num_planned - 1
@@ -240,6 +240,15 @@ class Iteration:
             return True
         self._is_planned = True
         return False
+
+
+def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
+    """Return which dataset each sequence is of, -1 for padding: int64.
+
+    What was added to a dataset, and what it was before, have its number.
+    """
+    numbers = [*map(run.names.index, run.names), NO_SEQUENCE]
+    return np.array(numbers)[run.dataset_of(sequences)]
 
 
 def _planned_each(cursor: Cursor) -> int:

@@ -15,20 +15,19 @@ from pagefeed.batches.block_choice import with_chosen_block
 from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import Feed
 from pagefeed.batches.formats import Batch, converted, make_converter, transformed
-from pagefeed.batches.iteration import Iteration, StepIterator
+from pagefeed.batches.iteration import Iteration, StepIterator, dataset_ids
 from pagefeed.batches.options import check_options
 from pagefeed.batches.run_view import RunView, warn_of_return
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.batches.sources import Grown, make_feed, make_run, rest_of_epoch
+from pagefeed.batches.sources import make_feed, make_run, rest_of
 from pagefeed.batches.watch import Watch
-from pagefeed.dataset import what_changed
 from pagefeed.errors import (
     CancelledError,
     InvalidArgumentError,
     StateMismatchError,
 )
 from pagefeed.launch import check_share
-from pagefeed.run import Cursor, LoaderState, Run
+from pagefeed.run import Cursor, Grown, LoaderState, Run
 
 __all__ = ["Session", "open_session"]
 
@@ -159,7 +158,7 @@ class Session(RunView):
         """Return what is known of the run, for people."""
         run = self.run
         return {
-            "num_sequences": run.index.num_sequences,
+            "num_sequences": run.num_sequences,
             "steps": run.at(run.beginning(0)).route.num_steps,
             "epoch": self.epoch,
             "step": self.state.step,
@@ -169,7 +168,8 @@ class Session(RunView):
         """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
 
         Raises:
-            InvalidArgumentError: If data were added, and the run has no one dataset.
+            InvalidArgumentError: If data are to be mixed into steps some of which are
+                skipped.
             StateMismatchError: If it belongs to another run, or is none.
         """
         learning = None
@@ -179,10 +179,10 @@ class Session(RunView):
         if self._learner is not None:
             self._learner.check(learning)
         wanted = LoaderState.from_dict(state)
-        grown = grown or self._answers.get(wanted.dataset)
+        grown = grown or self._answers.get(wanted.data)
         self._load(wanted, grown)
         if grown is not None:
-            self._answers[wanted.dataset] = grown
+            self._answers[wanted.data] = grown
         self.loaded = self.begin
         self.learning = learning
         self.tell()
@@ -234,16 +234,10 @@ class Session(RunView):
         If nothing was delivered or skipped of the epoch, it begins with all data.
         """
         run = self._run if self._grown is None else self._grown[1]
-        rest, begin, feed = run, state, None
-        same = grown is None or not what_changed(state.dataset, run.initial.dataset)
-        if same and not state.grown:
-            begin = run.accept(state)
-        else:
-            rest, begin = rest_of_epoch(
-                self.settings, run, state, None if same else grown
-            )
-            if begin.goes_on(state.first_epoch):
-                feed = make_feed(replace(self.settings, dataset=rest.datasets[0]), rest)
+        rest, begin = rest_of(run, state, grown)
+        feed = None
+        if rest is not run and begin.goes_on(state.first_epoch):
+            feed = make_feed(self.settings, rest)
         with self.lock:
             self._stop()
             self._take_all()
@@ -279,12 +273,12 @@ class Session(RunView):
             rank: Whose batch; None for that of this rank.
 
         Returns:
-            int64 [batch_size]: numbers of ``run.datasets``; -1 for padding.
+            int64 [batch_size]: numbers of the datasets; -1 for padding.
         """
         if self._iteration is None:
             raise InvalidArgumentError("no batch was taken")
         rank = self.settings.rank if rank is None else rank
-        return self.run.dataset_of(self._iteration.cursor.last_sequences([rank])[0])
+        return dataset_ids(self.run, self._iteration.cursor.last_sequences([rank])[0])
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""

@@ -8,9 +8,11 @@
 """
 
 from pagefeed._names import name_as_imported
+from pagefeed.mixture.component import Component, Former
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.divisions import MixtureDivisions
+from pagefeed.mixture.grown_mixture import GrownMixtureRun, rest_of_mixture
 from pagefeed.mixture.mixture import (
     Mixture,
     Stage,
@@ -26,7 +28,7 @@ from pagefeed.mixture.mixture_totals import (
     totals_as_text,
 )
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
-from pagefeed.mixture.schedule import Component, Interval, Schedule
+from pagefeed.mixture.schedule import Interval, Schedule
 from pagefeed.mixture.state_part import MAX_STATE_BYTES
 from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.mixture.tree import Tree
@@ -40,6 +42,8 @@ __all__ = [
     "Course",
     "CourseInOrder",
     "DatasetTotals",
+    "Former",
+    "GrownMixtureRun",
     "Interval",
     "Mixture",
     "MixtureCursor",
@@ -56,6 +60,7 @@ __all__ = [
     "last_position",
     "mix",
     "resolve",
+    "rest_of_mixture",
     "sequence_weights",
     "totals",
     "totals_as_text",

@@ -177,7 +177,7 @@ class Course:
 
         None if it never is.
         """
-        num_sequences = self.schedule.parts[dataset].num_sequences * epochs
+        num_sequences = self.schedule.parts[dataset].begin_of(epochs)
         last = np.arange(max(0, num_sequences - self.num_lanes), num_sequences)
         places = self.positions(dataset, last)
         return None if places.min() < 0 else int(places.max()) + 1

@@ -46,7 +46,7 @@ class MixtureDivisions:
         self._course, self._schedule, self._ranks = course, course.schedule, ranks
         self._starts = [change.start for change in self._schedule.changes]
         self._cuts = sorted({0, *self._starts, *cuts})
-        self._sizes = np.array([part.num_sequences for part in self._schedule.parts])
+        self._usual = np.array([part.num_sequences for part in self._schedule.parts])
         self._turn = lru_cache(maxsize=1 << 14)(self._find_turn)
 
     def part_of(self, position: int) -> Part:
@@ -55,7 +55,7 @@ class MixtureDivisions:
         first, end = self._cuts[at - 1], (*self._cuts[at:], NEVER)[0]
         ends, stays = self._ends(position), self.staying(position)
         epoch_positions = int(self._ranks / max(ends[~stays].max(initial=0), 1e-12))
-        for number, epoch in enumerate(self._epochs_at(position)):
+        for number, (epoch, _) in enumerate(self._places_at(position)):
             if stays[number]:  # It divides nothing but where it may end the run.
                 last = self._schedule.parts[number].max_epochs or 1
                 borders = [self._turn(number, last)[1]]
@@ -74,7 +74,7 @@ class MixtureDivisions:
         """Tell which datasets stay as they are: their epochs are too short there."""
         ends = self._ends(position)
         by_size = np.argsort(ends, kind="stable")
-        stays = self._sizes < LEAST_TURNS * self._course.num_lanes
+        stays = self._sizes(position) < LEAST_TURNS * self._course.num_lanes
         stays |= ends > 1 / LEAST_PLACES
         stays[by_size] |= np.cumsum(ends[by_size]) > 1 / LEAST_APART
         return stays & (ends > 0)
@@ -87,23 +87,34 @@ class MixtureDivisions:
         now = self._schedule.changes[bisect_right(self._starts, position) - 1]
         both = self._schedule.weights_before(now.start), now.weights
         shares = np.max([np.array(each) / sum(each) for each in both], axis=0)
-        ends: Float64Array = shares * self._ranks / self._sizes
+        ends: Float64Array = shares * self._ranks / self._sizes(position)
         return ends
 
-    def _epochs_at(self, position: int) -> list[int]:
-        """Return the latest epoch of each dataset that some lane has begun."""
+    def _places_at(self, position: int) -> list[tuple[int, int]]:
+        """Return the last place that some lane has come to in each dataset.
+
+        That is the epoch, and the place there.
+        """
         following = self._course.following(position + 1)
-        delivered = (following - following.shape[1]).max(axis=1)
-        epochs: list[int] = np.maximum(delivered // self._sizes, 0).tolist()
-        return epochs
+        delivered = (following - following.shape[1]).max(axis=1, initial=0)
+        both = zip(self._schedule.parts, delivered[:, None], strict=True)
+        found = (part.epochs_of(last) for part, last in both)
+        return [(int(epoch[0]), int(place[0])) for epoch, place in found]
+
+    def _sizes(self, position: int) -> Int64Array:
+        """Return the sequences of the epoch of each dataset at a position."""
+        if not self._schedule.has_grown:
+            return self._usual
+        both = zip(self._schedule.parts, self._places_at(position), strict=True)
+        return np.array([part.size_of(*reached) for part, reached in both])
 
     def _find_turn(self, number: int, epoch: int) -> tuple[int, int]:
         """Return where the first lane goes on to an epoch, and where the last has."""
         if epoch == 0:
             return 0, 0
-        size = int(self._sizes[number])
+        begin = self._schedule.parts[number].begin_of(epoch)
         lanes = self._course.following(0).shape[1]
-        begins = self._course.positions(number, size * epoch + np.arange(lanes))
+        begins = self._course.positions(number, begin + np.arange(lanes))
         begins = begins[begins >= 0]
         end = self._course.delivered(number, epoch)
         return int(begins.min()) if len(

@@ -175,5 +175,4 @@ class LaneLayout:
         epochs = self.schedule.parts[part].max_epochs
         if epochs is None:
             return np.full(self._num_lanes, MAX_TURN)
-        num_sequences = epochs * self.schedule.parts[part].num_sequences
-        return turns_before(num_sequences, self._num_lanes)
+        return turns_before(self.schedule.parts[part].begin_of(epochs), self._num_lanes)

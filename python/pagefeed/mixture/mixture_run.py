@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from pagefeed._base import Int64Array, gathered, lazy, logger, sorted_with_places
-from pagefeed.errors import InvalidArgumentError
+from pagefeed._base import Int64Array, gathered, lazy, logger
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.divisions import MixtureDivisions
@@ -18,7 +20,7 @@ from pagefeed.mixture.mixture import Mixture, check_weights
 from pagefeed.mixture.mixture_totals import last_position, totals, totals_as_text
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
-from pagefeed.mixture.state_part import check_size, make_parts, schedule_of
+from pagefeed.mixture.state_part import check_size, cuts_of, make_parts, schedule_of
 from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.order import NODE_BYTES, Balance, Dealing, Ordered, derive_key
 from pagefeed.run import (
@@ -37,8 +39,6 @@ __all__ = ["MixtureCursor", "MixtureRun"]
 
 AT_ONCE = 1 << 15
 """Positions that are looked up together; of datasets in file order a quarter."""
-MOST_CUTS = 16
-"""Ends of a run that a state holds, about; further ones do not cut its order."""
 RARE = 0.05
 """Plans do not reach far enough for datasets with a smaller share than this: some of
 their pages may be read again."""
@@ -192,29 +192,37 @@ class MixtureCursor(Cursor):
 
     def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences as datasets come, before ranks are balanced."""
-        names, begun = self.course.schedule.names, self.begin.epoch
+        begun = self.begin.epoch
         at_once = AT_ONCE // 4 if self.run.shuffle.in_order else AT_ONCE
         for first in range(0, len(positions), at_once):
-            part = positions[first : first + at_once]
-            if isinstance(part, range):
-                part = np.arange(part.start, part.stop, part.step)
-            dataset, local = self.course.at(part)
+            some = positions[first : first + at_once]
+            if isinstance(some, range):
+                some = np.arange(some.start, some.stop, some.step)
+            dataset, local = self.course.at(some)
             yield None
             found = np.empty(len(dataset), dtype=np.int64)
             for number in np.flatnonzero(np.bincount(dataset)).tolist():
                 which = np.flatnonzero(dataset == number)
-                ours = self._number_of(names[number])
-                for epoch, now, places in self._epochs(ours, local[which]):
-                    sequences = yield from self._order(ours, epoch).reading(places)
+                part = self.course.schedule.parts[number]
+                for epoch, now, places in part.by_epoch(local[which]):
+                    ours, order = self._order(part, epoch)
+                    sequences = yield from order.reading(places)
                     found[which[now]] = self._numbered(ours, sequences, epoch, begun)
                     yield None
             yield found
 
     def local_sequences(self, number: int, local: Int64Array) -> Int64Array:
-        """Return the sequences of one dataset at its local positions: int64 [local]."""
+        """Return the sequences of one dataset at its local positions: int64 [local].
+
+        Args:
+            number: Its number in the schedule.
+            local: The positions.
+        """
+        part, first = self.course.schedule.parts[number], self.run.index.first_sequence
         sequences = np.empty(len(local), dtype=np.int64)
-        for epoch, now, places in self._epochs(number, local):
-            sequences[now] = self._order(number, epoch).at(places)
+        for epoch, now, places in part.by_epoch(local):
+            ours, order = self._order(part, epoch)
+            sequences[now] = first[ours] + order.at(places)
         return sequences
 
     def positions(self, found: SequencesOf, now: int) -> Int64Array:
@@ -222,17 +230,22 @@ class MixtureCursor(Cursor):
 
         Without an end, those up to the end of the next epoch of their dataset.
         """
-        names, end = self.course.schedule.names, self.end
+        schedule, end = self.course.schedule, self.end
+        first = self.run.index.first_sequence
         following = self.course.following(now if end is None else max(end, self.start))
         positions = [np.empty(0, dtype=np.int64)]
         for ours, sequences in found:
-            number = names.index(self.run.names[ours] or "")
-            num_sequences = self.run.indexes[ours].num_sequences
+            number = schedule.names.index(self.run.names[ours] or "")
+            part = schedule.parts[number]
             # Epochs that some lane has begun: of a small dataset lanes are far apart.
-            begun = -(-int(following[number].max()) // num_sequences)
+            begun = math.ceil(part.num_epochs(int(following[number].max())))
             for epoch in range(begun + (end is None)):
-                places = self._order(ours, epoch).positions(sequences)
-                places += epoch * num_sequences
+                entries = self.run.entries_of(part, epoch)
+                if ours not in entries:
+                    continue
+                _, order = self._order(part, epoch)
+                places = order.positions(first[ours] - first[entries[0]] + sequences)
+                places += part.begin_of(epoch)
                 positions.append(self.course.positions(number, places))
         joined = np.concatenate(positions)
         joined = joined[joined >= 0]
@@ -250,32 +263,16 @@ class MixtureCursor(Cursor):
         step = state.step if most is None else min(state.step, most)
         return replace(state, position=position, step=step)
 
-    def _epochs(
-        self, number: int, local: Int64Array
-    ) -> Iterator[tuple[int, Int64Array, Int64Array]]:
-        """Yield the epochs of local positions: which are of it, and at which places."""
-        epoch, place = np.divmod(local, self.run.indexes[number].num_sequences)
-        rising, which = sorted_with_places(epoch)
-        borders = np.flatnonzero(np.diff(rising, prepend=-1))
-        ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
-        # Of one epoch the places stay in order.
-        for first, end in zip(borders.tolist(), ends, strict=True):
-            now = which[first:end]
-            yield int(rising[first]), now, place[now]
-
-    def _order(self, number: int, epoch: int) -> Ordered:
-        """The order of a dataset in an epoch of its own."""
-        orders = self.run.orders(self.begin.epoch)[number]
-        return orders.of(epoch, self.begin.num_lanes)
-
-    def _number_of(self, name: str) -> int:
-        if name not in (names := self.run.names):
+    def _order(self, part: Component, epoch: int) -> tuple[int, Ordered]:
+        """The first dataset that an epoch of one is of, and its order."""
+        entries = self.run.entries_of(part, epoch)
+        if not entries:
             raise InvalidArgumentError(
-                f"dataset {name!r} was delivered before this run, which does not have "
-                f"it: it has {', '.join(map(str, names))}; give it, with a weight of "
-                "0, to look back"
+                f"epoch {epoch} of dataset {part.name!r} was delivered before this "
+                "run, which does not have the data that it was of"
             )
-        return names.index(name)
+        orders = self.run.orders(self.begin.epoch)[entries[0]]
+        return entries[0], orders.of(epoch, self.begin.num_lanes)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -288,6 +285,7 @@ class MixtureRun(Run):
     """
 
     _cursor = MixtureCursor
+    rest: ClassVar[str] = "rest of a mixture"
     is_of_state: ClassVar[bool] = True
 
     mixture: Mixture
@@ -331,18 +329,38 @@ class MixtureRun(Run):
             self.course(self.initial)
 
     def _make_orders(self, epoch: int) -> list[DatasetOrder]:
-        seed = self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch)
         return [
-            DatasetOrder(
-                run=self,
-                number=number,
-                seed=seed,
-                name=name or "",
-                least_lanes=LEAST_LANES,
-                auto_bytes=NODE_BYTES // 8,  # There may be many in one memory.
-            )
+            DatasetOrder(**self.settings_of(number, name, epoch))
             for number, name in enumerate(self.names)
         ]
+
+    def settings_of(self, number: int, name: str, epoch: int) -> dict[str, Any]:
+        """Return the settings of the order of a dataset in an epoch of the run."""
+        return {
+            "run": self,
+            "number": number,
+            "seed": self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch),
+            "name": name,
+            "least_lanes": LEAST_LANES,
+            "auto_bytes": NODE_BYTES // 8,  # There may be many in one memory.
+        }
+
+    def entries_of(self, part: Component, epoch: int) -> range:
+        """Return the numbers of the datasets that an epoch of one is of.
+
+        It is empty if they are not there any more.
+
+        Raises:
+            InvalidArgumentError: If there is no such dataset.
+        """
+        if part.name not in self.names:
+            raise InvalidArgumentError(
+                f"dataset {part.name!r} was delivered before this run, which does not "
+                f"have it: it has {', '.join(self.names)}; give it, with a weight of "
+                "0, to look back"
+            )
+        number = self.names.index(part.name)
+        return range(number, number + (part.former(epoch) is None))
 
     def course(self, begin: LoaderState) -> Course:
         """Return the course of positions from the state of an iteration.
@@ -367,6 +385,11 @@ class MixtureRun(Run):
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""
+        if not self.knows(schedule_of(state)):
+            raise StateMismatchError(
+                "data were added to a dataset in the epoch of the state: it loads into "
+                "a loader of the mixture"
+            )
         state.check_run(self.initial)
         state.check_lanes(max(len(dataset.index) for dataset in self.datasets))
         anchor = Anchor(
@@ -374,9 +397,13 @@ class MixtureRun(Run):
             step=state.step,
             step_sequences=self.step_sequences,
         )
-        border = self._border(state)
+        border = self.border(state)
         schedule = adopt(schedule_of(state), self.mixture, self.parts, anchor, border)
         return self._checked(replace(state, mixture=schedule), border)
+
+    def knows(self, schedule: Schedule) -> bool:
+        """Return whether it has the data of all epochs that are ahead."""
+        return not schedule.has_grown
 
     def reweighted(
         self, state: LoaderState, weights: Mapping[str, float], anneal: int
@@ -398,7 +425,7 @@ class MixtureRun(Run):
             raise InvalidArgumentError(
                 f"{', '.join(map(repr, empty))}: no sequence to give a weight to"
             )
-        schedule, position = schedule_of(state), self._border(state)
+        schedule, position = schedule_of(state), self.border(state)
         if position > self.course(state).end_of_changes:
             raise InvalidArgumentError(
                 "the mixture has run out, but for its last sequences: weights cannot "
@@ -408,7 +435,7 @@ class MixtureRun(Run):
         changed = schedule.reweighted(position, anneal, by_sequence)
         return self._checked(replace(state, mixture=changed), position)
 
-    def _border(self, state: LoaderState) -> int:
+    def border(self, state: LoaderState) -> int:
         """Return the first position from which on weights may change.
 
         Where ranks are balanced it is the end of a stretch: some of its sequences were
@@ -418,23 +445,9 @@ class MixtureRun(Run):
         return position if balanced is None else balanced.next_border(position)
 
     def _cuts(self, state: LoaderState, border: int) -> tuple[int, ...]:
-        """Return where an order is cut, if it goes on like this from a border on.
-
-        Ranks are balanced up to the last step. Of a run that goes on to another one, or
-        takes steps of other sizes, what was dealt before the border stays.
-        """
-        mixture, ends = self.mixture, set[int]()
-        if self.balance is None or len(state.cuts) > MOST_CUTS:
+        if self.balance is None:
             return state.cuts
-        if mixture.max_tokens is not None:
-            ends.add(schedule_of(state).position_of_tokens(mixture.max_tokens))
-        if mixture.max_steps is not None and mixture.max_steps > state.step:
-            left = mixture.max_steps - state.step
-            ends.add(state.position + left * self.step_sequences)
-        end = min(ends, default=0)
-        if end <= border or end in state.cuts:
-            return state.cuts
-        return *(cut for cut in state.cuts if cut < border), *({border} - {0}), end
+        return cuts_of(self.mixture, self.step_sequences, state, border)
 
     def _checked(self, state: LoaderState, border: int) -> LoaderState:
         """Refuse a schedule that cannot be followed, before anything moves."""

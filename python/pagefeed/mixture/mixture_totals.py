@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import Course
-from pagefeed.mixture.schedule import Component
 
 __all__ = ["DatasetTotals", "last_position", "totals", "totals_as_text"]
 
@@ -55,7 +55,7 @@ def totals(course: Course, end: int) -> list[DatasetTotals]:
                 sequences=counts[number],
                 tokens=tokens[number],
                 share=counted[number] / whole,
-                epochs=counts[number] / part.num_sequences,
+                epochs=part.num_epochs(counts[number]),
                 max_epochs=part.max_epochs,
                 out_at=None if out is None or out > end else out,
             )

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from pagefeed.dataset import what_changed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture, Stage
-from pagefeed.mixture.schedule import Component, Schedule
+from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.weights import WeightChange, rounded
 
 __all__ = ["Anchor", "adopt", "resolve", "sequence_weights"]
@@ -189,7 +190,8 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
         raise StateMismatchError(
             "the state belongs to another mixture:\n" + "\n".join(differing) + "\n"
             "weights and stages may change, and datasets may be added and left out; "
-            "those that stay must have the same contents and max_epochs"
+            "those that stay must have the same max_epochs, and the same contents: if "
+            "files were added, load with grown="
         )
 
 

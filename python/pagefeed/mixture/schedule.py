@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pagefeed._base import check_positive, check_whole
+from pagefeed._base import check_whole
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture.component import Component
 from pagefeed.mixture.packed_changes import (
     PRECISE_CHANGES,
     coarse,
@@ -17,30 +18,10 @@ from pagefeed.mixture.packed_changes import (
 )
 from pagefeed.mixture.weights import WeightChange, rounded
 
-__all__ = ["Component", "Interval", "Schedule"]
+__all__ = ["Interval", "Schedule"]
 
 ANNEAL_PIECES = 64
 """Pieces of constant weights that an anneal is made of, at most."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Component:
-    """A dataset of a mixture, as its schedule knows it."""
-
-    name: str
-    data: str
-    """Fingerprint of the dataset, and its description for people."""
-    num_sequences: int
-    """Sequences of an epoch."""
-    num_tokens: int
-    """Tokens in them, as delivered; 0 if they are not counted."""
-    max_epochs: int | None = None
-    """Epochs after which it is left out."""
-
-    @property
-    def sequence_tokens(self) -> float:
-        """Mean tokens of a sequence; 1 if they are not counted."""
-        return self.num_tokens / self.num_sequences if self.num_tokens else 1.0
 
 
 class Interval(NamedTuple):
@@ -67,6 +48,16 @@ class Schedule:
     def names(self) -> list[str]:
         """Names of the datasets."""
         return [part.name for part in self.parts]
+
+    @property
+    def data(self) -> str:
+        """Records of all datasets."""
+        return "; ".join(f"{part.name} {part.data}" for part in self.parts)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether some epochs of a dataset lack data that were added."""
+        return any(part.before for part in self.parts)
 
     def intervals(self) -> Iterator[Interval]:
         """Yield the positions in order, in pieces of constant weights."""
@@ -153,10 +144,7 @@ class Schedule:
             InvalidArgumentError: If a value is out of its bounds.
         """
         for part in self.parts:
-            check_positive(part.num_sequences, "sequences")
-            check_whole(part.num_tokens, "tokens", least=0)
-            if part.max_epochs is not None:
-                check_positive(part.max_epochs, "max_epochs")
+            part.check()
         starts = [check_whole(span.start, "start", least=0) for span in self.changes]
         # An anneal may go on from the first weights before any sequence has had them.
         anneals = starts[:2] == [0, 0] and self.changes[1].anneal > 0
@@ -174,7 +162,7 @@ class Schedule:
         """Return plain JSON types: many changes as one text."""
         precise, packed = pack_changes(self.changes)
         return {
-            "datasets": [list(astuple(part)) for part in self.parts],
+            "datasets": [part.to_list() for part in self.parts],
             "stages": [
                 [span.start, span.anneal, [_short(w) for w in span.weights]]
                 for span in precise
@@ -190,12 +178,8 @@ class Schedule:
         Raises:
             StateMismatchError: If it is something else.
         """
-        names = [each.name for each in fields(Component)]
         try:
-            parts = tuple(
-                Component(**dict(zip(names, values, strict=True)))
-                for values in state["datasets"]
-            )
+            parts = tuple(map(Component.from_list, state["datasets"]))
             changes = tuple(
                 WeightChange(start, anneal, tuple(map(float, weights)))
                 for start, anneal, weights in state["stages"]

@@ -8,13 +8,16 @@ from dataclasses import replace
 
 from pagefeed.dataset import Dataset, identity_of_data
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture
-from pagefeed.mixture.schedule import Component, Schedule
+from pagefeed.mixture.schedule import Schedule
 from pagefeed.run import LoaderState
 from pagefeed.sequences import SequenceIndex
 
-__all__ = ["MAX_STATE_BYTES", "check_size", "make_parts", "schedule_of"]
+__all__ = ["MAX_STATE_BYTES", "check_size", "cuts_of", "make_parts", "schedule_of"]
 
+MOST_CUTS = 16
+"""Ends of a run that a state holds, about; further ones do not cut its order."""
 MAX_STATE_BYTES = 128 << 10
 """Room for some 2,000 datasets; a state with more of them and stages is refused."""
 
@@ -86,6 +89,28 @@ def schedule_of(state: LoaderState) -> Schedule:
             "what state_dict() returned"
         )
     return state.mixture
+
+
+def cuts_of(
+    mixture: Mixture, step_sequences: int, state: LoaderState, border: int
+) -> tuple[int, ...]:
+    """Return where an order is cut, if it goes on like this from a border on.
+
+    Ranks are balanced up to the last step. Of a run that goes on to another one, or
+    takes steps of other sizes, what was dealt before the border stays.
+    """
+    ends = set[int]()
+    if len(state.cuts) > MOST_CUTS:
+        return state.cuts
+    if mixture.max_tokens is not None:
+        ends.add(schedule_of(state).position_of_tokens(mixture.max_tokens))
+    if mixture.max_steps is not None and mixture.max_steps > state.step:
+        left = mixture.max_steps - state.step
+        ends.add(state.position + left * step_sequences)
+    end = min(ends, default=0)
+    if end <= border or end in state.cuts:
+        return state.cuts
+    return *(cut for cut in state.cuts if cut < border), *({border} - {0}), end
 
 
 def check_size(state: LoaderState) -> None:

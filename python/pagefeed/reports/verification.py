@@ -219,7 +219,7 @@ def _judge_mixture(
         local = np.arange(whole * part.num_sequences, int(after.max()))
         local = local[local < after[local % num_lanes]]
         wanted = np.full(part.num_sequences, whole)
-        np.add.at(wanted, track.local_sequences(ours, local), 1)
+        np.add.at(wanted, track.local_sequences(number, local) - first, 1)
         wrong = np.flatnonzero(seen[first:stop] != wanted)
         if len(wrong):
             result.problems.append(

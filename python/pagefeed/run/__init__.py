@@ -7,7 +7,8 @@ state of a few integers, the route of a rank from there, and the sequences ahead
 from pagefeed._names import name_as_imported
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun, check_bound
-from pagefeed.run.grown_run import GrownRun
+from pagefeed.run.erasures import Records, records_after, records_of
+from pagefeed.run.grown_run import GrownRun, MixedOrder, rest_of_dataset
 from pagefeed.run.provenance import Origin
 from pagefeed.run.route import NO_POSITION, Ranges, Route, Slot, joined_ranges_of
 from pagefeed.run.run import (
@@ -19,7 +20,7 @@ from pagefeed.run.run import (
     SequencesOf,
 )
 from pagefeed.run.skips import MOST_RANGES
-from pagefeed.run.state import LoaderState
+from pagefeed.run.state import Grown, LoaderState
 from pagefeed.run.state_checks import check_same_run, reading_state
 
 __all__ = [
@@ -31,11 +32,14 @@ __all__ = [
     "DatasetCursor",
     "DatasetOrder",
     "DatasetRun",
+    "Grown",
     "GrownRun",
     "LoaderState",
+    "MixedOrder",
     "Origin",
     "Positions",
     "Ranges",
+    "Records",
     "Route",
     "Run",
     "SequencesOf",
@@ -44,6 +48,9 @@ __all__ = [
     "check_same_run",
     "joined_ranges_of",
     "reading_state",
+    "records_after",
+    "records_of",
+    "rest_of_dataset",
 ]
 
 name_as_imported(__name__)

@@ -137,6 +137,7 @@ class DatasetRun(Run):
     """
 
     _cursor: ClassVar[type[Cursor]] = DatasetCursor
+    rest: ClassVar[str] = "rest of a dataset"
 
     dataset: Dataset
     """The dataset."""

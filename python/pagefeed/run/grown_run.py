@@ -2,19 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import ClassVar
 
-from pagefeed.dataset import Dataset, growth_parts, identity_of_data
-from pagefeed.errors import StateMismatchError
+from pagefeed.dataset import (
+    Dataset,
+    before_growth,
+    growth_parts,
+    identity_of_data,
+    what_changed,
+)
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.order import GrownOrder, Ordered
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.erasures import Records, records_after, records_of
-from pagefeed.run.run import Cursor
-from pagefeed.run.state import LoaderState
+from pagefeed.run.run import Cursor, Run
+from pagefeed.run.state import Grown, LoaderState
 
-__all__ = ["GrownCursor", "GrownRun"]
+__all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
+
+
+def rest_of_dataset(
+    whole: DatasetRun, state: LoaderState, grown: Grown | None
+) -> tuple[Run, LoaderState]:
+    """Return what goes on at a state, and where.
+
+    Args:
+        whole: The run of all data.
+        state: A state.
+        grown: When what was added since is delivered; None if nothing was.
+
+    Raises:
+        InvalidArgumentError: If data are to be mixed into steps some of which are
+            skipped.
+        StateMismatchError: If the data are not those of the state with some added.
+    """
+    same = grown is None or not what_changed(state.dataset, whole.initial.dataset)
+    if same and not state.grown:
+        return whole, whole.accept(state)
+    names = [each.name for each in fields(DatasetRun) if each.init]
+    options = {name: getattr(whole, name) for name in names}
+    before = whole.dataset
+    if not same:
+        before = before_growth(before, state.dataset)
+    run: Callable[..., DatasetRun] = DatasetRun
+    if state.grown or whole.epochs != 1:
+        run = partial(GrownRun, begun=state, later=whole.dataset)
+    rest = run(**options | {"dataset": before})
+    begin = rest.going_on(rest.accept(state))
+    if same or grown != "now" or not begin.goes_on(state.first_epoch):
+        return rest, begin
+    position = rest.at(begin).start
+    if any(end > position for _, end in begin.skipped):
+        raise InvalidArgumentError(
+            "grown='now' mixes data into the steps ahead, and some of these are "
+            "skipped: load with grown='next-epoch', or a state from before the skip"
+        )
+    can_look_back = not begin.skipped and begin.epoch == begin.first_epoch
+    begin = replace(
+        begin,
+        grown=(*begin.grown, (state.dataset, begin.position)),
+        dataset=whole.initial.dataset,
+        erased=whole.initial.erased,
+        skipped=(),
+        sizes=begin.sizes if can_look_back else None,
+    )
+    rest = GrownRun(begun=begin, later=whole.dataset, **options)
+    return rest, rest.accept(begin)
 
 
 @dataclass(eq=False)
@@ -128,7 +185,11 @@ class GrownRun(DatasetRun):
         datasets = [*parts, *behind]
         self._number([None] * len(datasets), datasets, [*cut, *cut_behind])
         self.num_sequences = sum(index.num_sequences for index in cut)
-        self.orders = _GrownOrders(run=self, number=0, seed=self.seed)
+        added = [
+            (DatasetOrder(run=self, number=n, seed=self.seed, name=f"added {n}"), at)
+            for n, (_, at) in enumerate(self.begun.grown, start=1)
+        ]
+        self.orders = MixedOrder(run=self, number=0, seed=self.seed, added=added)
         self.orders_behind = self.whole.orders
         if is_joined:
             number = self.num_parts
@@ -167,19 +228,15 @@ class GrownRun(DatasetRun):
 
 
 @dataclass(kw_only=True, eq=False)
-class _GrownOrders(DatasetOrder):
-    """The order of the epoch: that of the data of before, with what was added."""
+class MixedOrder(DatasetOrder):
+    """The order of an epoch into which data were mixed: what was added has its own."""
 
-    run: GrownRun
+    added: Sequence[tuple[DatasetOrder, int]]
+    """Orders of what was added, and the places of the epoch from which on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        run = self.run
-        self._added = [
-            (DatasetOrder(run=run, number=n, seed=run.seed, name=f"added {n}"), at)
-            for n, (_, at) in enumerate(run.begun.grown, start=1)
-            if run.indexes[n].num_sequences
-        ]
+        self._added = [each for each in self.added if each[0].index.num_sequences]
 
     def reach(self, state: LoaderState) -> int:
         """Return how far the epoch of a state moves sequences, over all lanes."""

@@ -84,6 +84,8 @@ class Run(ABC):
     """How ranks are balanced."""
 
     _cursor: ClassVar[type[Cursor]]
+    rest: ClassVar[str]
+    """The name under which a room provides the rest of a run whose data grew."""
     is_of_state: ClassVar[bool] = False
     """Whether a state may bring sequences of its own: its schedule."""
 
@@ -275,10 +277,9 @@ class Run(ABC):
         Raises:
             InvalidArgumentError: If there is no such file or row.
         """
+        all_of_them = enumerate(self.datasets)
         holding = [
-            number
-            for number, dataset in enumerate(self.datasets)
-            if dataset.index.find_file(file) is not None
+            n for n, each in all_of_them if each.index.find_file(file) is not None
         ]
         found = list[tuple[int, Int64Array, int | None]]()
         for number in holding or [0]:  # Without one the error says which files exist.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pagefeed._base import MOST, check_positive, check_whole
 from pagefeed.dataset import what_changed
@@ -17,9 +17,11 @@ from pagefeed.run.skips import packed_ranges, ranges_fit, unpacked_ranges
 from pagefeed.run.state_checks import check_same_run, reading_state
 from pagefeed.wiring import parsed
 
-__all__ = ["LoaderState"]
+__all__ = ["Grown", "LoaderState"]
 
 VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
+Grown: TypeAlias = Literal["next-epoch", "now"]
+"""When data are delivered that were added."""
 Growths: TypeAlias = tuple[tuple[str, int], ...]
 OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture", "ended")
 """Fields that only the states of some runs have."""
@@ -73,6 +75,12 @@ class LoaderState:
     """Datasets and weights of a mixture, by position."""
     ended: LoaderState | None = None
     """Where the iteration before ended; saved until a step of this one is taken."""
+
+    @property
+    def data(self) -> str:
+        """Record of the data, of a mixture of all datasets."""
+        data: str = self.dataset if self.mixture is None else self.mixture.data
+        return data
 
     def goes_on(self, epoch: int) -> bool:
         """Whether this is a place in an iteration that began with an epoch.

@@ -259,7 +259,7 @@ def test_what_did_not_grow_is_refused(tmp_path):
     with pytest.raises(InvalidArgumentError, match="grown='later'"):
         changed.load_state_dict(state, grown="later")  # type: ignore[arg-type]
     mixed = loader_of(pf.mix({"web": (pf.parquet(tmp_path, column="tokens"), 1.0)}))
-    with pytest.raises(InvalidArgumentError, match="not in a mixture"):
+    with pytest.raises(StateMismatchError, match="this loader 'mixture'"):
         mixed.load_state_dict(state, grown="next-epoch")
 
 

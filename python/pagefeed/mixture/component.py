@@ -1,0 +1,183 @@
+"""A dataset of a mixture, as its schedule knows it: its epochs, by local position."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagefeed._base import Int64Array, check_positive, check_whole, sorted_with_places
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Component", "Former", "Mixed"]
+
+
+class Mixed(NamedTuple):
+    """Data that were mixed into an epoch."""
+
+    data: str
+    """Record of what the epoch was of before."""
+    place: int
+    """The place in it from which on they come."""
+    num_sequences: int
+    """Sequences that it had before."""
+
+
+class Former(NamedTuple):
+    """What some epochs of a dataset are of to which data were added later."""
+
+    end: int
+    """One past the last of these epochs."""
+    data: str
+    """Record of what they hold, see :attr:`Component.data`."""
+    num_sequences: int
+    """Sequences of each of them."""
+    num_tokens: int
+    """Tokens in these."""
+    mixed: tuple[Mixed, ...] = ()
+    """What was mixed into the last of them, which then has more sequences: it is alone.
+    """
+
+
+class _Epochs(NamedTuple):
+    """Epochs of the same size."""
+
+    first: int
+    begin: int
+    """Local position of the first."""
+    num_sequences: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Component:
+    """A dataset of a mixture, as its schedule knows it."""
+
+    name: str
+    data: str
+    """Fingerprint of the dataset, and its description for people."""
+    num_sequences: int
+    """Sequences of an epoch."""
+    num_tokens: int
+    """Tokens in them, as delivered; 0 if they are not counted."""
+    max_epochs: int | None = None
+    """Epochs after which it is left out."""
+    before: tuple[Former, ...] = ()
+    """What its first epochs are of, if data were added."""
+
+    @property
+    def sequence_tokens(self) -> float:
+        """Mean tokens of a sequence when the run began; 1 if they are not counted."""
+        counted = (tokens / size for size, tokens in self._sizes if tokens)
+        return next(counted, 1.0)
+
+    @property
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Sequences and tokens of an epoch, from the first ones on."""
+        before = [(each.num_sequences, each.num_tokens) for each in self.before]
+        return [*before, (self.num_sequences, self.num_tokens)]
+
+    def former(self, epoch: int) -> Former | None:
+        """Return what an epoch is of; None for all data."""
+        return next((each for each in self.before if epoch < each.end), None)
+
+    def begin_of(self, epoch: int) -> int:
+        """Return the local position at which an epoch begins."""
+        same = [each for each in self._epochs if each.first <= epoch][-1]
+        return same.begin + (epoch - same.first) * same.num_sequences
+
+    def size_of(self, epoch: int, place: int | None = None) -> int:
+        """Return the sequences of an epoch, or what they were thought to be at a place.
+
+        Data may have been mixed in behind the place.
+        """
+        former = self.former(epoch)
+        if former is None:
+            return self.num_sequences
+        mixed = former.mixed if place is not None else ()
+        ahead = (each.num_sequences for each in mixed if each.place > (place or 0))
+        return next(ahead, former.num_sequences)
+
+    def epochs_of(self, local: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the epochs of local positions, and the places there: int64 each."""
+        epoch, place = np.divmod(local, self._epochs[0].num_sequences)
+        for same in self._epochs[1:]:
+            is_later = local >= same.begin
+            later, there = np.divmod(local - same.begin, same.num_sequences)
+            epoch = np.where(is_later, same.first + later, epoch)
+            place = np.where(is_later, there, place)
+        return epoch, place
+
+    def by_epoch(
+        self, local: Int64Array
+    ) -> Iterator[tuple[int, Int64Array, Int64Array]]:
+        """Yield the epochs of local positions: which are of it, and at which places."""
+        epoch, place = self.epochs_of(local)
+        rising, which = sorted_with_places(epoch)
+        borders = np.flatnonzero(np.diff(rising, prepend=-1))
+        ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
+        # Of one epoch the places stay in order.
+        for first, end in zip(borders.tolist(), ends, strict=True):
+            now = which[first:end]
+            yield int(rising[first]), now, place[now]
+
+    def num_epochs(self, count: int) -> float:
+        """Return how many epochs the first sequences are."""
+        [epoch], [place] = self.epochs_of(np.array([count]))
+        return float(epoch + place / self.size_of(int(epoch)))
+
+    @property
+    def _epochs(self) -> list[_Epochs]:
+        found, first, begin = [], 0, 0
+        for each in (*self.before, None):
+            size = self.num_sequences if each is None else each.num_sequences
+            found.append(_Epochs(first, begin, size))
+            if each is not None:
+                begin += (each.end - first) * size
+                first = each.end
+        return found
+
+    def check(self) -> None:
+        """Refuse what no run has.
+
+        Raises:
+            InvalidArgumentError: If a value is out of its bounds.
+        """
+        for size, tokens in self._sizes:
+            check_positive(size, "sequences")
+            check_whole(tokens, "tokens", least=0)
+        if self.max_epochs is not None:
+            check_positive(self.max_epochs, "max_epochs")
+        last = 0
+        for former in self.before:
+            last = check_whole(former.end, "end", least=last + 1)
+            mixed = former.mixed
+            sizes = [check_positive(each.num_sequences, "size") for each in mixed]
+            places = [check_whole(each.place, "place", least=0) for each in mixed]
+            rises = places == sorted(places) and sizes == sorted(sizes)
+            if not rises or any(map(operator.ge, places, sizes)):
+                raise InvalidArgumentError(f"{former!r:.200} is mixed in wrong places")
+
+    def to_list(self) -> list[Any]:
+        """Return plain JSON types."""
+        *values, before = astuple(self)
+        kept = [[*each[:4], [list(mixed) for mixed in each[4]]] for each in before]
+        return [*values, kept] if kept else values
+
+    @classmethod
+    def from_list(cls, given: list[Any]) -> Component:
+        """Read what :meth:`to_list` wrote.
+
+        Raises:
+            TypeError: If it is something else, as are the next two.
+            ValueError: Likewise.
+        """
+        names = [each.name for each in fields(cls)][: max(5, len(given))]
+        values = dict(zip(names, given, strict=True))
+        before = tuple(
+            Former(end, data, size, tokens, tuple(Mixed(*each) for each in mixed))
+            for end, data, size, tokens, mixed in values.pop("before", ())
+        )
+        return cls(**values, before=before)
