@@ -79,7 +79,7 @@ $(TESTED): tested-in-%: $(HAVE_TRAINERS)/%.stamp
 	@echo "== $*"
 	@time $(HAVE_TRAINERS)/$*/bin/python -m pytest --quiet --timeout 900 --durations 3 \
 		tests/trainers/test_examples.py tests/trainers/test_matrix.py \
-		tests/trainers/test_mixing.py \
+		tests/trainers/test_features.py tests/trainers/test_mixing.py \
 		$$(ls tests/trainers/test_$*{,_*}.py 2> /dev/null)
 
 .PHONY: fuzz

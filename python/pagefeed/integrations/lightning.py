@@ -17,6 +17,7 @@ from pagefeed.integrations.checks import (
     check_ends,
     check_has,
     check_maker,
+    check_ranks_of,
     check_sizes,
 )
 from pagefeed.integrations.delivery import (
@@ -117,6 +118,7 @@ class LoaderDataModule(_DataModule):
         self._start: Start = start
         self._grown = grown
         self._run: Delivery | None = None
+        self._is_begun = False
         self._loaded: dict[str, Any] = {}
 
     @property
@@ -135,27 +137,29 @@ class LoaderDataModule(_DataModule):
     def setup(self, stage: str) -> None:
         """Have the next ``fit`` begin a run."""
         if stage == "fit":
-            self._run, self._loaded = None, {}
+            self._is_begun, self._loaded = False, {}
 
     def train_dataloader(self) -> Delivery:
         """Return the batches of a run; Lightning counts its epochs."""
-        if self._run is not None:  # Lightning asks again in the same run.
+        if self._run is not None and self._is_begun:  # It asks again in the same run.
             return self._run
         trainer = self.trainer
         ranks = _expected_ranks(trainer)
         self._train = loader = _made(self._train, ranks)
-        self._run = run = _TrainingBatches(
-            loader,
-            WHO,
-            ranks=ranks,
-            kind="run",
-            endless=True,
-            start=self._start,
-            grown=self._grown,
-        )
+        check_ranks_of(loader, ranks, WHO)
+        if self._run is None:  # Another run has it too: it knows the first weights.
+            self._run = _TrainingBatches(
+                loader,
+                WHO,
+                kind="run",
+                endless=True,
+                start=self._start,
+                grown=self._grown,
+            )
+            self._learner = make_learner(loader, self._policy, self._every)
+        run, self._is_begun = self._run, True
         run.accumulate(trainer.accumulate_grad_batches)
         check_ends(loader, trainer.max_steps, WHO, "max_steps")
-        self._learner = make_learner(loader, self._policy, self._every)
         if self._loaded:
             Leaf(loader, grown=self._grown).load_state_dict(self._loaded)
             is_whole = trainer.limit_train_batches == 1.0

@@ -4,8 +4,11 @@ import contextlib
 import itertools
 import json
 import os
+import zlib
 from argparse import Namespace
 from typing import Any, ClassVar
+
+import numpy as np
 
 import pagefeed as pf
 from job import BATCH_SIZE, LENGTH, Job
@@ -27,16 +30,25 @@ class Eyes:
     def __init__(self, stop_at):
         self.seen, self.left = [], stop_at
 
-    def look(self, ids):
+    def look(self, ids, **columns):
         self.left -= 1
         if self.left == 0:
             raise StopError
+        if job.options.get("whole_batches"):
+            self.seen.append(digest_of(ids, **columns))
+            return
         if len(ids.shape) > 1 or len(ids) > LENGTH:  # First tokens tell sequences.
             ids = ids.reshape(-1, LENGTH)[:, 0]
         self.seen.append([int(row) for row in ids])
         if len(self.seen) == job.options.get("die_at"):
             job.report("killed", self.seen)
             job.die()
+
+
+def digest_of(ids, **columns):
+    """What tells the tokens of a step, and the columns beside them."""
+    arrays = [ids, *(columns[name] for name in sorted(columns))]
+    return zlib.crc32(b"".join(np.asarray(each).tobytes() for each in arrays))
 
 
 class Adapter:
@@ -49,7 +61,8 @@ class Adapter:
 
     def __init__(self, loader, **start):
         self.loader, self.start = loader, start
-        self.folder = FOLDER / ("killed" if "die_at" in job.options else "whole")
+        run = "killed" if "die_at" in job.options else "whole"
+        self.folder = FOLDER / job.options.get("run", run)
 
     def train(self, stop_at=0, save_at=(), resume=None):
         eyes = Eyes(stop_at)
@@ -80,10 +93,18 @@ def model_of(eyes):
                 prompts = [f"prompt {number}" for number in columns["id"].tolist()]
                 assert list(columns["prompt"]) == prompts
                 return {"loss": sum(each.sum() for each in self.parameters())}
-            eyes.look(input_ids)
-            return {"loss": super().forward(input_ids, labels)}
+            beside = {k: v for k, v in columns.items() if k.startswith("teacher")}
+            eyes.look(input_ids, **beside)
+            logits = self.logits(input_ids)
+            return {"loss": self.loss(logits, labels), "logits": logits}
 
     return Watched()
+
+
+def learn(learner):
+    """End a step of a loop of one's own; its policy asks for no losses."""
+    if learner is not None:
+        learner.step()
 
 
 class Accelerate(Adapter):
@@ -109,6 +130,7 @@ class Accelerate(Adapter):
         for _ in self.epochs_left(resume):
             for batch in self.batches:
                 accelerator.backward(prepared(**batch)["loss"])
+                learn(self.batches.learner)
                 number += 1
                 if number in save_at:
                     accelerator.save_state(str(self.folder / str(number)))
@@ -142,8 +164,8 @@ class Transformers(Adapter):
         self.trainer = Trainer(model=model_of(self), args=arguments)
         attach(self.trainer, loader, **start)
 
-    def look(self, ids):
-        self.eyes.look(ids)
+    def look(self, ids, **columns):
+        self.eyes.look(ids, **columns)
 
     def run(self, eyes, save_at, resume):
         self.eyes = eyes
@@ -171,13 +193,18 @@ class Lightning(Adapter):
         import torch
         from lightning.pytorch.callbacks import ModelCheckpoint
 
+        data = self.data
+
         class Module(lightning.LightningModule):
             def __init__(self):
                 super().__init__()
                 self.model = model_of(eyes)
 
             def training_step(self, batch, _):
-                return self.model(**batch)["loss"]
+                found = self.model(**batch)
+                if "dataset_ids" in batch:
+                    data.log_training(self, batch, found["logits"])
+                return found["loss"]
 
             def configure_optimizers(self):
                 return torch.optim.SGD(self.parameters(), lr=0.1)
@@ -231,6 +258,7 @@ class DeepSpeed(Adapter):
             for batch in data:
                 engine.backward(engine(**batch)["loss"])
                 engine.step()
+                learn(data.learner)
                 number += 1
                 if number in save_at:
                     data.save_checkpoint(str(self.folder), str(number))
@@ -244,7 +272,6 @@ class Jax(Adapter):
 
     def run(self, eyes, save_at, resume):
         import jax
-        import numpy as np
 
         from pagefeed.integrations.jax import global_batches
 
@@ -255,13 +282,21 @@ class Jax(Adapter):
         spec = jax.sharding.PartitionSpec("data")
         sharding = jax.sharding.NamedSharding(mesh, spec)
         if resume:
-            self.loader.load_state_dict(json.loads(self.path(resume).read_text()))
-        batches = global_batches(self.loader, sharding, **self.start)
+            state = json.loads(self.path(resume).read_text())
+            self.loader.load_state_dict(state, grown=self.start.get("grown"))
+        start = {key: self.start[key] for key in self.start if key != "grown"}
+        batches = global_batches(self.loader, sharding, **start)
         number = resume or 0
         for _ in self.epochs_left(resume):
             for batch in batches:
-                shards = batch["input_ids"].addressable_shards
-                eyes.look(np.concatenate([np.asarray(each.data) for each in shards]))
+                eyes.look(
+                    **{
+                        name.removeprefix("input_"): np.concatenate(
+                            [np.asarray(each.data) for each in array.addressable_shards]
+                        )
+                        for name, array in batch.items()
+                    }
+                )
                 number += 1
                 if number in save_at and job.rank == 0:
                     self.folder.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,15 @@ class Model(torch.nn.Module):
         self.head = torch.nn.Linear(8, VOCABULARY)
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        logits = self.head(self.embedding(input_ids))[:, :-1]
+        return self.loss(self.logits(input_ids), labels)
+
+    def logits(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Of the token behind each: [rows, length, vocabulary]."""
+        logits: torch.Tensor = self.head(self.embedding(input_ids))
+        return logits
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The mean over labels, each at its token."""
         return torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), labels[:, 1:].flatten()
+            logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
         )

@@ -1,0 +1,81 @@
+"""Every adapter passes on what a loader does, whichever features that has."""
+
+import shutil
+import sys
+from itertools import product
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from trainers.running import run_job
+
+ADAPTERS = (
+    *("accelerate", "deepspeed", "jax", "lightning", "megatron", "olmo"),
+    *("torchtitan", "transformers"),
+)
+FEATURES = (
+    *("balance", "budget", "infilling", "teacher", "table", "erasure", "growth"),
+    "policy",
+)
+CASES = ("fresh", "peeked", "second", "interrupted", "resumed", "other size")
+LEARNING = {
+    "accelerate": ("fresh", "resumed"),
+    "deepspeed": ("peeked",),
+    "lightning": ("second", "interrupted"),
+    "transformers": ("second", "other size"),
+}
+"""Cases of a policy. Others end a learner's steps in loops of their own: mixing."""
+
+
+def cells_of(adapter):
+    """Features and cases: over all adapters every pair of the three occurs."""
+    first = ADAPTERS.index(adapter)
+    cells = [
+        (feature, CASES[(first + number) % len(CASES)])
+        for number, feature in enumerate(FEATURES[:-1])
+    ]
+    return [*cells, *(("policy", case) for case in LEARNING.get(adapter, ()))]
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    name = Path(sys.prefix).name
+    if name not in ADAPTERS:
+        pytest.skip("make test-trainers ARGS=transformers")
+    return name
+
+
+@pytest.fixture(scope="module")
+def seen(folder, adapter):
+    (folder / "teacher").mkdir()
+    for path in (folder / "data").glob("*.parquet"):
+        table = pq.read_table(path)
+        rows = table["input_ids"].to_pylist()
+        ids = [[[token, -token] for token in row] for row in rows]
+        column = pa.array(ids, pa.list_(pa.list_(pa.int32(), 2)))
+        taught = table.append_column("teacher_ids", column)
+        pq.write_table(taught, folder / "teacher" / path.name, row_group_size=20)
+    shutil.copytree(folder / "data", folder / "grown")
+    rows = pa.array([[3600 + row] * 20 for row in range(40)], pa.list_(pa.int32()))
+    more = pa.table({"input_ids": rows})
+    pq.write_table(more, folder / "grown" / "part-2.parquet", row_group_size=20)
+    cells = cells_of(adapter)
+    return run_job("features", folder, world_size=2, adapter=adapter, cells=cells)
+
+
+@pytest.mark.parametrize(("feature", "case"), [*product(FEATURES, CASES)])
+def test_a_run_sees_what_a_plain_loop_does(seen, adapter, feature, case):
+    if (feature, case) not in cells_of(adapter):
+        pytest.skip("another adapter's")
+    for one in seen:
+        found = one[f"{feature}, {case}"]
+        assert found["seen"] == found["plain"]
+        assert len(found["plain"]) == 20
+
+
+def test_every_pair_occurs():
+    cells = {(name, *cell) for name in ADAPTERS for cell in cells_of(name)}
+    assert {cell[1:] for cell in cells} == {*product(FEATURES, CASES)}
+    assert {(name, case) for name, _, case in cells} == {*product(ADAPTERS, CASES)}
