@@ -82,7 +82,7 @@ def test_two_nodes_write_the_same_files(source, tmp_path):
 def test_a_node_that_dies_in_the_middle_loses_nothing(cluster, source, tmp_path):
     here = tokenize(source, tmp_path / "local", "local")
     made, nodes = cluster
-    account = tmp_path / "ray" / "_tokenize"
+    account = tmp_path / "ray" / "_unfinished"
     died = []
 
     def kill():

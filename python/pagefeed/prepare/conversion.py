@@ -72,6 +72,11 @@ def convert(
     appear last. Documents keep their order. Empty documents are kept too, except in
     MDS, where they are left out and counted.
 
+    A folder of Parquet or of a stream is refused by readers until all of it is there.
+    A killed conversion to Parquet goes on when it is started again, and its files are
+    those of one at a stretch, byte for byte; its manifest comes last. Of other formats,
+    remove what is there first.
+
     Args:
         dataset: Any dataset: Parquet files, a selection of them, or token files.
         output: A folder for ``"parquet"``, ``"stream"`` and ``"mds"``, a prefix for
@@ -81,7 +86,8 @@ def convert(
         dtype: Type of the tokens; by default the one they are read in.
         eos: A token to write after every document; raw files have no other border.
         column: Name of the tokens; by default that of the dataset.
-        shard_size: Size after which a new file or shard begins.
+        shard_size: Bytes of tokens, before compression, after which a new file or shard
+            begins.
         storage_options: Settings of remote storage of the output, see
             :func:`pagefeed.parquet`.
 
@@ -120,17 +126,17 @@ def convert(
         column=column or dataset.column,
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),
         num_tokens=num_tokens,
+        source={"dataset": dataset.fingerprint, "eos": behind},
     )
-    written = 0
     with (
         out.stack,
         Work(f"converting to {to}", total=num_rows, unit="documents") as work,
     ):
         out.begin()
-        for rows in rows_of(dataset):
+        work.advance(out.num_done)
+        for rows in rows_of(dataset, out.num_done):
             ended = rows if behind is None else _with_ends(rows, behind)
             out.write(ended)
-            written += len(ended.tokens)
             work.advance(len(ended.offsets) - 1)
         out.finish()
     return Conversion(
@@ -139,7 +145,7 @@ def convert(
         dtype=kind.name,
         num_documents=num_rows - out.num_left_out,
         num_left_out=out.num_left_out,
-        num_tokens=written,
+        num_tokens=num_tokens,
     )
 
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from pagefeed._base import WholeWriter, require
 from pagefeed.dataset import Output, TokenRows
-from pagefeed.storage import PARQUET, FileWriter
+from pagefeed.prepare.jobs import (
+    JOB,
+    check_same_job,
+    read_json,
+    remove_drafts,
+    write_json,
+)
+from pagefeed.storage import MANIFEST, PARQUET, UNFINISHED, FileWriter
 
 __all__ = ["ParquetFile", "ParquetOutput"]
 
 _GROUP_BYTES = 64 << 20
+"""Bytes of tokens of a row group, before compression."""
+_LOCK = ".convert.lock"
+_FILES = r"part-\d{5,}\.parquet|_manifest\.json|job\.json"
 
 
 def _pyarrow(name: str = "pyarrow") -> Any:
@@ -18,37 +29,136 @@ def _pyarrow(name: str = "pyarrow") -> Any:
 
 
 class ParquetOutput(Output):
-    """Parquet files with a list of tokens a row."""
+    """Parquet files with a list of tokens a row, and a manifest at the end.
+
+    Shards and row groups end behind the document that fills them, by tokens alone: what
+    is written does not depend on where a killed job stopped.
+    """
 
     signs = PARQUET
     _file: ParquetFile | None = None
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The folder."""
+        return (f"{self.path}/",)
+
+    def check(self) -> None:
+        """Refuse files that exist, but for those of this job if it was killed."""
+        self._settings = {
+            **self.source,
+            "to": "parquet",
+            "dtype": self.dtype.name,
+            "column": self.column,
+            "shard_bytes": self.shard_bytes,
+        }
+        begun = read_json(self.folder, JOB)
+        if begun is None:
+            super().check()
+        else:
+            check_same_job(self.path, begun["settings"], self._settings)
+
+    def begin(self) -> None:
+        """Claim the folder, and find what a killed job finished there."""
+        self.stack.enter_context(self.folder.claimed(_LOCK))
+        for below in ("", UNFINISHED):
+            remove_drafts(self.folder, _FILES, below)
+        begun, sizes = read_json(self.folder, JOB), self.folder.sizes()
+        self._shards: list[dict[str, Any]] = []
+        for shard in [] if begun is None else begun["shards"]:
+            if sizes.get(shard["file"]) != shard["bytes"]:
+                break  # Something else wrote there: it is written again.
+            self._shards.append(shard)
+        self.num_done = sum(shard["documents"] for shard in self._shards)
+        self._is_noted = begun is not None
+        self._begin_shard()
+
     def put(self, rows: TokenRows) -> None:
-        """Write documents; a row group has those of one or more pages."""
+        """Write documents."""
+        at = 0
+        while at + 1 < len(rows.offsets):
+            room = self._group_tokens - self._in_group
+            stop = rows.filled(at, min(room, self.shard_tokens - self._in_shard))
+            self._add(rows.some(at, stop))
+            at = stop
+
+    def _add(self, rows: TokenRows) -> None:
+        """Add documents to the row group; end what they fill."""
         arrow = _pyarrow()
         lists = arrow.LargeListArray.from_arrays(rows.offsets, arrow.array(rows.tokens))
         kind = arrow.list_(arrow.from_numpy_dtype(self.dtype))
         table = arrow.table({self.column: lists.cast(kind)})
-        if self._file is None or self._file.file.size >= self.shard_bytes:
-            self.finish()
-            file = self.folder.writer(f"part-{len(self.files):05}.parquet")
+        if self._file is None:
+            file = self.folder.writer(self._name)
             self._file = self.stack.enter_context(ParquetFile(file, table.schema))
-            self.files.append(file.path)
-            self._waiting: list[Any] = []
         self._waiting.append(table)
-        if sum(table.nbytes for table in self._waiting) >= _GROUP_BYTES:
-            self._flush(self._file)
+        self._in_group += len(rows.tokens)
+        self._in_shard += len(rows.tokens)
+        self._num_documents += len(table)
+        if self._in_shard >= self.shard_tokens:
+            self._end_shard()
+        elif self._in_group >= self._group_tokens:
+            self._end_group(self._file)
 
-    def _flush(self, file: ParquetFile) -> None:
+    @property
+    def _group_tokens(self) -> int:
+        return _GROUP_BYTES // self.dtype.itemsize
+
+    @property
+    def _name(self) -> str:
+        return f"part-{len(self._shards):05}.parquet"
+
+    def _begin_shard(self) -> None:
+        self._waiting: list[Any] = []
+        self._in_group = self._in_shard = self._num_documents = 0
+
+    def _end_group(self, file: ParquetFile) -> None:
         if self._waiting:
             file.writer.write_table(_pyarrow().concat_tables(self._waiting))
-            self._waiting = []
+        self._waiting, self._in_group = [], 0
+
+    def _end_shard(self) -> None:
+        """Give the shard its name, and record it."""
+        file = self._file
+        if file is None:
+            return
+        self._end_group(file)
+        self.folder.check_claim()
+        if not self._is_noted:  # Before there is a file that could be read.
+            self._note()
+            self._is_noted = True
+        file.commit()
+        self._shards.append(
+            {
+                "file": self._name,
+                "documents": self._num_documents,
+                "tokens": self._in_shard,
+                "bytes": file.file.size,
+                "sha256": file.digest.hexdigest(),
+            }
+        )
+        self._note()
+        self._file = None
+        self._begin_shard()
+
+    def _note(self) -> None:
+        told = {"settings": self._settings, "shards": self._shards}
+        write_json(self.folder, JOB, told)
 
     def finish(self) -> None:
-        """Write the last footer."""
-        if self._file is not None:
-            self._flush(self._file)
-            self._file.commit()
+        """End the last shard, and write the manifest."""
+        self._end_shard()
+        self.folder.check_claim()
+        manifest = {
+            "format": "pagefeed tokens",
+            "settings": self._settings,
+            "num_documents": sum(shard["documents"] for shard in self._shards),
+            "num_tokens": self.num_tokens,
+            "shards": self._shards,
+        }
+        write_json(self.folder, MANIFEST, manifest)
+        self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)
+        self.files = [self.folder.place(shard["file"]) for shard in self._shards]
 
 
 class ParquetFile(WholeWriter):
@@ -66,6 +176,8 @@ class ParquetFile(WholeWriter):
     ) -> None:
         parquet = _pyarrow("pyarrow.parquet")
         self.file = file
+        self.digest = hashlib.sha256()
+        """Of the bytes so far."""
         self._is_abandoned = False
         self.writer = parquet.ParquetWriter(
             _pyarrow().PythonFile(self, mode="w"),
@@ -93,6 +205,7 @@ class ParquetFile(WholeWriter):
         view = memoryview(data).cast("B")
         if not self._is_abandoned:
             self.file.write(view)
+            self.digest.update(view)
         return len(view)
 
     def tell(self) -> int:

@@ -14,8 +14,8 @@ from pagefeed.errors import UnsupportedError
 __all__ = ["rows_of"]
 
 
-def rows_of(dataset: Dataset) -> Iterator[TokenRows]:
-    """Yield the documents of a dataset, those of a page at a time.
+def rows_of(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
+    """Yield the documents of a dataset from one on, those of a page at a time.
 
     Reads pages ahead, with a thread per CPU. A null row is an empty document.
 
@@ -26,16 +26,17 @@ def rows_of(dataset: Dataset) -> Iterator[TokenRows]:
     arrow = require("pyarrow", extra="pyarrow", purpose="converting datasets")
     spans = dataset.spans
     pages, rows = spans.places(np.arange(len(spans)))
-    counts = np.diff(spans.first_rows(np.arange(len(spans) + 1)))
+    borders = spans.first_rows(np.arange(len(spans) + 1))
+    first_span = int(np.searchsorted(borders[1:], first, side="right"))
 
     def read(span: int) -> TokenRows:
         page = _page(spans.index, int(pages[span]), arrow)
-        first = int(rows[span])
-        offsets = page.offsets[first : first + int(counts[span]) + 1]
-        tokens = page.tokens[offsets[0] : offsets[-1]]
-        return TokenRows(tokens, offsets - offsets[0])
+        left_out = max(first - int(borders[span]), 0)
+        begin = int(rows[span]) + left_out
+        stop = int(rows[span]) + int(borders[span + 1] - borders[span])
+        return page.some(begin, stop)
 
-    return in_order(read, range(len(spans)))
+    return in_order(read, range(first_span, len(spans)))
 
 
 def _page(index: PageIndex, page: int, arrow: Any) -> TokenRows:

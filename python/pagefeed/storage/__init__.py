@@ -24,7 +24,9 @@ from pagefeed.storage.outputs import (
     output_folder,
 )
 from pagefeed.storage.paths import (
+    MANIFEST,
     PARQUET,
+    UNFINISHED,
     PathLike,
     Paths,
     local_path,
@@ -47,7 +49,9 @@ from pagefeed.storage.writing import (
 )
 
 __all__ = [
+    "MANIFEST",
     "PARQUET",
+    "UNFINISHED",
     "FileWriter",
     "Located",
     "ObjectWriter",

@@ -10,15 +10,23 @@ from functools import cache
 from pathlib import Path
 
 from pagefeed._base import logger
-from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
 from pagefeed.storage.urls import is_url
 
 __all__ = [
+    "MANIFEST",
     "PARQUET",
     "SHARED_INDEX",
+    "UNFINISHED",
     "PathLike",
     "Paths",
     "check_files_given",
+    "check_finished",
     "expanded",
     "is_hidden",
     "local_path",
@@ -36,6 +44,10 @@ PARQUET = (".parquet", ".parq")
 """Suffixes of Parquet files in a folder."""
 SHARED_INDEX = "_pagefeed"
 """Usual name of the folder of an index that all nodes share."""
+UNFINISHED = "_unfinished"
+"""Folder of what a job needs to go on, in the folder that it writes."""
+MANIFEST = "_manifest.json"
+"""What such a job writes last."""
 
 
 def check_files_given(
@@ -134,7 +146,14 @@ def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     elif Path(path).is_dir():
         yield from _listed(path, _folder(Path(path), suffixes), suffixes)
     elif glob.has_magic(path):
-        yield from _listed(path, glob.iglob(path, recursive=True), suffixes)
+        files = _listed(path, glob.iglob(path, recursive=True), suffixes)
+        for folder in {os.path.dirname(file): None for file in files}:
+            check_finished(
+                folder,
+                is_begun=os.path.isdir(f"{folder}/{UNFINISHED}"),
+                is_ended=os.path.exists(f"{folder}/{MANIFEST}"),
+            )
+        yield from files
     else:
         raise MissingFileError(f"{path} does not exist")
 
@@ -149,10 +168,27 @@ def tell_of_index(folder: str) -> None:
     )
 
 
+def check_finished(folder: str, *, is_begun: bool, is_ended: bool) -> None:
+    """Refuse a folder whose files are a part of what a job has to write.
+
+    Raises:
+        FileAccessError: If the job began, and its manifest is not there.
+    """
+    if is_begun and not is_ended:
+        raise FileAccessError(
+            f"{folder.rstrip('/')} is not finished: it holds {UNFINISHED}, and no "
+            f"{MANIFEST} yet. Wait for the job that writes it, start the job again to "
+            "go on, or remove the folder"
+        ).at(file=folder)
+
+
 def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
     for directory, names, files in os.walk(folder, followlinks=True):
         if SHARED_INDEX in names:
             tell_of_index(directory)
+        check_finished(
+            directory, is_begun=UNFINISHED in names, is_ended=MANIFEST in files
+        )
         names[:] = [name for name in names if not is_hidden(name)]
         for file in files:
             if file.endswith(suffixes):

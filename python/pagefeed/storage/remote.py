@@ -23,11 +23,14 @@ from pagefeed.storage.options import (
     texts_of,
 )
 from pagefeed.storage.paths import (
+    MANIFEST,
     PARQUET,
     SHARED_INDEX,
+    UNFINISHED,
     PathLike,
     Paths,
     check_files_given,
+    check_finished,
     is_hidden,
     nothing_listed,
     plain_path,
@@ -181,7 +184,7 @@ class RemoteStorage(Storage):
         is_meant: Callable[[str], bool],
     ) -> list[str]:
         """Return the files below a folder whose names below it are meant."""
-        files = []
+        files, begun, ended = [], set[str](), set[str]()
         place = self._hub if is_of_hub(folder) else self.remote
         folder = self.name_of(folder)
         before = self.counts()["names_skipped"]
@@ -191,6 +194,10 @@ class RemoteStorage(Storage):
                 tell_of_index(folder)
             if is_meant(name) and not any(map(is_hidden, name.split("/"))):
                 files.append(url)
+            elif f"/{UNFINISHED}/" in url:
+                begun.add(url.partition(f"/{UNFINISHED}/")[0])
+            elif url.endswith(f"/{MANIFEST}"):
+                ended.add(url.rpartition("/")[0])
         if skipped := self.counts()["names_skipped"] - before:
             warnings.warn(
                 f"{path}: {skipped} names were left out, with //, /./, /../ or control "
@@ -198,6 +205,8 @@ class RemoteStorage(Storage):
                 PagefeedWarning,
                 stacklevel=2,
             )
+        for each in sorted(begun):
+            check_finished(each, is_begun=True, is_ended=each in ended)
         if not files:
             raise nothing_listed(path, suffixes)
         return files

@@ -58,6 +58,22 @@ def test_there_and_back(source, tmp_path, via, dtype):
     assert leftover == []
 
 
+@pytest.mark.parametrize("to", ["parquet", "stream", "mds"])
+@pytest.mark.parametrize("shard_size", ["1KB", "30KB", "1MB"])
+def test_shards_are_as_large_as_is_said(tmp_path, to, shard_size):
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(0, 60_000, rng.integers(0, 100)) for _ in range(9000)]
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    source = pf.parquet(tmp_path / "a.parquet", column="input_ids")
+    pf.convert(source, tmp_path / "out", to=to, dtype="uint16", shard_size=shard_size)
+    files = [file for file in (tmp_path / "out").rglob("*") if file.stat().st_size]
+    shards = [file for file in files if file.suffix in (".parquet", ".bin", ".mds")]
+    total = 2 * sum(map(len, rows))
+    most = {"1KB": 1000, "30KB": 30_000, "1MB": 1_000_000}[shard_size]
+    assert len(shards) >= total // (2 * most), "a document more, and what it takes"
+    assert max(file.stat().st_size for file in shards) < 1.2 * most + 4000
+
+
 def test_parts_and_separators(source, tmp_path):
     part = source.where("part == 1")
     done = pf.convert(part, tmp_path / "a.bin", to="raw", dtype="uint32", eos=70_000)

@@ -50,6 +50,8 @@ struct State {
     objects: HashMap<u64, Object>,
     /// Since room was last made; nothing if it never was.
     written: Option<u64>,
+    /// Bytes of the files that this process writes now.
+    under_way: u64,
     resting_until: Option<Instant>,
 }
 
@@ -173,10 +175,13 @@ impl PageCache {
         if size == 0 || size > self.capacity / 8 || self.is_resting() {
             return;
         }
-        self.make_room(size);
+        let on_disk = segment::bytes_on_disk(size);
+        self.make_room(on_disk);
         let age = since_1970();
         let name = Name { age, start, size };
-        match self.write(object, &name, bytes) {
+        let written = self.write(object, &name, bytes);
+        self.lock().under_way -= on_disk;
+        match written {
             Ok(()) => {
                 if let Some(known) = self.lock().objects.get_mut(&object) {
                     known.segments.insert(start, (size, age));
@@ -206,8 +211,11 @@ impl PageCache {
         written
     }
 
+    /// Makes room for a file of so many bytes, which is under way from now on.
     fn make_room(&self, size: u64) {
         let mut state = self.lock();
+        state.under_way += size;
+        let coming = state.under_way;
         let written = state.written.map(|written| written + size);
         state.written = Some(written.unwrap_or(0));
         if written.is_some_and(|written| written < self.capacity / WRITTEN_PART) {
@@ -215,7 +223,7 @@ impl PageCache {
         }
         state.written = Some(0);
         drop(state);
-        make_room(&self.folder, self.capacity);
+        make_room(&self.folder, self.capacity, coming);
     }
 
     fn is_resting(&self) -> bool {

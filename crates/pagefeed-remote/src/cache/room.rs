@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::segment::bytes_on_disk;
+
 /// What is left when room is made: so many parts of so many.
 const LEFT: (u64, u64) = (15, 16);
 /// A draft this old belongs to a process that was killed.
@@ -65,9 +67,9 @@ fn is_abandoned(entry: &fs::DirEntry) -> bool {
     matches!(age, Ok(Ok(age)) if age > ABANDONED)
 }
 
-/// Removes the oldest files of all objects, if all together have more bytes than
-/// `capacity`. Several processes may do so at a time: they choose the same.
-pub(super) fn make_room(folder: &Path, capacity: u64) {
+/// Removes the oldest files of all objects, if all together and the bytes that are `coming`
+/// are more than `capacity`. Several processes may do so at a time: they choose the same.
+pub(super) fn make_room(folder: &Path, capacity: u64, coming: u64) {
     let objects: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -78,7 +80,8 @@ pub(super) fn make_room(folder: &Path, capacity: u64) {
     for (number, object) in objects.iter().enumerate() {
         files.extend(names(object).into_iter().map(|name| (name, number)));
     }
-    let mut size: u64 = files.iter().map(|(name, _)| name.size).sum();
+    let on_disk = |name: &Name| bytes_on_disk(name.size);
+    let mut size: u64 = coming + files.iter().map(|(name, _)| on_disk(name)).sum::<u64>();
     if size <= capacity {
         return;
     }
@@ -89,7 +92,7 @@ pub(super) fn make_room(folder: &Path, capacity: u64) {
             break;
         }
         let _ = fs::remove_file(objects[number].join(name.to_string()));
-        size -= name.size;
+        size -= on_disk(&name);
         // Only if nothing is in it.
         let _ = fs::remove_dir(&objects[number]);
     }

@@ -24,18 +24,19 @@ pub(super) struct Segment {
     pub(super) size: u64,
 }
 
+/// Bytes of a file that holds `size` bytes of an object.
+pub(super) fn bytes_on_disk(size: u64) -> u64 {
+    (FIELDS as u64 + size.div_ceil(PART) + 1) * 8 + size
+}
+
 impl Segment {
     pub(super) fn end(&self) -> u64 {
         self.start + self.size
     }
 
-    fn num_parts(&self) -> usize {
-        self.size.div_ceil(PART) as usize
-    }
-
     /// Bytes before those of the object: fields, checksums, and that of the header.
     fn header_size(&self) -> usize {
-        (FIELDS + self.num_parts() + 1) * 8
+        (bytes_on_disk(self.size) - self.size) as usize
     }
 
     fn fields(&self) -> [u64; FIELDS] {

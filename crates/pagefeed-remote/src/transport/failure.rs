@@ -79,7 +79,7 @@ impl Failure {
         let credentials = || {
             denied(&format!(
                 "give credentials that are valid and may {} it, by environment variables or \
-                 storage_options",
+                 storage_options, without skip_signature (anon), which sends none",
                 answer.asked.verb()
             ))
         };
@@ -181,8 +181,9 @@ impl Failure {
         Self::io(
             ErrorKind::PermissionDenied,
             "no credentials were found: neither storage_options nor the environment name any, and \
-             no service of this machine gives some. For a public bucket give \
-             storage_options={\"skip_signature\": True}",
+             no service of this machine gives some. Name some, such as \
+             GOOGLE_APPLICATION_CREDENTIALS for gs:// or AZURE_STORAGE_ACCOUNT_KEY for az://; to \
+             read a public bucket give storage_options={\"skip_signature\": True}",
         )
     }
 }

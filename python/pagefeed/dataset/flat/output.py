@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -28,6 +28,17 @@ class TokenRows(NamedTuple):
     offsets: Int64Array
     """Where each begins, and the end: int64 [documents + 1]."""
 
+    def some(self, first: int, stop: int) -> TokenRows:
+        """Return documents ``[first, stop)`` of these."""
+        offsets = self.offsets[first : stop + 1]
+        tokens = self.tokens[offsets[0] : offsets[-1]]
+        return TokenRows(tokens, offsets - offsets[0])
+
+    def filled(self, first: int, room: int) -> int:
+        """Return the end of documents from ``first`` on that fill ``room`` tokens."""
+        ends = self.offsets[first + 1 : -1]
+        return first + 1 + int(np.searchsorted(ends, self.offsets[first] + room))
+
     def each(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the tokens of each document."""
         borders = self.offsets.tolist()
@@ -47,6 +58,7 @@ class Output(ABC):
         column: Name of the tokens, where the format has names.
         shard_bytes: Bytes of tokens after which a new shard begins.
         num_tokens: Number of tokens that will be written.
+        source: What is written, as a job records it: dataset and separator.
 
     Raises:
         InvalidArgumentError: If the format cannot hold the type, or files of the format
@@ -64,11 +76,16 @@ class Output(ABC):
     column: str
     shard_bytes: int
     num_tokens: int
+    source: Mapping[str, Any]
 
     def __post_init__(self) -> None:
         self.path = self.folder.path
         self.files: list[str] = []
         """The files, folders or prefixes that were written."""
+        self.num_done = 0
+        """Documents that a killed job wrote, known after :meth:`begin`."""
+        self.shard_tokens = max(1, self.shard_bytes // self.dtype.itemsize)
+        """Tokens that fill a shard."""
         self.num_left_out = 0
         """Documents that the format cannot hold."""
         self.stack = ExitStack()

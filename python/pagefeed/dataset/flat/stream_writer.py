@@ -27,6 +27,7 @@ from pagefeed.dataset.flat.stream_header import (
 )
 from pagefeed.errors import InvalidArgumentError, MissingFileError, UnsupportedError
 from pagefeed.storage import (
+    UNFINISHED,
     FileWriter,
     PathLike,
     Storage,
@@ -306,12 +307,29 @@ class StreamOutput(Output):
 
     def put(self, rows: TokenRows) -> None:
         """Write documents."""
-        most = self.shard_bytes // self.dtype.itemsize
-        if self._shard is None or self._shard.num_tokens >= most:
-            if self._shard is not None:
-                self._shard.close()
-            folder = f"{self.path}/{len(self.files):05}"
-            writer = StreamWriter(folder, dtype=self.dtype)
-            self._shard = self.stack.enter_context(writer)
-            self.files.append(self._shard.folder)
-        self._shard.append_many(rows.tokens, np.diff(rows.offsets))
+        at = 0
+        while at + 1 < len(rows.offsets):
+            shard = self._open()
+            stop = rows.filled(at, self.shard_tokens - shard.num_tokens)
+            some = rows.some(at, stop)
+            shard.append_many(some.tokens, np.diff(some.offsets))
+            at = stop
+
+    def _open(self) -> StreamWriter:
+        """Return the shard, or another one if it is full."""
+        if self._shard is not None and self._shard.num_tokens < self.shard_tokens:
+            return self._shard
+        if self._shard is not None:
+            if len(self.files) == 1:  # A single shard is all there is.
+                self.folder.write(f"{UNFINISHED}/shards", b"")
+            self._shard.close()
+        writer = StreamWriter(f"{self.path}/{len(self.files):05}", dtype=self.dtype)
+        self._shard = self.stack.enter_context(writer)
+        self.files.append(self._shard.folder)
+        return self._shard
+
+    def finish(self) -> None:
+        """End the last shard: readers of the folder have all of it from then on."""
+        if self._shard is not None:
+            self._shard.close()
+        self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)

@@ -18,23 +18,26 @@ from pagefeed.errors import (
     InvalidArgumentError,
     LimitExceededError,
 )
+from pagefeed.prepare.jobs import (
+    JOB,
+    check_same_job,
+    read_json,
+    remove_drafts,
+    write_json,
+)
 from pagefeed.prepare.texts import Rejected, WidenedError
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.storage import OutputFolder
+from pagefeed.storage import MANIFEST, UNFINISHED, OutputFolder
 from pagefeed.tokenizer import check_learned
 
 __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
 
-MANIFEST = "_manifest.json"
-"""Readers of folders skip names that begin with ``_``."""
-_ACCOUNT = "_tokenize"
-_JOB = f"{_ACCOUNT}/job.json"
 _REJECTED = "_rejected"
 _COUNTS = ("num_documents", "num_tokens", "num_rejected", "reasons", "num_learned")
 """What the manifest and the result have alike."""
 MOST_REASONS = 16
 """Most reasons that are counted by name."""
-_DRAFT = re.compile(r"\.(part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json)\..+")
+_FILES = r"part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json|job\.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,21 +108,13 @@ class JobFolder:
             InvalidArgumentError: If the folder has another job or other files.
         """
         settings = job.settings()
-        manifest = self._read(MANIFEST)
-        begun = self._read(_JOB)
+        manifest = read_json(self._out, MANIFEST)
+        begun = read_json(self._out, JOB)
         known = (manifest or begun or {}).get("settings")
-        if known is not None and known != settings:
-            differing = [
-                f"{name}: {known.get(name)!r} there, {value!r} now"
-                for name, value in settings.items()
-                if known.get(name) != value
-            ]
-            raise InvalidArgumentError(
-                f"{self.path} is of another job ({'; '.join(differing)}): give another "
-                "folder, or remove this one"
-            )
+        if known is not None:
+            check_same_job(self.path, known, settings)
         others = {n for n in self._out.names() if not n.startswith(".")} - {
-            _ACCOUNT,
+            UNFINISHED,
             MANIFEST,
         }
         if known is None and others:
@@ -145,25 +140,25 @@ class JobFolder:
         if begun is None:
             today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
             begun = {"settings": job.settings(), "today": today, "widened": {}}
-            self._write(_JOB, begun)
+            write_json(self._out, JOB, begun)
         self.today = datetime.date.fromisoformat(begun["today"])
         self.widened = begun["widened"]
         return None
 
     def widen(self, found: WidenedError) -> None:
         """Widen the type of a column, and remove the shards with the narrow one."""
-        begun = self._read(_JOB)
-        records = [n for n in self._out.names(_ACCOUNT) if f"{_ACCOUNT}/{n}" != _JOB]
-        self._out.remove(records, _ACCOUNT)
+        begun = read_json(self._out, JOB)
+        records = [n for n in self._out.names(UNFINISHED) if f"{UNFINISHED}/{n}" != JOB]
+        self._out.remove(records, UNFINISHED)
         self._out.remove(self._out.names(_REJECTED), _REJECTED)
         self._out.remove([one for one in self._out.names() if one.endswith(".parquet")])
         begun["widened"][found.name] = found.kind
-        self._write(_JOB, begun)
+        write_json(self._out, JOB, begun)
         self.widened = begun["widened"]
 
     def all_shards(self, num_tasks: int) -> list[list[ShardRecord]]:
         """Return the finished shards of each task."""
-        names = set(self._out.names(_ACCOUNT))
+        names = set(self._out.names(UNFINISHED))
         return list(in_order(lambda task: self.shards(task, names), range(num_tasks)))
 
     def shards(self, task: int, names: set[str] | None = None) -> list[ShardRecord]:
@@ -175,7 +170,7 @@ class JobFolder:
         """
         found: list[ShardRecord] = []
         while names is None or f"{shard_name(task, len(found))}.json" in names:
-            told = self._read(_record_name(task, len(found)))
+            told = read_json(self._out, _record_name(task, len(found)))
             if told is None:
                 break
             told["next"] = None if told["next"] is None else tuple(told["next"])
@@ -195,7 +190,7 @@ class JobFolder:
         if lines:
             name = f"{_REJECTED}/{shard_name(task, number)}.jsonl"
             self._out.write(name, "".join(f"{line}\n" for line in lines).encode())
-        self._write(_record_name(task, number), asdict(record))
+        write_json(self._out, _record_name(task, number), asdict(record))
 
     def finish(self, job: Job, max_rejected: float) -> Tokenized:
         """Write the manifest, and remove everything else but the shards.
@@ -241,15 +236,14 @@ class JobFolder:
         }
         done = self._result(job, manifest, max_rejected)
         self._out.check_claim()
-        self._write(MANIFEST, manifest)
+        write_json(self._out, MANIFEST, manifest)
         self._clean()
         return done
 
     def _remove_drafts(self) -> None:
         """Remove what killed processes began to write."""
-        for below in ("", _REJECTED):
-            drafts = filter(_DRAFT.fullmatch, self._out.names(below))
-            self._out.remove(drafts, below)
+        for below in ("", UNFINISHED, _REJECTED):
+            remove_drafts(self._out, _FILES, below)
 
     def _check_sizes(self, shards: list[list[ShardRecord]]) -> None:
         """Check that the files of shards are there, as long as they were written."""
@@ -258,7 +252,7 @@ class JobFolder:
             for record in some:
                 if record.file and sizes.get(record.file) != record.bytes:
                     names = [f"{shard_name(task, n)}.json" for n in range(len(some))]
-                    self._out.remove(names, _ACCOUNT)
+                    self._out.remove(names, UNFINISHED)
                     raise FileAccessError(
                         f"{self.path}/{record.file}: expected {record.bytes} bytes, "
                         f"found {sizes.get(record.file, 'no file')}: something else "
@@ -268,7 +262,7 @@ class JobFolder:
     def _clean(self) -> None:
         """Remove the records of progress, and drafts of killed processes."""
         self._remove_drafts()
-        self._out.remove(self._out.names(_ACCOUNT), _ACCOUNT)
+        self._out.remove(self._out.names(UNFINISHED), UNFINISHED)
 
     def _result(
         self, job: Job, manifest: dict[str, Any], max_rejected: float
@@ -303,16 +297,9 @@ class JobFolder:
             )
         return done
 
-    def _read(self, name: str) -> Any:
-        found = self._out.read(name)
-        return None if found is None else json.loads(found)
-
-    def _write(self, name: str, content: object) -> None:
-        self._out.write(name, (json.dumps(content, indent=1) + "\n").encode())
-
 
 def _record_name(task: int, number: int) -> str:
-    return f"{_ACCOUNT}/{shard_name(task, number)}.json"
+    return f"{UNFINISHED}/{shard_name(task, number)}.json"
 
 
 def shard_name(task: int, number: int) -> str:

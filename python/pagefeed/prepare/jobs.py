@@ -1,0 +1,68 @@
+"""Folders of jobs: what was begun there, and the manifest that ends it.
+
+A job writes what it needs to go on below ``_unfinished``, and the manifest last. Until
+then readers of folders refuse the files that are there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.storage import UNFINISHED, OutputFolder
+
+__all__ = ["JOB", "check_same_job", "read_json", "remove_drafts", "write_json"]
+
+JOB = f"{UNFINISHED}/job.json"
+"""Settings of a job, and what it has to remember."""
+
+
+def read_json(folder: OutputFolder, name: str) -> Any:
+    """Return what a file of a folder holds; None if there is none."""
+    found = folder.read(name)
+    return None if found is None else json.loads(found)
+
+
+def write_json(folder: OutputFolder, name: str, content: object) -> None:
+    """Write a file of a folder, for people to read too."""
+    folder.write(name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def check_same_job(
+    path: str, known: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
+    """Check that a job was begun with the same settings.
+
+    Args:
+        path: Its folder.
+        known: Settings that its folder has.
+        settings: Those of now.
+
+    Raises:
+        InvalidArgumentError: If they differ; the message says in what.
+    """
+    differing = [
+        f"{name}: {known.get(name)!r} there, {value!r} now"
+        for name, value in settings.items()
+        if known.get(name) != value
+    ]
+    if differing:
+        raise InvalidArgumentError(
+            f"{path} is of another job ({'; '.join(differing)}): give another "
+            "folder, or remove this one"
+        )
+
+
+def remove_drafts(folder: OutputFolder, names: str, below: str = "") -> None:
+    """Remove what killed processes of this machine began to write.
+
+    Args:
+        folder: Where.
+        names: Names of files of the job, as a regular expression.
+        below: A folder of it, in place of itself.
+    """
+    draft = re.compile(rf"\.({names})\..+")
+    folder.remove(filter(draft.fullmatch, folder.names(below)), below)
