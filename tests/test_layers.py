@@ -21,6 +21,7 @@ LAYERS = (
         "loader_facts",
         "loader",
         "contract",
+        "images",
         "view",
         "mixing",
     ),

@@ -22,6 +22,7 @@ ROOMS = {
     "erasure": ("dataset.erasing", "dataset.lost_rows"),
     "flat": ("dataset.flat",),
     "growth": ("dataset.growth", "order.grown_order", "run.grown_run"),
+    "images": ("images",),
     "infilling": (
         *("dataset.infill", "dataset.infilled_dataset", "dataset.infilled_index"),
         "dataset.infilled_rows",

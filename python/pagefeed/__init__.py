@@ -37,6 +37,7 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     )
     from pagefeed.documents import Decode, Documents
     from pagefeed.errors import PagefeedError
+    from pagefeed.images import with_images
     from pagefeed.loader import Loader
     from pagefeed.mixture import Mixture, Stage, mix
     from pagefeed.order import Balance, Permutation, Shuffle
@@ -98,6 +99,7 @@ __all__ = [
     "tokens",
     "trace",
     "verify",
+    "with_images",
 ]
 
 # What is not asked for is not printed: whoever wants the log adds a handler.

@@ -21,6 +21,7 @@ _NAMES = {
     ),
     "documents": ("Decode", "Documents"),
     "errors": ("PagefeedError",),
+    "images": ("with_images",),
     "loader": ("Loader",),
     "mixture": ("Mixture", "Stage", "mix"),
     "order": ("Balance", "Permutation", "Shuffle"),

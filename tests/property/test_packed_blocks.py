@@ -26,6 +26,7 @@ class PackedSpans(ListedSpans):
         self.null_pages = ()
         self.is_joined = False
         self.value_bytes = 4
+        self.bytes_beside = 0
 
     def runs(self, _: str) -> Any:
         if self._run == 1:
@@ -149,3 +150,14 @@ def test_files_of_one_size_lose_little(num_tokens):
     spans: Any = PackedSpans([[[num_tokens]]] * 60, 1)
     sequences = pf.Packed(64).index(spans)
     assert sequences.num_padding_tokens < max(64, 0.005 * sequences.num_tokens)
+
+
+@pytest.mark.parametrize(
+    ("bytes_beside", "fewest"), [(0, 200), (1, 200), (1 << 14, 128), (1 << 20, 32)]
+)
+def test_blocks_of_rows_that_bring_much_along_are_smaller(bytes_beside, fewest):
+    spans = PackedSpans([[[16]] * 4000], run=1)
+    spans.bytes_beside = bytes_beside
+    index = pf.Packed(64).index(spans)  # type: ignore[arg-type]
+    blocks = np.diff(index.first_span)[:-1]
+    assert (blocks == 4 * fewest).all()

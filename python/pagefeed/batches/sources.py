@@ -55,5 +55,13 @@ def make_feed(settings: LoaderSettings, run: Run) -> Feed:
     Raises:
         InvalidArgumentError: If its batches cannot hold what is asked for.
     """
+    for dataset in run.datasets:
+        feed: Feed | None = dataset.feed(settings, run, _feed_of_cut)
+        if feed is not None:
+            return feed
+    return _feed_of_cut(settings, run)
+
+
+def _feed_of_cut(settings: LoaderSettings, run: Run) -> Feed:
     feed: Feed | None = settings.sequences.feed(settings, run)
     return TokenFeed(settings, run) if feed is None else feed

@@ -259,11 +259,11 @@ def check_dataset(dataset: Any, name: str) -> None:
 
 
 def wide_bytes(dataset: Dataset) -> int:
-    """Return the bytes of a token in columns with several numbers for each."""
+    """Return the bytes of a token in columns with much for each."""
     both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
     each = (
         column.token_bytes(source, dataset.index)
         for column, source in both
         if column.width(source, dataset.index) > 1
     )
-    return sum(each)
+    return sum(each) + dataset.spans.index.bytes_beside

@@ -106,6 +106,8 @@ class PageIndex:
         """
         self.value_bytes = core.value_bytes
         """Bytes of one value in the column's own type; 0 if it is not a number."""
+        self.bytes_beside = 0
+        """Bytes of further columns that are read with a token of the rows, about."""
         self.is_infilled = False
         """Whether pages hold infilled documents, in each epoch others."""
         self.is_joined = core.is_joined

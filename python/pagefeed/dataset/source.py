@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 
 __all__ = ["Source", "SourceKind"]
@@ -36,6 +36,24 @@ class Source(ABC):
 
     def make_run(self, settings: Mapping[str, Any]) -> Any:  # noqa: ARG002
         """Return the run of these settings; None for that of one dataset."""
+        return None
+
+    def feed(
+        self,
+        settings: Any,  # noqa: ARG002
+        run: Any,  # noqa: ARG002
+        make: Callable[[Any, Any], Any],  # noqa: ARG002
+    ) -> Any:
+        """Return what makes batches of a run that has more than its cut gives.
+
+        Args:
+            settings: Of the loader.
+            run: What it delivers; this is one of its datasets.
+            make: Returns what makes batches by the cut alone, of settings and a run.
+
+        Returns:
+            A feed; None for that of the cut.
+        """
         return None
 
     def open_session(self, settings: Any) -> Any:  # noqa: ARG002

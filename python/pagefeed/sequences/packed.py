@@ -45,6 +45,9 @@ more.
 
 Of a block less than one sequence is padding: so never more than 0.5 %.
 """
+FEWEST_SEQUENCES, MOST_BYTES = 32, 128 << 20
+"""Where rows bring much more along than tokens, a block holds as much of that, and so
+many sequences' worth at least."""
 
 PACKING = 2
 """Raised whenever documents of the same lengths are packed otherwise."""
@@ -174,6 +177,14 @@ def pack_lengths(
     return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
 
 
+def _least(length: int, bytes_beside: int) -> int:
+    """Return how many tokens a block holds at least."""
+    if not bytes_beside:
+        return BLOCK_SEQUENCES * length
+    held = max(MOST_BYTES // bytes_beside, FEWEST_SEQUENCES * length)
+    return min(held, BLOCK_SEQUENCES * length)
+
+
 class PackedIndex(PackedRuns, SequenceIndex):
     """The packed sequences of a dataset, numbered by block.
 
@@ -189,7 +200,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
-        least = BLOCK_SEQUENCES * packed.length
+        least = _least(packed.length, spans.index.bytes_beside)
         self.first_span = block_starts(self.lines, least, packed.join)
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         """Returns the rows of a block, packed; reads its pages."""

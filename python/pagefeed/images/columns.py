@@ -1,0 +1,102 @@
+"""Columns of images, and of their sizes, as Arrow has them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagefeed._base import Int64Array, require
+from pagefeed.errors import UnsupportedError
+
+__all__ = ["Images", "images_of", "pyarrow", "shapes_of"]
+
+
+def pyarrow(name: str = "pyarrow") -> Any:
+    """Return a module of pyarrow."""
+    return require(name, extra="pyarrow", purpose="images beside text")
+
+
+class Images(NamedTuple):
+    """Images of some rows."""
+
+    counts: Int64Array
+    """Images of each row: int64 [rows]."""
+    data: list[memoryview | None]
+    """Their bytes, in order; None for a null."""
+    sizes: Int64Array
+    """Numbers of bytes: int64 [images]."""
+
+
+def images_of(column: Any) -> Images:
+    """Return the images of rows; views of the column's memory.
+
+    Args:
+        column: An Arrow array: of each row an image or a list of them, each binary or a
+            struct with ``bytes``, as the hub has them.
+
+    Raises:
+        UnsupportedError: If it holds anything else.
+    """
+    arrow, compute = pyarrow(), pyarrow("pyarrow.compute")
+    types, is_there = arrow.types, column.is_valid()
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        lengths = compute.list_value_length(column).fill_null(0)
+        counts, values = lengths.to_numpy(zero_copy_only=False), column.flatten()
+    else:
+        counts, values = (
+            is_there.to_numpy(zero_copy_only=False),
+            column.filter(is_there),
+        )
+    if types.is_struct(values.type) and values.type.get_field_index("bytes") >= 0:
+        values = compute.struct_field(values, "bytes")
+    if not (types.is_binary(values.type) or types.is_large_binary(values.type)):
+        raise UnsupportedError(
+            f"a column of images holds binary, or structs with bytes, one or a list of "
+            f"them a row, and this one {column.type}"
+        )
+    values = values.cast(arrow.large_binary())
+    _, offsets, data = values.buffers()
+    first = np.zeros(1, dtype=np.int64)
+    if len(values):
+        first = np.frombuffer(offsets, np.int64)[values.offset :][: len(values) + 1]
+    view = memoryview(b"" if data is None else data).cast("B")
+    borders, valid = first.tolist(), values.is_valid().to_pylist()
+    found = [
+        view[borders[n] : borders[n + 1]] if there else None
+        for n, there in enumerate(valid)
+    ]
+    return Images(counts.astype(np.int64), found, np.diff(first))
+
+
+def shapes_of(column: Any) -> tuple[Int64Array, Int64Array]:
+    """Return the sizes of the images of rows, as a column of the files has them.
+
+    Args:
+        column: Of each row a size or a list of them: a struct with ``width`` and
+            ``height``, or a list of the two.
+
+    Returns:
+        Images of each row, int64 [rows]; width and height, int64 [images, 2]: 0 where
+        they are not told.
+
+    Raises:
+        UnsupportedError: If it holds anything else.
+    """
+    rows = [
+        [row] if isinstance(row, dict) or (row and isinstance(row[0], int)) else row
+        for row in column.to_pylist()
+    ]
+    sizes = [
+        (size["width"], size["height"]) if isinstance(size, dict) else size or (0, 0)
+        for row in rows
+        for size in row or ()
+    ]
+    try:
+        found = np.array(sizes, dtype=np.int64).reshape(len(sizes), 2)
+    except (TypeError, ValueError) as problem:
+        raise UnsupportedError(
+            "a column of sizes holds structs with width and height, or lists of the "
+            f"two, one or a list of them a row, and this one {column.type}"
+        ) from problem
+    return np.array([len(row or ()) for row in rows], dtype=np.int64), found
