@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NoReturn, cast
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -222,7 +222,7 @@ def _without(
             PagefeedWarning,
             stacklevel=3,
         )
-    return cast("ImageDataset", parts[1] if found.drops else parts[0])
+    return parts[1] if found.drops else parts[0]
 
 
 def _checked(dataset: object) -> tuple[ParquetDataset, Tokenizer]:

@@ -105,9 +105,9 @@ class ImageFeed(Feed):
         super().close()
         self._tokens.close()
 
-    def rows_each(self, made: Batch) -> int:
-        """Return how many rows of a batch a sequence has."""
-        return self._tokens.rows_each(made)
+    def dataset_ids(self, made: Batch, of_sequences: Any) -> Any:
+        """Return the dataset of each row of a batch, by those of its sequences."""
+        return self._tokens.dataset_ids(made, of_sequences)
 
     def plan(self, sequences: Int64Array) -> ImagePlan:  # type: ignore[override]
         """Plan whole batches of ``sequences``, in their order."""

@@ -42,7 +42,8 @@ def test_what_is_cut_off_has_its_size_or_none(kind, options):
 
 def test_other_bytes_have_no_size():
     rng = np.random.default_rng(2)
-    begins = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF1234WEBPVP8 ", b"GIF89a", b""]
+    begins = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a", b""]
+    begins.append(b"RIFF1234WEBPVP8 ")
     for begin in begins:
         assert size_of(begin) is None
         for _ in range(300):
