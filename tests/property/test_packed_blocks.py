@@ -157,7 +157,7 @@ def test_files_of_one_size_lose_little(num_tokens):
 )
 def test_blocks_of_rows_that_bring_much_along_are_smaller(bytes_beside, fewest):
     spans = PackedSpans([[[16]] * 4000], run=1)
-    spans.bytes_beside = bytes_beside
+    spans.bytes_beside = bytes_beside * spans.num_values
     index = pf.Packed(64).index(spans)  # type: ignore[arg-type]
     blocks = np.diff(index.first_span)[:-1]
     assert (blocks == 4 * fewest).all()

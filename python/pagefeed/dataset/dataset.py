@@ -266,4 +266,5 @@ def wide_bytes(dataset: Dataset) -> int:
         for column, source in both
         if column.width(source, dataset.index) > 1
     )
-    return sum(each) + dataset.spans.index.bytes_beside
+    index = dataset.spans.index
+    return sum(each) + index.bytes_beside // max(1, index.num_values)

@@ -107,7 +107,7 @@ class PageIndex:
         self.value_bytes = core.value_bytes
         """Bytes of one value in the column's own type; 0 if it is not a number."""
         self.bytes_beside = 0
-        """Bytes of further columns that are read with a token of the rows, about."""
+        """Bytes of further columns that are read with the rows, all together."""
         self.is_infilled = False
         """Whether pages hold infilled documents, in each epoch others."""
         self.is_joined = core.is_joined

@@ -7,12 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn
 
-import numpy as np
-
 from pagefeed._base import check_choice, check_column, check_positive
 from pagefeed.contract import PageIndex, provided
 from pagefeed.dataset import ParquetDataset
-from pagefeed.dataset.text import TextColumn, TokenizedIndex, token_counts
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.images.feed import ImageFeed
 from pagefeed.images.numbers import IMAGE_TOKENS, ImageNumbers, SizesOf
@@ -32,23 +29,6 @@ class Known:
     def __reduce__(self) -> tuple[type[Known], tuple[()]]:
         """Pickle as nothing known."""
         return Known, ()
-
-
-class ImageIndex(TokenizedIndex):
-    """The pages of texts as pages of tokens, with which images are read.
-
-    Args:
-        column: The texts, and what encodes them.
-        bytes_beside: Bytes of images for each token, about.
-    """
-
-    def __init__(self, column: TextColumn, bytes_beside: int) -> None:
-        super().__init__(column, token_counts(column))
-        self.bytes_beside = bytes_beside
-
-    def __reduce__(self) -> tuple[Callable[..., ImageIndex], tuple[Any, ...]]:
-        """Pickle as the recipe: the other process maps or makes its own counts."""
-        return ImageIndex, (self._column, self.bytes_beside)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -85,13 +65,6 @@ class ImageDataset(ParquetDataset):
         if column == IMAGE_TOKENS:
             return self.numbers.index
         return super().column_index(column)
-
-    def _tokenized(self, index: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
-        found = super()._tokenized(index, tokenizer)
-        source = self.numbers.source
-        stored = int(source.stored_bytes(np.arange(len(source))).sum())
-        column = found._column  # noqa: SLF001 - an index of the same class
-        return ImageIndex(column, stored // max(1, found.num_values))
 
     def feed(
         self, settings: Any, run: Any, make: Callable[[Any, Any], Any]

@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +82,23 @@ class SizesOf:
             (0, 0) if data is None else size_of(data) or (0, 0) for data in images.data
         ]
         return images.counts, np.array(read, np.int64).reshape(-1, 2), images.sizes
+
+
+class TokensIndex(PageIndex):
+    """The column with the tokens of images, with which images are read."""
+
+    @classmethod
+    def of_file(cls, file: str, cache_dir: str | None, stored: int) -> TokensIndex:
+        """Index the file; ``stored`` are the bytes of all images."""
+        plain = PageIndex.build(file, IMAGE_TOKENS, cache_dir)
+        made = cls(plain.core, plain.recipe)
+        made.bytes_beside = stored
+        return made
+
+    def __reduce__(self) -> tuple[Callable[..., TokensIndex], tuple[Any, ...]]:
+        """Pickle as the file."""
+        told = self.recipe.files[0], self.cache_dir, self.bytes_beside
+        return TokensIndex.of_file, told
 
 
 class ImageNumbers:
@@ -171,7 +189,9 @@ class ImageNumbers:
             )
             with FileWriter(file) as writer:
                 writer.write(memoryview(out.getvalue()))
-        made = PageIndex.build(file, IMAGE_TOKENS, self.source.cache_dir)
+        pages = np.arange(len(self.source))
+        stored = int(self.source.stored_bytes(pages).sum())
+        made = TokensIndex.of_file(file, self.source.cache_dir, stored)
         if place is not None:
             weakref.finalize(made, place.cleanup)
         return made

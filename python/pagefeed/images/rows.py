@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from pagefeed._base import Int64Array
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.images.columns import pyarrow
 from pagefeed.images.numbers import BROKEN, IMAGE_TOKENS
 from pagefeed.tokenizer import IGNORED, Rows, Tokenizer
-from pagefeed.tokenizer.rows import Encoded, EncodedRows
 
 __all__ = ["ImageRows", "LabelledImageRows", "image_rows", "placeholder_id"]
 
@@ -51,6 +51,17 @@ def image_rows(
     return kind(tokenizer, (*columns, IMAGE_TOKENS), rows, image_id, drops)
 
 
+class Encoded(NamedTuple):
+    """The tokens of some rows, one row after the other."""
+
+    ids: npt.NDArray[np.uint32]
+    """uint32 [tokens]."""
+    labels: npt.NDArray[np.int32]
+    """int32 [tokens]; [0] if rows have none."""
+    counts: npt.NDArray[np.uint32]
+    """Tokens of each row: uint32 [rows]."""
+
+
 @dataclass(frozen=True, eq=False)
 class ImageRows(Rows):
     """Encodes texts; each token that stands for an image becomes all of its tokens."""
@@ -70,7 +81,7 @@ class ImageRows(Rows):
         rows = "" if self.rows is None else self.rows.fingerprint
         return f"images {self.image_id} {self.drops} {rows}"
 
-    def encode(self, row: Mapping[str, Any]) -> Encoded:
+    def encode(self, row: Mapping[str, Any]) -> Any:
         """Return ids and labels of a row; with its images as a list of their tokens."""
         beside = np.array(row[IMAGE_TOKENS], dtype=np.int64)
         if self.rows is None:
@@ -99,15 +110,15 @@ class ImageRows(Rows):
         ids, labels, lengths = (each.tobytes() for each in done)
         return ids, labels, lengths
 
-    def _of_texts(self, texts: Sequence[str | None]) -> EncodedRows:
+    def _of_texts(self, texts: Sequence[str | None]) -> Encoded:
         encoded = self.tokenizer.encode_batch([t or "" for t in texts], num_threads=1)
         counts = np.array([len(each) for each in encoded], dtype=np.uint32)
         ids = np.concatenate([np.zeros(0, np.uint32), *encoded])
-        return EncodedRows(ids, np.zeros(0, np.int32), counts)
+        return Encoded(ids, np.zeros(0, np.int32), counts)
 
     def _expanded(
-        self, rows: EncodedRows, images: Int64Array, num_images: Int64Array
-    ) -> EncodedRows:
+        self, rows: Encoded, images: Int64Array, num_images: Int64Array
+    ) -> Encoded:
         """Return rows with all tokens of their images.
 
         Args:
@@ -134,7 +145,7 @@ class ImageRows(Rows):
         if self.has_labels:
             labels = np.repeat(np.where(is_image, IGNORED, labels), times)
         counts = np.bincount(row_of, times, len(rows.counts)).astype(np.uint32)
-        return EncodedRows(np.repeat(rows.ids, times), labels, counts)
+        return Encoded(np.repeat(rows.ids, times), labels, counts)
 
 
 class LabelledImageRows(ImageRows):
@@ -143,10 +154,10 @@ class LabelledImageRows(ImageRows):
     has_labels = True
 
 
-def _of_rows(rows: Rows, given: Iterable[Mapping[str, Any]]) -> EncodedRows:
+def _of_rows(rows: Rows, given: Iterable[Mapping[str, Any]]) -> Encoded:
     """Encode rows whose placeholders are one token each."""
 
     def refuse(number: int, problem: ValueError) -> NoReturn:
         raise CorruptFileError(f"row {number} of the page: {problem}") from problem
 
-    return rows.encode_each(given, lambda row: row, refuse)
+    return Encoded(*rows.encode_each(given, lambda row: row, refuse))

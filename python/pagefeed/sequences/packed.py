@@ -21,7 +21,12 @@ from pagefeed._base import (
     joined_ranges,
     narrow_difference,
 )
-from pagefeed.dataset import Spans, lengths_of_rows, refuse_unknown_rows
+from pagefeed.dataset import (
+    PageIndex,
+    Spans,
+    lengths_of_rows,
+    refuse_unknown_rows,
+)
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.sequences.cut import TokenCut
@@ -177,11 +182,12 @@ def pack_lengths(
     return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
 
 
-def _least(length: int, bytes_beside: int) -> int:
+def _least(length: int, index: PageIndex) -> int:
     """Return how many tokens a block holds at least."""
-    if not bytes_beside:
+    if not index.bytes_beside:
         return BLOCK_SEQUENCES * length
-    held = max(MOST_BYTES // bytes_beside, FEWEST_SEQUENCES * length)
+    held = MOST_BYTES * index.num_values // index.bytes_beside
+    held = max(held, FEWEST_SEQUENCES * length)
     return min(held, BLOCK_SEQUENCES * length)
 
 
@@ -200,7 +206,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         self.layout = packed.layout
         self.length = packed.length
         self.lines = Lines(spans, self.layout.per_row)
-        least = _least(packed.length, spans.index.bytes_beside)
+        least = _least(packed.length, spans.index)
         self.first_span = block_starts(self.lines, least, packed.join)
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         """Returns the rows of a block, packed; reads its pages."""
