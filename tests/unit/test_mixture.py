@@ -119,6 +119,41 @@ def test_a_change_at_once_replaces_what_began_there():
     assert annealed.changed(0, 0, [1, 0]).changes[0] == WeightChange(0, 0, (1.0, 0.0))
 
 
+def test_a_change_starts_from_the_weights_before_it():
+    plan = resolve(mixture({"code": 1, "web": 3}), PARTS, ANCHOR)
+    plan = (
+        plan.changed(100, 40, [1, 0]).changed(120, 40, [0, 1]).changed(300, 0, [1, 1])
+    )
+    # The second change begins halfway through the anneal of the first.
+    half = (0.625, 0.375)
+    for position, code in [
+        (0, 0.25),
+        (100, 0.25),
+        (101, 0.25 + 0.75 / 40),
+        (120, half[0]),
+        (130, half[0] * 3 / 4),
+        (160, 0.0),
+        (300, 0.0),
+        (301, 0.5),
+        (9000, 0.5),
+    ]:
+        assert plan.weights_before(position) == pytest.approx((code, 1 - code))
+
+
+def test_weights_that_hold_are_no_change_unless_an_anneal_goes_on():
+    plan = resolve(mixture({"code": 1, "web": 3}), PARTS, ANCHOR)
+    assert plan.reweighted(50, 0, [2, 6]) is plan
+    assert plan.reweighted(50, 10, [2, 6]) != plan
+    annealed = plan.reweighted(100, 40, [1, 0])
+    # They are the goal of the anneal, and do not hold yet.
+    for position in (100, 101, 139):
+        now = annealed.reweighted(position, 0, [1, 0])
+        assert now.changes[-1] == WeightChange(position, 0, (1.0, 0.0))
+    for position in (140, 141, 9000):
+        assert annealed.reweighted(position, 0, [1, 0]) is annealed
+    assert annealed.reweighted(140, 0, [1, 1]) != annealed
+
+
 def test_a_resume_with_the_same_mixture_keeps_what_is_recorded():
     asked = mixture({"code": 1, "web": 1}, Stage(start_step=10, weights={"web": 1}))
     recorded = resolve(asked, PARTS, ANCHOR).changed(40, 0, [1, 3])

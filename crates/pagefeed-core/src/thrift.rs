@@ -362,9 +362,30 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        let bytes = vec![0x19u8; 4096]; // a list of one list of one list ...
-        let error = Reader::new(&bytes).skip(Wire::List).unwrap_err();
-        assert_eq!(error.kind(), crate::Kind::Limit);
+        for (wire, level) in [
+            (Wire::List, &[0x19u8][..]), // a list of one list of one list ...
+            (Wire::Struct, &[0x1c]),     // a structure whose field 1 is a structure ...
+            (Wire::Map, &[1, 0x3b, 7]),  // a map of 7 to a map ...
+            (Wire::Map, &[1, 0xb3]),     // a map of a map to a byte ...
+        ] {
+            let error = Reader::new(&level.repeat(1000)).skip(wire).unwrap_err();
+            assert_eq!(error.kind(), crate::Kind::Limit, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_32_bits_is_no_larger() {
+        let read = |value: i64| {
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
+            Reader::new(&bytes).i32().map_err(|error| error.kind())
+        };
+        for value in [0, -1, i32::MAX, i32::MIN] {
+            assert_eq!(read(value.into()), Ok(value));
+        }
+        for value in [1 << 31, -(1 << 31) - 1, 1 << 32, (1 << 32) + 5, i64::MAX] {
+            assert_eq!(read(value), Err(crate::Kind::Corrupt), "{value}");
+        }
     }
 
     #[test]

@@ -217,6 +217,22 @@ def test_what_cannot_be_cut_is_refused(data):
             pf.ContextParallel.from_mesh(mesh)
 
 
+@pytest.mark.parametrize("borders", [None, [0, 4, 8, 16]])
+def test_what_tells_of_whole_sequences_stays_whatever_its_shape(borders):
+    ids = np.arange(16).reshape(2, 8)
+    # As many documents in a row as it has tokens.
+    batch: dict[str, np.ndarray] = {
+        "input_ids": ids,
+        "doc_lens": np.ones_like(ids),
+        "lengths": ids + 1,
+        "cu_seqlens": np.arange(9),
+    }
+    cut = pf.ContextParallel(1, 2).part(batch, 8, borders)
+    assert cut["input_ids"].shape == (2, 4)
+    for name in ("doc_lens", "lengths", "cu_seqlens"):
+        assert cut[name] is batch[name]
+
+
 @pytest.mark.parametrize("length", [-4, 7, 8.5, "8", True, None, np.array([8, 8])])
 def test_a_length_that_cannot_be_cut_is_refused_by_name(length):
     with pytest.raises(InvalidArgumentError, match=r"length|multiple"):

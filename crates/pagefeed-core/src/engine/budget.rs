@@ -89,7 +89,8 @@ impl Budget {
         (self.set_aside / self.batch_bytes.max(1)).max(1)
     }
 
-    fn for_pages(&self) -> usize {
+    /// Bytes that pages may take.
+    pub fn for_pages(&self) -> usize {
         let hoarded = (self.num_buffers * self.batch_bytes).min(self.limit / 2);
         self.limit
             .saturating_sub(self.set_aside.max(hoarded))
@@ -127,5 +128,56 @@ impl Budget {
         let buffers = self.num_buffers * self.batch_bytes;
         let total = self.held + self.loading + self.spare + self.beside() + buffers;
         self.peak = self.peak.max(total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Layout, TokenType};
+
+    const MIB: usize = 1 << 20;
+
+    /// A budget of 64 MiB for batches of 1 MiB.
+    fn budget() -> Budget {
+        Budget::new(&EngineConfig {
+            num_threads: 2,
+            budget: 64 * MIB,
+            token_type: TokenType::I64,
+            batch_rows: 64,
+            row_length: 2048,
+            num_columns: 0,
+            row_payload: 0,
+            padding: 0,
+            layout: Layout::default(),
+        })
+    }
+
+    #[test]
+    fn pages_have_what_nothing_else_takes() {
+        let mut budget = budget();
+        let room = budget.for_pages();
+        assert_eq!(room, 64 * MIB - budget.set_aside);
+        budget.scratch = 3 * MIB;
+        assert_eq!(budget.for_pages(), room - 3 * MIB);
+        budget.source = 5 * MIB;
+        assert_eq!(budget.for_pages(), room - 8 * MIB);
+        budget.most_plans = MIB;
+        assert_eq!(budget.for_pages(), room - 9 * MIB);
+        assert!(budget.fits(room - 9 * MIB) && !budget.fits(room - 9 * MIB + 1));
+    }
+
+    #[test]
+    fn batches_that_a_consumer_keeps_take_half_of_the_budget_at_most() {
+        let mut budget = budget();
+        let room = budget.for_pages();
+        budget.num_buffers = budget.max_buffers();
+        assert_eq!(budget.for_pages(), room);
+        budget.num_buffers = 20;
+        assert_eq!(budget.for_pages(), 44 * MIB);
+        for num_buffers in [32, 33, 1000] {
+            budget.num_buffers = num_buffers;
+            assert_eq!(budget.for_pages(), 32 * MIB, "{num_buffers} batches");
+        }
     }
 }

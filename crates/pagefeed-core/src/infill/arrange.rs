@@ -119,8 +119,8 @@ fn copy_tokens(
     into: &mut Tokens,
     each: impl FnOnce(&mut dyn FnMut(Piece)),
 ) {
-    let most = markers.iter().copied().max().unwrap_or(0);
-    let fits = |limit: i64| most <= limit;
+    let fit = |least: i64, most: i64| markers.iter().all(|each| (least..=most).contains(each));
+    let fit_i32 = fit(i32::MIN.into(), i32::MAX.into());
     macro_rules! copied {
         ($from:expr, $kind:ident, $to:ty) => {{
             if !matches!(into, Tokens::$kind(_)) {
@@ -139,12 +139,13 @@ fn copy_tokens(
         }};
     }
     match from {
-        Tokens::U16(from) if fits(u16::MAX.into()) => copied!(from, U16, u16),
-        Tokens::U16(from) if fits(i32::MAX.into()) => copied!(from, I32, i32),
-        Tokens::I32(from) if fits(i32::MAX.into()) => copied!(from, I32, i32),
-        Tokens::U32(from) => copied!(from, U32, u32),
+        Tokens::U16(from) if fit(0, u16::MAX.into()) => copied!(from, U16, u16),
+        Tokens::U16(from) if fit_i32 => copied!(from, I32, i32),
+        Tokens::I32(from) if fit_i32 => copied!(from, I32, i32),
+        Tokens::U32(from) if fit(0, u32::MAX.into()) => copied!(from, U32, u32),
         Tokens::U16(from) => copied!(from, I64, i64),
         Tokens::I32(from) => copied!(from, I64, i64),
+        Tokens::U32(from) => copied!(from, I64, i64),
         Tokens::I64(from) => copied!(from, I64, i64),
     }
 }

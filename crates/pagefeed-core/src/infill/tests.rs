@@ -131,6 +131,35 @@ fn pages_are_widened_for_markers_and_aligned_numbers_follow() {
 }
 
 #[test]
+fn markers_of_any_size_are_written_as_they_are() {
+    let count = 0..100u32;
+    let pages = [
+        Tokens::U16(count.clone().map(|token| token as u16).collect()),
+        Tokens::I32(count.clone().map(|token| token as i32).collect()),
+        Tokens::U32(count.clone().collect()),
+        Tokens::I64(count.map(i64::from).collect()),
+    ];
+    for tokens in &pages {
+        for marker in [500, -500, 1 << 31, (1 << 32) + 500, -(1 << 40)] {
+            let mut infilling = infilling(1.0, false);
+            infilling.tokens = vec![marker; 3];
+            let mut plain = TokenPage {
+                tokens: tokens.clone(),
+                row_offsets: vec![0, 100],
+                ..TokenPage::default()
+            };
+            let rows = infilling.pending(0, 1, 0);
+            let rows = rows.iter().map(|row| infilling.arranged(row, 0..100));
+            let mut page = TokenPage::default();
+            arrange(&infilling, &mut plain, rows.collect(), &[], &mut page).unwrap();
+            let written = page.tokens.wide(0..103).into_iter();
+            let markers: Vec<i64> = written.filter(|token| !(0..100).contains(token)).collect();
+            assert_eq!(markers, [marker; 3], "among {tokens:?}");
+        }
+    }
+}
+
+#[test]
 fn lists_are_arranged_as_pages_are() {
     let (infilling, mut plain, mut page) = (infilling(0.5, true), page(), page());
     let pending = infilling.pending(77, 5, 9);

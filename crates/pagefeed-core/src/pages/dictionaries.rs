@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
@@ -22,6 +23,8 @@ pub trait Cached: Clone {
 pub struct Cache<V> {
     capacity: usize,
     entries: Mutex<Entries<V>>,
+    /// Bytes it holds, for who does not wait for the lock.
+    num_bytes: AtomicUsize,
     /// Those who wait for a fetch of others wait here.
     settled: Condvar,
 }
@@ -46,6 +49,8 @@ struct Entries<V> {
     claimed: HashMap<Key, Option<Bytes>>,
     /// Of what is kept.
     bytes: usize,
+    /// Of what came of claims.
+    claimed_bytes: usize,
     clock: u64,
 }
 
@@ -84,16 +89,17 @@ impl<V: Cached> Entries<V> {
             last_use: self.clock,
         };
         self.bytes += bytes;
-        self.claimed.remove(&key);
+        self.give_up(&key);
         if let Some(twin) = self.by_key.insert(key, entry) {
             // Two threads made the same at the same time.
             self.bytes -= twin.kept.num_bytes();
         }
     }
 
-    /// Bytes of what came of claims.
-    fn claimed_bytes(&self) -> usize {
-        self.claimed.values().flatten().map(Bytes::len).sum()
+    /// Forgets that `key` is claimed, and what came of it.
+    fn give_up(&mut self, key: &Key) {
+        let came = self.claimed.remove(key).flatten();
+        self.claimed_bytes -= came.map_or(0, |came| came.len());
     }
 
     /// Drops what came but for `key`: of pages that nobody asks for any more (a seek) it
@@ -101,6 +107,7 @@ impl<V: Cached> Entries<V> {
     fn forget_others(&mut self, key: &Key) {
         self.claimed
             .retain(|other, came| came.is_none() || other == key);
+        self.claimed_bytes = self.claimed.values().flatten().map(Bytes::len).sum();
     }
 
     /// Drops the least recently used eighth, so that the search for it pays.
@@ -126,16 +133,23 @@ impl<V: Cached> Cache<V> {
                 by_key: HashMap::new(),
                 claimed: HashMap::new(),
                 bytes: 0,
+                claimed_bytes: 0,
                 clock: 0,
             }),
+            num_bytes: AtomicUsize::new(0),
             settled: Condvar::new(),
         }
     }
 
-    /// Bytes it holds.
+    /// Bytes it holds. Never waits for who changes them.
     pub fn num_bytes(&self) -> usize {
-        let entries = self.lock();
-        entries.bytes + entries.claimed_bytes()
+        self.num_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Call after every change, under the lock.
+    fn count(&self, entries: &Entries<V>) {
+        let num_bytes = entries.bytes + entries.claimed_bytes;
+        self.num_bytes.store(num_bytes, Ordering::Relaxed);
     }
 
     /// Who is to fetch what is for `key`. Of what the caller is to,
@@ -157,14 +171,16 @@ impl<V: Cached> Cache<V> {
     pub fn settle(&self, key: Key, bytes: Option<Bytes>) {
         let mut entries = self.lock();
         // It may have been made meanwhile.
-        if let Some(came) = entries.claimed.get_mut(&key) {
-            let is_lost = bytes.is_none();
-            *came = bytes;
-            if is_lost {
-                entries.claimed.remove(&key);
-            } else if entries.claimed_bytes() > self.capacity {
+        if entries.claimed.contains_key(&key) {
+            entries.give_up(&key);
+            if let Some(came) = bytes {
+                entries.claimed_bytes += came.len();
+                entries.claimed.insert(key, Some(came));
+            }
+            if entries.claimed_bytes > self.capacity {
                 entries.forget_others(&key);
             }
+            self.count(&entries);
         }
         self.settled.notify_all();
     }
@@ -199,11 +215,21 @@ impl<V: Cached> Cache<V> {
                 entries.shrink(self.capacity);
             }
             // Another attempt fetches it anew.
-            Err(_) => drop(entries.claimed.remove(&key)),
+            Err(_) => entries.give_up(&key),
         }
+        self.count(&entries);
         drop(entries);
         self.settled.notify_all();
         made
+    }
+
+    /// Bytes it holds, summed: for simulations.
+    #[cfg(any(test, feature = "simulate"))]
+    pub fn summed_bytes(&self) -> usize {
+        let entries = self.lock();
+        let kept = entries.by_key.values().map(|entry| entry.kept.num_bytes());
+        let came = entries.claimed.values().flatten().map(Bytes::len);
+        kept.sum::<usize>() + came.sum::<usize>()
     }
 
     fn lock(&self) -> MutexGuard<'_, Entries<V>> {
@@ -232,7 +258,8 @@ mod tests {
             .get_or_load((0, 0, 0), || panic!("still held"))
             .unwrap();
         cache.get_or_load((0, 0, 5), load).unwrap();
-        assert!(cache.lock().bytes <= 100);
+        assert!(cache.num_bytes() <= 100);
+        assert_eq!(cache.num_bytes(), cache.summed_bytes());
         cache
             .get_or_load((0, 0, 0), || panic!("used recently"))
             .unwrap();
@@ -273,6 +300,7 @@ mod tests {
         for offset in 0..8 {
             cache.settle((0, 0, offset), Some(Bytes::from_static(&[0; 40])));
             assert!(cache.num_bytes() <= 100);
+            assert_eq!(cache.num_bytes(), cache.summed_bytes());
         }
         assert!(cache.wait(&(0, 0, 7)).is_some(), "the last is there");
         assert_eq!(cache.wait(&(0, 0, 0)), None);

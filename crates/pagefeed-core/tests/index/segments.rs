@@ -8,7 +8,32 @@ use pagefeed_core::index::Index;
 use pagefeed_core::store::Store;
 use parquet::file::properties::WriterVersion;
 
+use std::sync::Arc;
+
 use crate::common::{Folder, batch, build_with, records, write};
+
+#[test]
+fn indexes_of_one_column_are_joined_and_those_of_others_refused() {
+    let folder = Folder::new("joined");
+    let path = folder.0.join("a.parquet");
+    write(&path, &batch(400), WriterVersion::PARQUET_1_0, true, true);
+    let paths = vec![path.to_str().unwrap().to_string(); 2];
+    let build = |column| Arc::new(build_with(&paths, column, true).unwrap());
+    let [tokens, again, id] = ["tokens", "tokens", "id"].map(build);
+    let joined = Index::join(&[Arc::clone(&tokens), again], &[(1, 1, 2), (0, 0, 1)]).unwrap();
+    assert_eq!(joined.fingerprint(), tokens.fingerprint());
+    // A column of texts has one leaf as well.
+    for others in [
+        [&tokens, &id],
+        [&build("text"), &tokens],
+        [&id, &build("text")],
+    ] {
+        let error = Index::join(&others.map(Arc::clone), &[(0, 0, 1), (1, 0, 1)]);
+        assert_eq!(error.err().map(|error| error.kind()), Some(Kind::Corrupt));
+    }
+    let outside = Index::join(&[tokens], &[(0, 0, 3)]);
+    assert_eq!(outside.err().map(|error| error.kind()), Some(Kind::Corrupt));
+}
 
 #[test]
 fn a_saved_index_opens_to_the_same_pages() {

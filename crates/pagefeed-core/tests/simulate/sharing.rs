@@ -62,6 +62,9 @@ impl Sharing {
                 fail("what nobody fetches is awaited");
             }
         }
+        if cache.num_bytes() != cache.summed_bytes() {
+            fail("bytes that are kept are counted wrongly");
+        }
         if cache.num_bytes() > 2 * this.capacity + 48 {
             fail(&format!("{} bytes are kept", cache.num_bytes()));
         }

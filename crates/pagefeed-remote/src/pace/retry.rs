@@ -117,7 +117,7 @@ fn jitter() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
 
@@ -201,6 +201,49 @@ mod tests {
         left.set(1000);
         let error = run(until_done(within(50), &counters, || (), later)).unwrap_err();
         assert!(error.message().contains("max_wait"), "{error}");
+    }
+
+    #[test]
+    fn an_attempt_after_a_wait_that_was_asked_for_has_its_whole_deadline() {
+        let (counters, number) = (Arc::default(), Cell::new(0));
+        let attempt = || async {
+            number.set(number.get() + 1);
+            if number.get() > 1 {
+                sleep(Duration::from_millis(200)).await;
+                return Ok(7);
+            }
+            Err(Failure::Again {
+                why: "429".into(),
+                after: Some(Duration::from_millis(600)),
+                is_throttled: true,
+            })
+        };
+        let done = run(until_done(within(500), &counters, || (), attempt));
+        assert_eq!(done.unwrap(), 7);
+    }
+
+    #[test]
+    fn pauses_double() {
+        let (counters, begins) = (Arc::default(), RefCell::new(Vec::new()));
+        let attempt = || async {
+            begins.borrow_mut().push(Instant::now());
+            match begins.borrow().len() {
+                4 => Ok(()),
+                _ => Err(Failure::again("busy")),
+            }
+        };
+        run(until_done(within(60_000), &counters, || (), attempt)).unwrap();
+        let begins = begins.borrow();
+        let pauses = begins.windows(2).map(|pair| pair[1] - pair[0]);
+        let pauses: Vec<u128> = pauses.map(|pause| pause.as_millis()).collect();
+        let least = [50, 100, 200];
+        assert!(
+            pauses
+                .iter()
+                .zip(least)
+                .all(|(pause, least)| *pause >= least),
+            "{pauses:?}"
+        );
     }
 
     #[test]

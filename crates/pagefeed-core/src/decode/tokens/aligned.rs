@@ -296,3 +296,47 @@ fn append_decoded<D: DataType>(
         out.extend(numbers, end.saturating_sub(before))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+    use crate::decode::limit_pages;
+    use crate::decode::tests::{StoredPage, leaf};
+
+    #[test]
+    fn a_run_is_opened_if_all_its_values_are_there_and_not_too_many() {
+        let leaf = leaf("required int64 x;", 0);
+        let kind = |dictionary, num_values: usize, values: &[u8]| {
+            let page = StoredPage {
+                version_2: false,
+                snappy: false,
+                dictionary,
+            };
+            let run = PageRun {
+                data: page.claim(&leaf, num_values, values).into(),
+                dictionary: None,
+                codec: Codec::Uncompressed,
+                starts_mid_record: false,
+                first_row: 0,
+                num_rows: num_values as u64,
+                tail_size: 0,
+            };
+            let opened = OpenedRun::open(&mut PageOpener::default(), &run, &leaf);
+            opened
+                .map(|run| run.num_values())
+                .map_err(|error| error.kind())
+        };
+        assert_eq!(kind(false, 5, &[0; 40]), Ok(5));
+        assert_eq!(kind(false, 6, &[0; 40]), Err(Kind::Corrupt));
+        // A thousand times entry 1, in five bytes.
+        let indices = [1, 0xd0, 0x0f, 1];
+        assert_eq!(kind(true, 1000, &indices), Ok(1000));
+        assert_eq!(kind(true, 1001, &indices), Err(Kind::Corrupt));
+        limit_pages(7999);
+        assert_eq!(kind(true, 1000, &indices), Err(Kind::Limit));
+        limit_pages(8000);
+        assert_eq!(kind(true, 1000, &indices), Ok(1000));
+        limit_pages(usize::MAX);
+    }
+}

@@ -48,6 +48,7 @@ impl State {
                 "{bytes} bytes of pages are loaded beside each other"
             ));
         }
+        self.audit_promises()?;
         // A worker keeps two kinds of it, each within its share.
         let share = Budget::scratch_share(&self.config);
         if self.budget.scratch > 2 * share * self.config.num_threads {
@@ -56,6 +57,28 @@ impl State {
         let plans = self.plan_bytes.load(Ordering::Relaxed);
         if plans != self.budget.plans || plans < self.pending_bytes {
             return Err(format!("plans take {plans} bytes"));
+        }
+        Ok(())
+    }
+
+    /// Whether pages are promised what others have, or less than nobody has.
+    fn audit_promises(&self) -> Result<(), String> {
+        let (limit, room) = (self.config.budget, self.budget.for_pages());
+        let batch = self.config.batch_bytes();
+        // What a consumer keeps beyond half of the budget is its own memory.
+        let batches = (self.budget.num_buffers * batch).min(limit / 2);
+        let kept = self.budget.source + self.budget.scratch;
+        let taken = batches + kept + self.budget.plans;
+        if room > 0 && room + taken > limit {
+            return Err(format!(
+                "pages may take {room} bytes of {limit}, others have {taken}"
+            ));
+        }
+        let most = (limit / 2).max(batch) + kept + self.budget.most_plans;
+        if room < limit.saturating_sub(most) {
+            return Err(format!(
+                "pages may take {room} bytes of {limit}, others {most} at most"
+            ));
         }
         Ok(())
     }

@@ -1,0 +1,204 @@
+"""Two builds of pagefeed against each other, as live processes that take turns.
+
+    python benchmarks/duel.py OLD NEW [--pairs 20] [--only page fields] [--pause-ms 1]
+
+OLD and NEW are folders that hold the package ``pagefeed`` with its core, such as
+``python`` of two checkouts. For each way to batches of 64 x 2048 tokens, one process of
+each build is started and lives to the end. They take as many batches in turn, and the
+first of a pair is now this, now that one. On a machine that does other work this tells
+them apart where rates do not: what is compared is processor time of all threads and of
+the consumer's thread, and counts. A pause after each batch stands for a training step:
+batches are then made ahead, and wait.
+
+Shown are medians of all turns, and of the ratios new to old, pair by pair. Twice the
+same folder shows what a difference must exceed.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+HERE = Path(__file__).resolve().parent
+BATCH_SIZE, LENGTH = 64, 2048
+FIELDS = ("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens")
+NUM_TOKENS = 60_000_000
+
+Figures = dict[str, float]
+
+
+def settings(way: str) -> dict[str, Any]:
+    """Return what a loader is told for one of ``WAYS``."""
+    import pagefeed as pf
+
+    ways: dict[str, dict[str, Any]] = {
+        "page": {"sequences": pf.Windows(LENGTH)},
+        "row": {"sequences": pf.Windows(LENGTH), "shuffle": "row"},
+        "packed": {"sequences": pf.Packed(LENGTH, eos=0)},
+        "fields": {"sequences": pf.Packed(LENGTH, eos=0), "fields": FIELDS},
+    }
+    return ways[way]
+
+
+WAYS = ("page", "row", "packed", "fields")
+
+
+def used() -> Figures:
+    """Return what this process has used so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "cpu s/Gtok": usage.ru_utime + usage.ru_stime,
+        "consumer s/Gtok": time.thread_time(),
+        "system s/Gtok": usage.ru_stime,
+        "faults/batch": usage.ru_minflt,
+        "switches/batch": usage.ru_nvcsw,
+        "late/batch": 0.0,
+    }
+
+
+def fight(way: str, folder: str, num_batches: int, pause: float) -> None:
+    """Take batches whenever a line comes in, and say what they cost."""
+    import pagefeed as pf
+
+    loader = pf.Loader(
+        pf.parquet(folder, column="input_ids"),
+        batch_size=BATCH_SIZE,
+        seed=1,
+        epochs=None,
+        memory="512MiB",
+        num_threads=2,
+        rank=0,
+        world_size=1,
+        **settings(way),
+    )
+    batches = iter(loader)
+
+    def take(count: int) -> None:
+        for _ in range(count):
+            batch = next(batches)
+            batch["input_ids"][:, ::512].sum()
+            del batch
+            if pause:
+                time.sleep(pause)
+
+    take(num_batches // 2)
+    print("{}", flush=True)
+    for _ in sys.stdin:
+        before, ready = used(), loader.stats()["batches_ready"]
+        take(num_batches)
+        after = used()
+        after["late/batch"] = num_batches - (loader.stats()["batches_ready"] - ready)
+        scale = num_batches * BATCH_SIZE * LENGTH / 1e9
+        figures = {
+            name: (after[name] - before[name])
+            / (num_batches if name.endswith("/batch") else scale)
+            for name in after
+        }
+        print(json.dumps(figures), flush=True)
+
+
+class Fighter:
+    """A process of one of the builds."""
+
+    def __init__(self, build: Path, arguments: list[str]) -> None:
+        command = [sys.executable, __file__, *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(build)}
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.answer()  # It has warmed up.
+
+    def answer(self) -> Figures:
+        """Return the next line that it prints."""
+        line = _open(self.process.stdout).readline()
+        if not line:
+            raise SystemExit(f"a build ended with {self.process.wait()}")
+        figures: Figures = json.loads(line)
+        return figures
+
+    def take_turn(self) -> Figures:
+        """Let it take its batches."""
+        pipe = _open(self.process.stdin)
+        pipe.write("go\n")
+        pipe.flush()
+        return self.answer()
+
+    def end(self) -> None:
+        """Let it end, and wait for that."""
+        _open(self.process.stdin).close()
+        self.process.wait()
+
+
+def _open(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe
+
+
+def duel(builds: list[Path], arguments: list[str], num_pairs: int) -> None:
+    """Print the figures of one way."""
+    fighters = [Fighter(build, arguments) for build in builds]
+    pairs: list[list[Figures]] = []
+    for number in range(num_pairs):
+        order = [0, 1] if number % 2 == 0 else [1, 0]
+        turns = {which: fighters[which].take_turn() for which in order}
+        pairs.append([turns[0], turns[1]])
+    for fighter in fighters:
+        fighter.end()
+    for name in pairs[0][0]:
+        old, new = (statistics.median(pair[i][name] for pair in pairs) for i in (0, 1))
+        ratios = [new[name] / old[name] for old, new in pairs if old[name] > 0]
+        ratio = f"{statistics.median(ratios):7.3f}" if ratios else ""
+        print(f"  {name:16} {old:9.3f} {new:9.3f} {ratio}", flush=True)
+
+
+def main() -> None:
+    """Let the builds meet, way by way."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("builds", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--batches", type=int, default=400, help="of a turn")
+    parser.add_argument("--pause-ms", type=float, default=0.0, help="after each batch")
+    parser.add_argument("--only", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument("--fight", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.fight:
+        fight(*options.fight, options.batches, options.pause_ms / 1e3)
+        return
+    if len(options.builds) != 2:
+        parser.error("give two folders that hold the package pagefeed")
+    builds = [path.resolve() for path in options.builds]
+    for build in builds:
+        if not list((build / "pagefeed").glob("_core*.so")):
+            parser.error(f"{build} holds no package pagefeed with its core")
+    # The data, by the first build.
+    sys.path.insert(0, str(builds[0]))
+    import bench_sequences
+    import data
+
+    windows = data.make(num_tokens=NUM_TOKENS).parquet[0].parent
+    documents = data.CACHE / f"documents-{NUM_TOKENS}"
+    if not documents.exists():
+        documents.mkdir()
+        bench_sequences.write_documents(documents, NUM_TOKENS)
+    for way in options.only:
+        print(f"{way:18} {'old':>9} {'new':>9} {'new/old':>7}", flush=True)
+        folder = windows if way in {"page", "row"} else documents
+        arguments = ["--fight", way, str(folder), "--batches", str(options.batches)]
+        arguments += ["--pause-ms", str(options.pause_ms)]
+        duel(builds, arguments, options.pairs)
+
+
+if __name__ == "__main__":
+    main()
