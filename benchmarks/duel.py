@@ -22,13 +22,14 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import IO, Any
 
 HERE = Path(__file__).resolve().parent
 BATCH_SIZE, LENGTH = 64, 2048
 FIELDS = ("input_ids", "labels", "position_ids", "document_ids", "cu_seqlens")
-NUM_TOKENS = 60_000_000
+NUM_TOKENS = 200_000_000
 
 Figures = dict[str, float]
 
@@ -66,6 +67,7 @@ def fight(way: str, folder: str, num_batches: int, pause: float) -> None:
     """Take batches whenever a line comes in, and say what they cost."""
     import pagefeed as pf
 
+    warnings.simplefilter("ignore", pf.errors.PaddingWarning)
     loader = pf.Loader(
         pf.parquet(folder, column="input_ids"),
         batch_size=BATCH_SIZE,
@@ -174,7 +176,8 @@ def main() -> None:
     parser.add_argument("--fight", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fight:
-        fight(*options.fight, options.batches, options.pause_ms / 1e3)
+        way, folder = options.fight
+        fight(way, folder, options.batches, options.pause_ms / 1e3)
         return
     if len(options.builds) != 2:
         parser.error("give two folders that hold the package pagefeed")
