@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import pagefeed as pf
 from made.numbered import first_tokens
 from models.run_model import RunModel
-from pagefeed.errors import CancelledError
+from pagefeed.errors import CancelledError, InvalidArgumentError
 
 SIZES = st.tuples(st.integers(1, 6), st.sampled_from([1, 2, 3, 4]))
 """Batch size and world size; the lanes of all these world sizes are the same."""
@@ -315,11 +315,28 @@ class RunMachine(RuleBasedStateMachine):
                 position = step.positions[row * self.model.world_size + rank]
                 origins = loader.locate(step.number, row)
                 self.check_origins(origins, self.token(position))
+                slot = step.number, rank, row
+                self.check_steps_of(loader, origins, position, slot)
         self.put_back(kept)
 
     def check_origins(self, origins: list[Any], told: Any) -> None:
         """Whether a sequence comes from there."""
         assert self.token_at(origins[0]) == told
+
+    def check_steps_of(
+        self, loader: pf.Loader, origins: list[Any], position: int, slot: Any
+    ) -> None:
+        """Of the epoch that the loader names, steps are told by their documents."""
+        model = self.model
+        if model.epoch_size and model.epoch_at(position) != loader.epoch:
+            return
+        for origin in origins:
+            try:
+                found = loader.steps_of(origin.file, origin.row)
+            except InvalidArgumentError:  # Some of it came before another size.
+                assert not model.has_one_size
+            else:
+                assert slot in {(step, rank, row) for step, rank, row in found}
 
     def token_at(self, source: Any) -> int:
         raise NotImplementedError

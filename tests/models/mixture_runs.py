@@ -61,8 +61,10 @@ class Timeline:
         self.tokens: list[Any] = []
         self._machine = machine
         self._loader = machine.loader(FAR, batch_size=16)
-        start = {"position": 0, "step": 0, "skipped": [], "sizes": None}
-        self._loader.load_state_dict(state | start, replay=True)
+        plain = {name: value for name, value in state.items() if name != "ended"}
+        # A begin is no iteration that could be replayed.
+        plain |= {"step": max(1, state["step"]), "skipped": [], "sizes": None}
+        self._loader.load_state_dict(plain, replay=True)
         self._iterator = iter(self._loader)
 
     def token(self, position: int) -> Any:
@@ -198,9 +200,24 @@ class MixtureMachine(RunMachine):
         state = self.loaders[0].state_dict()
         self.timeline = self.timeline.changed(place, new, state)
 
+    def take_one(self) -> None:
+        """After a loop's end its state replays what it has delivered."""
+        is_end, before = self.model.is_finished, self.snapshot()
+        sizes = self.model.batch_size, self.model.world_size
+        super().take_one()
+        if is_end:
+            now = self.snapshot()
+            self.put_back(before)
+            self.check_replay(sizes)
+            self.put_back(now)
+
+    @precondition(lambda self: self.model.place > 0 or self.model.skipped)
     @rule(sizes=SIZES)
     def replay(self, sizes: tuple[int, int]) -> None:
         """The run again, from its begin and at other sizes, under the same weights."""
+        self.check_replay(sizes)
+
+    def check_replay(self, sizes: tuple[int, int]) -> None:
         batch_size, world_size = sizes
         end = min(self.model.place, MAX_STEPS * batch_size * world_size)
         kept = [p for p in range(end) if p not in self.model.skipped]

@@ -22,10 +22,19 @@ from made.numbered import (
 from models.machines import PADDING, PARTS, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
 
-BALANCED: dict[str, Any] = {
-    "balance": pf.Balance(attention=1, stretch=2),
-    "shuffle": "page",
-}
+WINDOW = pf.Shuffle(window=20)
+"""Small data are shuffled in full otherwise."""
+PLAIN: list[dict[str, Any]] = [{}, {"shuffle": WINDOW}, {"shuffle": "row"}]
+"""Orders without balance."""
+BALANCED: list[dict[str, Any]] = [
+    {"balance": pf.Balance(attention=1, stretch=2)},
+    {"balance": pf.Balance(attention=1, stretch=7, equal=0.5), "shuffle": WINDOW},
+    {"balance": pf.Balance(attention=1, tokens=9, stretch=8, bucket=4)},
+    {"balance": pf.Balance(attention=1, stretch=3, exact=True), "shuffle": WINDOW},
+    {"balance": pf.Balance(attention=1, stretch=6, bucket=3, equal=0.1, exact=True)},
+]
+"""Orders with balance, of all settings that it has."""
+ORDERS = [*PLAIN, *BALANCED]
 
 
 @functools.cache
@@ -44,11 +53,21 @@ def numbered() -> pf.dataset.ParquetDataset:
 
 
 @functools.cache
-def epoch_tokens(epoch: int) -> list[int]:
-    """The first tokens of an epoch, one by one on a single rank."""
-    loader = numbered_loader(numbered(), batch_size=1)
-    loader.set_epoch(epoch)
-    return rows_of(loader)
+def epoch_tokens(order: int, epoch: int, ranks: int) -> list[int]:
+    """The first tokens of an epoch that so many ranks began, by all of them."""
+    parts = []
+    for rank in range(ranks):
+        loader = numbered_loader(
+            numbered(),
+            batch_size=1,
+            drop_last=False,
+            rank=rank,
+            world_size=ranks,
+            **ORDERS[order],
+        )
+        loader.set_epoch(epoch)
+        parts.append([first_tokens(batch) for batch in loader])
+    return [token for token in interleaved(parts) if token != PADDING]
 
 
 @functools.cache
@@ -60,17 +79,17 @@ def rows_of_file(path: str) -> list[list[int]]:
 class EpochMachine(RunMachine):
     """One dataset, epoch after epoch."""
 
-    tokens = staticmethod(epoch_tokens)
-    """What tells the sequences of an epoch apart."""
-
-    options: ClassVar[dict[str, Any]] = {}
-    """Further settings of the loaders."""
+    orders: ClassVar[list[dict[str, Any]]] = PLAIN
+    """Orders to choose from."""
+    order = 0
+    """The one that is chosen."""
 
     @initialize(
         sizes=SIZES,
         epochs=st.sampled_from([1, 1, 2]),
         drop_last=st.booleans(),
         part=PARTS,
+        chosen=st.integers(0, len(BALANCED) * len(PLAIN) - 1),
     )
     def start(
         self,
@@ -78,18 +97,23 @@ class EpochMachine(RunMachine):
         epochs: int,
         drop_last: bool,
         part: pf.ContextParallel | None,
+        chosen: int,
     ) -> None:
         batch_size, world_size = sizes
         self.part = part
+        self.choose_order(chosen)
         model = RunModel(
             batch_size=batch_size,
             world_size=world_size,
             epoch_size=len(self.tokens(0)),
             epochs=epochs,
             drop_last=drop_last,
-            balanced="balance" in self.options,
+            balanced="balance" in ORDERS[self.order],
         )
         self.begin(model)
+
+    def choose_order(self, number: int) -> None:
+        self.order = ORDERS.index(self.orders[number % len(self.orders)])
 
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         return numbered_loader(
@@ -102,12 +126,17 @@ class EpochMachine(RunMachine):
             padding=PADDING,
             transform=Fuse(),
             context_parallel=self.part,
-            **self.options,
+            **ORDERS[self.order],
         )
+
+    def tokens(self, epoch: int, ranks: int = 1) -> list[int]:
+        """What tells the sequences of an epoch apart, which so many ranks began."""
+        return epoch_tokens(self.order, epoch, ranks)
 
     def token(self, position: int) -> int:
         epoch, place = divmod(position, len(self.tokens(0)))
-        return self.tokens(epoch)[place]
+        ranks = self.model.ranks_of(epoch) if self.model.balanced else 1
+        return self.tokens(epoch, ranks)[place]
 
     def token_at(self, source: Any) -> int:
         return int(rows_of_file(source.file)[source.row][source.first_token])
@@ -120,26 +149,10 @@ class EpochMachine(RunMachine):
             assert position == self.model.place
 
 
-@functools.cache
-def balanced_tokens(epoch: int, ranks: int) -> list[int]:
-    """The first tokens of an epoch that so many ranks began, by all of them."""
-    parts = []
-    for rank in range(ranks):
-        options: dict[str, Any] = {"rank": rank, "world_size": ranks, **BALANCED}
-        loader = numbered_loader(numbered(), batch_size=1, drop_last=False, **options)
-        loader.set_epoch(epoch)
-        parts.append([first_tokens(batch) for batch in loader])
-    return [token for token in interleaved(parts) if token != PADDING]
-
-
 class BalancedMachine(EpochMachine):
     """The same, each epoch balanced for the number of ranks that began it."""
 
-    options = BALANCED
-
-    def token(self, position: int) -> int:
-        epoch, place = divmod(position, len(epoch_tokens(0)))
-        return balanced_tokens(epoch, self.model.ranks_of(epoch))[place]
+    orders = BALANCED
 
 
 # Budgets of tokens.
@@ -160,11 +173,21 @@ def budget_loader(**options: Any) -> pf.Loader:
 
 
 @functools.cache
-def budget_tokens(epoch: int) -> list[int]:
-    """The tags of an epoch, one by one on a single rank."""
-    loader = budget_loader(padding=PADDING, transform=Tag())
-    loader.set_epoch(epoch)
-    return rows_of(loader)
+def budget_tokens(order: int, epoch: int, ranks: int) -> list[int]:
+    """The tags of an epoch that so many ranks began, by all of them."""
+    parts = []
+    for rank in range(ranks):
+        loader = budget_loader(
+            padding=PADDING,
+            transform=Tag(),
+            drop_last=False,
+            rank=rank,
+            world_size=ranks,
+            **ORDERS[order],
+        )
+        loader.set_epoch(epoch)
+        parts.append([first_tokens(batch) for batch in loader])
+    return [token for token in interleaved(parts) if token != PADDING]
 
 
 @functools.cache
@@ -177,18 +200,23 @@ def tag_of() -> dict[int, int]:
 class BudgetMachine(EpochMachine):
     """The same in batches of so many tokens: a sequence is a batch."""
 
+    orders = ORDERS
+
     @initialize(
         world_size=st.sampled_from([1, 2, 3, 4]),
         epochs=st.sampled_from([1, 1, 2]),
         drop_last=st.booleans(),
+        chosen=st.integers(0, len(ORDERS) - 1),
     )
-    def start(self, world_size: int, epochs: int, drop_last: bool) -> None:
+    def start(self, world_size: int, epochs: int, drop_last: bool, chosen: int) -> None:
+        self.choose_order(chosen)
         model = RunModel(
             batch_size=1,
             world_size=world_size,
-            epoch_size=len(budget_tokens(0)),
+            epoch_size=len(self.tokens(0)),
             epochs=epochs,
             drop_last=drop_last,
+            balanced="balance" in ORDERS[self.order],
         )
         self.begin(model)
 
@@ -205,11 +233,11 @@ class BudgetMachine(EpochMachine):
             drop_last=self.model.drop_last,
             padding=PADDING,
             transform=Tag(),
+            **ORDERS[self.order],
         )
 
-    def token(self, position: int) -> int:
-        epoch, place = divmod(position, len(budget_tokens(0)))
-        return budget_tokens(epoch)[place]
+    def tokens(self, epoch: int, ranks: int = 1) -> list[int]:
+        return budget_tokens(self.order, epoch, ranks)
 
     def token_at(self, source: Any) -> int:
         return tag_of()[super().token_at(source)]
@@ -240,9 +268,11 @@ def infilled() -> pf.dataset.ParquetDataset:
 
 
 @functools.cache
-def infilled_tokens(epoch: int) -> list[int]:
+def infilled_tokens(order: int, epoch: int) -> list[int]:
     """What tells the sequences of an epoch apart, one by one on a single rank."""
-    loader = numbered_loader(infilled(), batch_size=1, transform=FirstOwnToken())
+    loader = numbered_loader(
+        infilled(), batch_size=1, transform=FirstOwnToken(), **ORDERS[order]
+    )
     loader.set_epoch(epoch)
     return rows_of(loader)
 
@@ -250,7 +280,9 @@ def infilled_tokens(epoch: int) -> list[int]:
 class InfilledMachine(EpochMachine):
     """The same with documents that are cut elsewhere in every epoch."""
 
-    tokens = staticmethod(infilled_tokens)
+    def tokens(self, epoch: int, ranks: int = 1) -> list[int]:
+        assert ranks == 1
+        return infilled_tokens(self.order, epoch)
 
     def make(self, rank: int, world_size: int, batch_size: int) -> pf.Loader:
         return numbered_loader(
@@ -262,4 +294,5 @@ class InfilledMachine(EpochMachine):
             drop_last=self.model.drop_last,
             padding=PADDING,
             transform=FirstOwnToken(),
+            **ORDERS[self.order],
         )
