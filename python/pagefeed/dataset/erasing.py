@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from pagefeed._base import Int64Array, check_whole, distinct
-from pagefeed.dataset import select
 from pagefeed.dataset.dataset import Dataset
 from pagefeed.dataset.index_recipe import IndexRecipe
 from pagefeed.dataset.lost_rows import lost_rows
 from pagefeed.dataset.page_index import PageIndex
-from pagefeed.dataset.select import Expression, Selection
+from pagefeed.dataset.select import Expression, Selection, rows_of
+from pagefeed.dataset.select import where as rows_where
 from pagefeed.dataset.spans import Spans, refuse_unknown_rows
 from pagefeed.errors import InvalidArgumentError
 
@@ -96,11 +96,11 @@ def _erased_rows(
                 f"where= asks columns, and {index.files[0]} has tokens alone: name "
                 "documents by rows="
             )
-        return select.where(Spans(index), where)
+        return rows_where(Spans(index), where)
     found = (
         _checked(index, rows) if rows is not None else lost_rows(index, snapshot, key)
     )
-    return select.rows_of(Spans(index), found)
+    return rows_of(Spans(index), found)
 
 
 def _checked(
