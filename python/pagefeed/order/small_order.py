@@ -24,7 +24,7 @@ MAX_ITEMS = 64
 class SmallOrder(Ordered):
     """The order of an epoch of few units: a table.
 
-    It equals that of :class:`~pagefeed.order.EpochOrder`. A dataset of one or two units
+    It equals that of :class:`EpochOrder`. A dataset of one or two units
     begins a new epoch with every unit or two, so that what an epoch takes counts.
 
     Args:
