@@ -39,7 +39,7 @@ from pagefeed.loader_facts import LoaderFacts
 from pagefeed.order import Shuffle, ShuffleLike
 from pagefeed.run import Origin, Slot
 from pagefeed.sequences import Cut, check_sequences
-from pagefeed.wiring import parsed, room
+from pagefeed.wiring import has_room, parsed, room
 
 __all__ = ["Loader", "as_rank", "share"]
 
@@ -181,7 +181,8 @@ class Loader(LoaderFacts):
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
         if not self._session.is_adapted:
-            self._session.is_adapted = room("launch").warn_of_accelerator()
+            is_told = not has_room("launch") or room("launch").warn_of_accelerator()
+            self._session.is_adapted = is_told
         return self._session.iterate()
 
     def __getitem__(self, number: object) -> NoReturn:

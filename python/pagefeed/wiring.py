@@ -8,7 +8,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["parsed", "provide", "provided", "room"]
+__all__ = ["has_room", "parsed", "provide", "provided", "room"]
 
 _PROVIDED: dict[str, str] = {}
 
@@ -41,6 +41,11 @@ def room(name: str) -> Any:
         UnsupportedError: If there is no such room.
     """
     return provided(f"room {name}")
+
+
+def has_room(name: str) -> bool:
+    """Return whether there is a room of this name."""
+    return f"room {name}" in _PROVIDED
 
 
 def parsed(name: str, value: Any) -> Any:
