@@ -180,9 +180,8 @@ class Loader(LoaderFacts):
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
-        if not self._session.is_adapted:
-            is_told = not has_room("launch") or room("launch").warn_of_accelerator()
-            self._session.is_adapted = is_told
+        if has_room("launch") and not self._session.is_adapted:
+            self._session.is_adapted = room("launch").warn_of_accelerator()
         return self._session.iterate()
 
     def __getitem__(self, number: object) -> NoReturn:
