@@ -35,7 +35,7 @@ from pagefeed.cli.common import (
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
-from pagefeed.storage import local_path, make_folder
+from pagefeed.storage import checked_output, make_folder
 
 ARGUMENTS = {
     **RUN,
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 def _write(options: argparse.Namespace) -> int:
     if options.column is None:
         raise InvalidArgumentError("--column is missing: the token column")
-    path = Path(local_path(options.facts, "--facts"))
+    path = Path(checked_output(options.facts, None, "--facts", buckets=False))
     form = "--ranks FIRST:END, such as 8:16"
     ranks = None if options.ranks is None else range_of(options.ranks, form)
     facts = facts_of_node(make_loader(options), ranks)

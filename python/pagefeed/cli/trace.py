@@ -54,7 +54,7 @@ from pagefeed.reports import (
 from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
 from pagefeed.run import Slot
-from pagefeed.storage import local_path, make_folder
+from pagefeed.storage import checked_output, make_folder
 
 ARGUMENTS = RUN | {
     "--weights": arg(bool, "the shares of a mixture's datasets over time"),
@@ -138,7 +138,7 @@ def _trace_document(loader: Loader, options: argparse.Namespace) -> int:
 
 def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
     steps = range_of(options.steps, "--steps FIRST:END, such as 1190:1210")
-    folder = Path(local_path(options.output, "--output"))
+    folder = Path(checked_output(options.output, None, "--output", buckets=False))
     make_folder(str(folder))
     written: list[str] = []
     damage: list[Damage] = []

@@ -24,6 +24,7 @@ from pagefeed.integrations.delivery import KEY, Grown
 from pagefeed.launch import Ranks
 from pagefeed.loader import Loader
 from pagefeed.sequences import Cut
+from pagefeed.storage import output_folder
 from pagefeed.view import SequenceView
 
 _Datasource: Any = require("ray.data", extra="ray", purpose=__name__).Datasource
@@ -56,10 +57,9 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
     Ray merges the files of all workers, which have the same position.
     """
     check_loader(loader, "save")
+    out = output_folder(folder, None, "folder", buckets=False)
     if loader.rank == 0:
-        text = json.dumps(loader.state_dict())
-        with open(os.path.join(folder, FILE), "w", encoding="utf-8") as file:
-            file.write(text)
+        out.write(FILE, json.dumps(loader.state_dict()).encode())
 
 
 def restore(

@@ -22,13 +22,7 @@ from pagefeed.dataset import (
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.rows import rows_of
-from pagefeed.storage import (
-    OutputFolder,
-    PathLike,
-    StorageOptions,
-    local_path,
-    output_folder,
-)
+from pagefeed.storage import PathLike, StorageOptions, output_folder
 
 __all__ = ["TOKEN_FORMATS", "Conversion", "convert"]
 
@@ -116,12 +110,8 @@ def convert(
     kind = _dtype(dataset, dtype, make.wide)
     num_rows = len(dataset)
     num_tokens = dataset.spans.num_values + num_rows * (behind is not None)
-    if to == "parquet":
-        folder = output_folder(output, storage_options, "output")
-    else:
-        folder = OutputFolder(local_path(output, "output"))
     out = make(
-        folder,
+        output_folder(output, storage_options, "output", buckets=to == "parquet"),
         kind,
         column=column or dataset.column,
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),

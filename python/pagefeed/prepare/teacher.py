@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -30,7 +29,7 @@ from pagefeed.prepare.teacher_rows import (
     stored_type,
     typed,
 )
-from pagefeed.storage import FileWriter, local_path, locked, make_folder, names_in
+from pagefeed.storage import PathLike, StorageOptions, output_folder
 
 __all__ = ["TeacherWriter"]
 
@@ -56,7 +55,9 @@ class TeacherWriter(WholeWriter):
     process are there: continue with the next.
 
     Args:
-        folder: Folder of the files; it is made.
+        folder: Folder of the files, or a URL of a bucket; it is made. A bucket has no
+            lock that ends with its holder: of two writers with one number, the last
+            that began goes on.
         k: Numbers of a token.
         process: Number of this process among those that write to the folder.
         dtype: Type of tokens: ``"int32"``, ``"uint16"``, ``"uint32"`` or ``"int64"``.
@@ -70,6 +71,7 @@ class TeacherWriter(WholeWriter):
         group_size: Bytes of a row group before compression, which a loader reads at
             once: ``"4MiB"``.
         file_size: Bytes at which a file ends and the next begins.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Raises:
         InvalidArgumentError: If an argument is not what is described here, or the
@@ -91,7 +93,7 @@ class TeacherWriter(WholeWriter):
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        folder: PathLike,
         *,
         k: int,
         process: int = 0,
@@ -102,6 +104,7 @@ class TeacherWriter(WholeWriter):
         compression: Compression = "none",
         group_size: str | int = "4MiB",
         file_size: str | int = "1GB",
+        storage_options: StorageOptions | None = None,
     ) -> None:
         self.k = check_positive(k, "k")
         self._process = check_whole(process, "process", least=0, most=99_999)
@@ -128,8 +131,9 @@ class TeacherWriter(WholeWriter):
         self._group_bytes = parse_bytes(group_size, name="group_size")
         self._file_bytes = parse_bytes(file_size, name="file_size")
         self._schema = self._make_schema()
-        self.folder = make_folder(local_path(folder, "folder"))
-        """The folder of the files."""
+        self._out = output_folder(folder, storage_options, "folder")
+        self.folder = self._out.path
+        """The folder of the files, or its URL."""
         self._stack = ExitStack()
         self._file: ParquetFile | None = None
         self._waiting: list[Any] = []
@@ -148,7 +152,7 @@ class TeacherWriter(WholeWriter):
         """Take the number of this process, and look anew at what is there."""
         if self._is_claimed:
             return
-        self._stack.enter_context(locked(f"{self.folder}/.{self._prefix}.lock"))
+        self._stack.enter_context(self._out.claimed(f".{self._prefix}.lock"))
         self._is_claimed = True
         self._num_files, self._num_written = self._found()
 
@@ -268,7 +272,7 @@ class TeacherWriter(WholeWriter):
         if self._file is None:
             name = f"{self._prefix}-{self._num_files:05}.parquet"
             self._file = ParquetFile(
-                FileWriter(f"{self.folder}/{name}"),
+                self._out.writer(name),
                 self._schema,
                 compression=self._compression,
                 page_bytes=max(1024, self._group_bytes),
@@ -280,6 +284,7 @@ class TeacherWriter(WholeWriter):
 
     def _end_file(self) -> None:
         if self._file is not None:
+            self._out.check_claim()
             self._file.commit()
             self._file, self._num_files = None, self._num_files + 1
             self._num_written += self._num_in_file
@@ -338,13 +343,16 @@ class TeacherWriter(WholeWriter):
     def _found(self) -> tuple[int, int]:
         """Return how many files of this process are there, and their rows."""
         parquet, rows, count = _arrow("pyarrow.parquet"), 0, 0
-        for name in names_in(self.folder):
+        for name in self._out.names():
             if not (name.startswith(f"{self._prefix}-") and name.endswith(".parquet")):
                 continue
             try:
-                with parquet.ParquetFile(f"{self.folder}/{name}") as file:
+                place = self._out.place(name)
+                with parquet.ParquetFile(self._out.storage.open_arrow(place)) as file:
                     rows += file.metadata.num_rows
                     found = file.schema_arrow
+            except FileAccessError:
+                raise
             except (OSError, ValueError) as error:
                 raise InvalidArgumentError(
                     f"{self.folder}/{name} is no file of a TeacherWriter: {error}"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import require
+from pagefeed._base import check_choice, require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor, last_position
+from pagefeed.storage import checked_output, output_file
 
 __all__ = ["mixture_shares", "mixture_weights", "plot_mixture"]
 
@@ -91,14 +93,22 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
         path: File to write: ``.png``, ``.svg`` or another format of Matplotlib.
 
     Raises:
-        InvalidArgumentError: If the loader has one dataset, not a mixture.
+        InvalidArgumentError: If the loader has one dataset, not a mixture, or the path
+            is a URL, or ends in no format.
+        FileAccessError: If it cannot be written.
         MissingDependencyError: If Matplotlib is not installed.
     """
-    steps, shares = mixture_shares(loader)
     figures: Any = require("matplotlib.figure", extra="plot", purpose="a plot")
     figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
+    name = checked_output(path, None, "path", buckets=False)
+    kind = os.path.splitext(name)[1].removeprefix(".").lower() or "png"
+    check_choice(kind, tuple(figure.canvas.get_supported_filetypes()), "path ending")
+    steps, shares = mixture_shares(loader)
     axes = figure.add_subplot()
     axes.stackplot(steps, [*shares.values()], labels=[*shares])
     axes.set(xlabel="step", ylabel="share of tokens", ylim=(0, 1), xlim=(0, steps[-1]))
     figure.legend(loc="outside right upper", reverse=True)
-    figure.savefig(os.fspath(path), dpi=150)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind, dpi=150)
+    with output_file(name, None, "path", buckets=False) as out:
+        out.write(drawn.getvalue())

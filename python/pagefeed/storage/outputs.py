@@ -290,20 +290,23 @@ def _abort(handle: _core.Remote, note: str) -> None:
 
 
 def output_folder(
-    path: object, options: StorageOptions | None, name: str
+    path: object, options: StorageOptions | None, name: str, *, buckets: bool = True
 ) -> OutputFolder:
     """Return a folder that is written to, of this machine or a bucket.
+
+    Whatever is written goes through here, so that no URL becomes a local path.
 
     Args:
         path: Path or URL.
         options: Settings of remote storage; not used for a local path.
         name: What the argument is called.
+        buckets: Whether it may be a URL of a bucket.
 
     Raises:
         InvalidArgumentError: If it is no path, or a URL that cannot be written to.
     """
     text = plain_path(path, name)
-    if is_url(text) and text.startswith(_BUCKETS):
+    if buckets and text.startswith(_BUCKETS):
         return _BucketFolder(text.removesuffix("/"), RemoteStorage(texts_of(options)))
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
@@ -312,28 +315,32 @@ _BUCKETS = ("s3://", "s3a://", "gs://", "gcs://", "az://", "azure://")
 
 
 def output_file(
-    path: object, options: StorageOptions | None, name: str
+    path: object, options: StorageOptions | None, name: str, *, buckets: bool = True
 ) -> FileWriter | ObjectWriter:
     """Return the writer of a file of this machine or a bucket.
+
+    The folder of a local file must be there.
 
     Raises:
         InvalidArgumentError: As :func:`output_folder`.
     """
-    text = checked_output(path, options, name)
+    text = checked_output(path, options, name, buckets=buckets)
     if is_url(text):
         folder, _, file = text.rpartition("/")
         return output_folder(folder, options, name).writer(file)
     return FileWriter(text)
 
 
-def checked_output(path: object, options: StorageOptions | None, name: str) -> str:
+def checked_output(
+    path: object, options: StorageOptions | None, name: str, *, buckets: bool = True
+) -> str:
     """Return the path or URL of a file that can be written there; write nothing.
 
     Raises:
         InvalidArgumentError: As :func:`output_folder`.
     """
     text = plain_path(path, name)
-    if is_url(text):
+    if buckets and is_url(text):
         output_folder(text.rpartition("/")[0], options, name)
         return text
     return local_path(text, name)

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.cli import main
 
 URL = "s3://bucket/secret/out?X-Amz-Signature=abc"
 
@@ -21,31 +20,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["checklist", *RUN, "--facts", URL],
-        ["trace", *RUN, "--steps", "0:1", "--output", URL],
-        ["index", *RUN[:3], "--cache-dir", URL],
-        ["convert", *RUN[:3], "--to", "stream", "--output", URL],
-        ["demo", "--data", URL],
-        ["demo", "--folder", URL],
-    ],
-)
-@pytest.mark.usefixtures("here")
-def test_verbs(capsys, arguments: list[str]):
-    before = sorted(os.listdir())
-    assert main(arguments) == 2
-    told = capsys.readouterr().err
-    assert "is a URL, s3://..., and must be a path" in told
-    assert "secret" not in told
-    assert "abc" not in told
-    assert sorted(os.listdir()) == before
-
-
 @pytest.mark.usefixtures("here")
 def test_calls(monkeypatch: pytest.MonkeyPatch):
     Path("tokens.bin").write_bytes(bytes(64))
@@ -55,7 +29,6 @@ def test_calls(monkeypatch: pytest.MonkeyPatch):
         lambda: pf.parquet("a.parquet", column="input_ids", cache_dir=URL),
         lambda: pf.tokens("tokens.bin", dtype="uint16", cache_dir=URL),
         lambda: pf.convert(dataset, URL, to="megatron"),
-        lambda: pf.TeacherWriter(URL, k=2),
     ):
         with pytest.raises(pf.errors.InvalidArgumentError, match="is a URL, s3://"):
             call()

@@ -18,7 +18,7 @@ import argparse
 from pathlib import Path
 
 from pagefeed.cli.common import arg, same_named
-from pagefeed.storage import local_path
+from pagefeed.storage import checked_output
 
 __all__ = ["ARGUMENTS", "run"]
 
@@ -38,10 +38,15 @@ def run(options: argparse.Namespace) -> int:
     if options.data is not None:
         from pagefeed.cli.demo.data import write_data
 
-        for path in write_data(Path(local_path(options.data, "data"))):
+        for path in write_data(_here(options.data, "data")):
             print(path)
         return 0
     from pagefeed.cli.demo.feed import run_demo
 
-    options.folder = Path(local_path(options.folder, "folder"))
+    options.folder = _here(options.folder, "folder")
     return run_demo(**same_named(options, run_demo))
+
+
+def _here(path: object, name: str) -> Path:
+    """Return a folder of this machine."""
+    return Path(checked_output(path, None, name, buckets=False))

@@ -32,8 +32,8 @@ from pagefeed.storage import (
     PathLike,
     Storage,
     SummedWriter,
-    local_path,
     make_folder,
+    output_folder,
 )
 
 __all__ = ["StreamOutput", "StreamWriter"]
@@ -81,7 +81,8 @@ class StreamWriter(WholeWriter):
         except (TypeError, UnsupportedError) as problem:
             raise InvalidArgumentError(f"dtype={dtype!r}: {problem}") from problem
         self._serialization, self._serialize = serializer(serialize)
-        self.folder = make_folder(local_path(folder, "folder"))
+        out = output_folder(folder, None, "folder", buckets=False)
+        self.folder = make_folder(out.path)
         """The folder of the shard."""
         with suppress(MissingFileError):
             Storage().size(f"{self.folder}/{HEADER}")

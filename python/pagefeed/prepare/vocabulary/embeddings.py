@@ -19,7 +19,7 @@ from pagefeed.prepare.vocabulary.checkpoints import (
     open_checkpoint,
 )
 from pagefeed.prepare.vocabulary.recipes import library
-from pagefeed.storage import PathLike, local_path
+from pagefeed.storage import PathLike, checked_output, local_path
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ExtendedEmbeddings", "extend_embeddings", "pieces_of"]
@@ -91,7 +91,7 @@ def extend_embeddings(
         ... )
     """
     given = local_path(checkpoint, "checkpoint")
-    path = local_path(output, "output")
+    path = checked_output(output, None, "output", buckets=False)
     check_output(given, path)
     pieces = pieces_of(old, new)
     rounding = check_positive(multiple_of, "multiple_of")

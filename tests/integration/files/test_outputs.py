@@ -1,0 +1,317 @@
+"""Whatever names an output is found by signature, and takes no URL for a local path."""
+
+import ast
+import importlib
+import os
+import pkgutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pagefeed as pf
+import pagefeed.cli
+from made.texts_made import make_tokenizer
+from pagefeed.cli import main
+from pagefeed.dataset import write_index
+from pagefeed.errors import (
+    CacheWarning,
+    FileAccessError,
+    InvalidArgumentError,
+    PagefeedError,
+)
+from pagefeed.reports import plot_mixture
+from servers.refusing_store import refusing
+
+PACKAGE = Path(pf.__file__).parent
+COLUMN: Any = {"column": "input_ids"}
+
+INPUTS = {"checkpoint", "file", "folders", "index", "inputs", "paths", "prefixes"}
+"""Arguments that name what is read."""
+READ = {
+    *("delta.table", "iceberg.table", "check_index.output", "load_tokenizer.path"),
+    *("PagefeedDataLoader.work_dir", "save.folder"),
+    *("Dataset.cache_dir", "Columns.cache_dir", "cache_folder.given"),
+}
+"""The same of one function; folders of OLMo's and Ray's own; what is handed on."""
+
+
+class Output(NamedTuple):
+    """How an output is written, and what it may be."""
+
+    write: Callable[[Any, Any], object]
+    """Takes path and settings of remote storage."""
+    buckets: bool = False
+    is_file: bool = False
+    end: str = ""
+    """How its name must end."""
+
+
+def index_of(dataset: Any) -> object:
+    return dataset.index
+
+
+def texts() -> Any:
+    return pf.parquet("a.parquet", column="text")
+
+
+def mixture() -> Any:
+    data = pf.parquet("a.parquet", **COLUMN)
+    sequences = pf.Windows(2)
+    return pf.Loader(
+        pf.mix({"a": (data, 1.0)}, max_steps=2),
+        sequences=sequences,
+        batch_size=1,
+        rank=0,
+        world_size=1,
+    )
+
+
+def taught(path: Any, options: Any) -> None:
+    with pf.TeacherWriter(path, k=1, storage_options=options) as out:
+        out.append([[1]], [[[2]]], [[[-1.0]]])
+
+
+def extended(path: Any, options: Any) -> object:
+    extend = pf.prepare.extend_tokenizer
+    more: Any = {"new_tokens": 1, "min_gain": 1, "storage_options": options}
+    return extend(make_tokenizer(), texts(), path, **more)
+
+
+OUTPUTS = {
+    "convert.output": Output(
+        lambda path, options: pf.convert(
+            pf.parquet("a.parquet", **COLUMN),
+            path,
+            to="parquet",
+            storage_options=options,
+        ),
+        buckets=True,
+    ),
+    "convert.output of a stream": Output(
+        lambda path, _: pf.convert(pf.parquet("a.parquet", **COLUMN), path, to="stream")
+    ),
+    "tokenize.output": Output(
+        lambda path, options: pf.tokenize(
+            "a.jsonl", path, tokenizer=make_tokenizer(), storage_options=options
+        ),
+        buckets=True,
+    ),
+    "write_index.output": Output(
+        lambda path, options: write_index(
+            "a.parquet", path, **COLUMN, storage_options=options
+        ),
+        buckets=True,
+    ),
+    "TeacherWriter.folder": Output(taught, buckets=True),
+    "StreamWriter.folder": Output(lambda path, _: pf.StreamWriter(path, dtype="u2")),
+    "train_tokenizer.output": Output(
+        lambda path, options: pf.prepare.train_tokenizer(
+            texts(), path, vocab_size=260, storage_options=options
+        ),
+        buckets=True,
+        is_file=True,
+    ),
+    "extend_tokenizer.output": Output(extended, buckets=True, is_file=True),
+    "extend_embeddings.output": Output(
+        lambda path, _: pf.prepare.extend_embeddings(
+            "a.safetensors", path, old=make_tokenizer(), new=make_tokenizer()
+        ),
+        is_file=True,
+        end=".safetensors",
+    ),
+    "plot_mixture.path": Output(
+        lambda path, _: plot_mixture(mixture(), path), is_file=True, end=".svg"
+    ),
+    "PageIndex.build.cache_dir": Output(
+        lambda path, _: pf.PageIndex.build("a.parquet", **COLUMN, cache_dir=path)
+    ),
+    "parquet.cache_dir": Output(
+        lambda path, _: index_of(pf.parquet("a.parquet", **COLUMN, cache_dir=path))
+    ),
+    "tokens.cache_dir": Output(
+        lambda path, _: index_of(pf.tokens("a.bin", dtype="u2", cache_dir=path))
+    ),
+    "stream.cache_dir": Output(
+        lambda path, _: index_of(pf.stream("stream", cache_dir=path))
+    ),
+    "mds.cache_dir": Output(lambda path, _: index_of(pf.mds("mds", cache_dir=path))),
+    "megatron.cache_dir": Output(
+        lambda path, _: index_of(pf.megatron("megatron", cache_dir=path))
+    ),
+}
+
+
+def named(of: str, arguments: list[ast.arg]) -> Iterator[str]:
+    for one in arguments:
+        told = "" if one.annotation is None else ast.unparse(one.annotation)
+        if "PathLike" in told or "Paths" in told:
+            yield f"{of}.{one.arg}"
+
+
+def paths_of(path: Path) -> Iterator[str]:
+    """Yield the arguments that are paths, of whatever a module gives to others."""
+    nodes: list[tuple[str, ast.AST]] = [("", ast.parse(path.read_text()))]
+    while nodes:
+        of, node = nodes.pop()
+        for each in ast.iter_child_nodes(node):
+            if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+                nodes.append((f"{each.name}.", each))
+            elif isinstance(each, ast.FunctionDef):
+                is_hidden = each.name.startswith("_") and each.name != "__init__"
+                given = [*each.args.args, *each.args.kwonlyargs]
+                name = (
+                    of.removesuffix(".") if each.name == "__init__" else of + each.name
+                )
+                yield from () if is_hidden else named(name, given)
+            elif isinstance(each, ast.AnnAssign) and of:
+                field = ast.arg(ast.unparse(each.target), each.annotation)
+                yield from named(of.removesuffix("."), [field])
+
+
+def test_every_argument_that_is_a_path_is_known():
+    modules = [p for p in PACKAGE.rglob("*.py") if "storage" not in p.parts]
+    found = {name for module in modules for name in paths_of(module)}
+    outputs = {n for n in found if n.rpartition(".")[2] not in INPUTS} - READ
+    assert outputs == {name.partition(" ")[0] for name in OUTPUTS}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PAGEFEED_CACHE_DIR", raising=False)
+    table = pa.table({"input_ids": [[1, 2, 3]] * 9, "text": ["ab cd ab"] * 9})
+    pq.write_table(table, "a.parquet")
+    Path("a.jsonl").write_text('{"text": "words"}\n' * 9)
+    Path("a.bin").write_bytes(bytes(64))
+    data = pf.parquet("a.parquet", **COLUMN)
+    for to in ("stream", "mds", "megatron"):
+        pf.convert(data, to, to=to, dtype="uint16")
+    return tmp_path
+
+
+def contents() -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+
+BUCKETS = ("s3", "s3a", "gs", "gcs", "az", "azure")
+SCHEMES = (*BUCKETS, "http", "https", "hf", "ftp", "S3")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_url_is_no_folder(scheme: str):
+    """It is written to as a bucket, or refused by the name of the argument."""
+    before = sorted(os.walk("."))
+    with refusing(403, "AccessDenied") as store:
+        settings = {
+            "endpoint_url": store.options["endpoint_url"],
+            "aws_region": "here",
+            "azure_storage_account_name": "account",
+            "skip_signature": True,
+            "allow_http": True,
+            "deadline": 2,
+        }
+        for name, output in OUTPUTS.items():
+            url = f"{scheme}://bucket/secret/out{output.end}"
+            argument = name.partition(" ")[0].rpartition(".")[2]
+            with pytest.raises(PagefeedError) as told:
+                output.write(url, settings)
+            if output.buckets and scheme in BUCKETS:
+                assert f"{scheme}://bucket/" in str(told.value), name
+                assert isinstance(told.value, FileAccessError), name
+            else:
+                assert f"{argument} is a URL, {scheme}://" in str(told.value), name
+                assert "secret" not in str(told.value)
+            assert sorted(os.walk(".")) == before, name
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_what_is_there_is_no_output_of_another_kind(name: str, here: Path):
+    output = OUTPUTS[name]
+    place = Path(f"there{output.end}")
+    if output.is_file:
+        place.mkdir()
+    else:
+        place.write_bytes(b"mine")
+    before = contents()
+    for path in (place, f"file://{here / place}"):
+        if name.endswith("cache_dir"):  # A cache is done without, with a warning.
+            with warnings.catch_warnings(action="ignore", category=CacheWarning):
+                output.write(path, None)
+        else:
+            with pytest.raises((FileAccessError, InvalidArgumentError)):
+                output.write(path, None)
+        assert contents() == before
+
+
+OPTIONS = {"--cache-dir", "--output", "--facts", "--plot", "--data", "--folder"}
+RUN = ["a.parquet", "--column", "input_ids", "--length", "2"]
+VERBS = {
+    ("checklist", "--facts"): RUN,
+    ("convert", "--output"): [*RUN[:3], "--to", "parquet"],
+    ("demo", "--data"): [],
+    ("demo", "--folder"): [],
+    ("index", "--output"): RUN[:3],
+    ("plan", "--plot"): [
+        *("--mix", "a=a.parquet", "--column", "input_ids", "--length", "2"),
+        *("--max-steps", "2"),
+    ],
+    ("report", "--output"): RUN,
+    ("tokenize", "--output"): ["a.jsonl", "--tokenizer", "tokenizer.json"],
+    ("tokenizer extend", "--output"): [
+        "tokenizer.json",
+        "a.parquet",
+        "--column",
+        "text",
+    ],
+    ("tokenizer train", "--output"): [
+        *("a.parquet", "--column", "text", "--vocab-size", "260")
+    ],
+    ("trace", "--output"): [*RUN, "--steps", "0:1"],
+}
+
+
+LOCAL = ("checklist", "demo", "plan", "trace")
+"""Verbs whose outputs are of this machine."""
+
+
+def tables() -> Iterator[tuple[str, dict[str, Any]]]:
+    for one in pkgutil.walk_packages(pagefeed.cli.__path__, "pagefeed.cli."):
+        found = getattr(importlib.import_module(one.name), "ARGUMENTS", None)
+        if found is not None:
+            verb = one.name.removeprefix("pagefeed.cli.").replace(".", " ")
+            yield verb, found
+
+
+def test_every_option_that_is_an_output_is_known():
+    found = {(verb, name) for verb, table in tables() for name in OPTIONS & {*table}}
+    with_cache = {verb for verb, name in found if name == "--cache-dir"}
+    assert found - {(verb, "--cache-dir") for verb in with_cache} == {*VERBS}
+    read = {"--metrics", "--chat-template", "--state", "--compare", "--checkpoint"}
+    read |= {
+        "--tokenize",
+        "--tokenizer",
+        "--checkpoint-output",
+    }  # The latter is one of a function.
+    for verb, table in tables():
+        for name, given in table.items():
+            if given.get("metavar") in ("FILE", "FOLDER") and name.startswith("-"):
+                assert name in OPTIONS | read, (verb, name)
+
+
+@pytest.mark.parametrize("option", VERBS, ids=" ".join)
+def test_an_option_takes_no_url_for_a_path(option: tuple[str, str], capsys):
+    verb, name = option
+    Path("tokenizer.json").write_text(make_tokenizer().to_json())
+    before = sorted(os.walk("."))
+    buckets = ["s3://secret/a.svg?X-Amz-Signature=a"] * (verb in LOCAL)
+    for url in ("https://host/secret/a.svg?sig=abc", "hf://secret/a.svg", *buckets):
+        assert main([*verb.split(), *VERBS[option], name, url]) == 2
+        told = capsys.readouterr().err
+        assert "is a URL" in told
+        assert "secret" not in told
+        assert sorted(os.walk(".")) == before
