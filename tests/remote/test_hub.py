@@ -79,6 +79,33 @@ def test_signed_urls_are_renewed(hub):
     assert len(list(numbered_loader(data))) > 10
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_signed_urls_may_redirect_again(hub, times):
+    def elsewhere(handler):
+        path, _, turn = handler.path.partition("&turn=")
+        if int(turn or 0) == times:
+            return False
+        handler.send(302, b"", {"Location": f"{path}&turn={int(turn or 0) + 1}"})
+        return True
+
+    expected = [batch["input_ids"].tolist() for batch in numbered_loader(dataset(hub))]
+    hub.cdn.fault = elsewhere
+    found = [batch["input_ids"].tolist() for batch in numbered_loader(dataset(hub))]
+    assert found == expected
+    assert not any("authorization" in headers for _, _, headers in hub.cdn.asked)
+
+
+def test_redirects_without_end_are_told(hub):
+    def around(handler):
+        handler.send(302, b"", {"Location": handler.path})
+        return True
+
+    data = dataset(hub)
+    hub.cdn.fault = around
+    with pytest.raises(FileAccessError, match="redirects without end"):
+        _ = data.index
+
+
 def test_rate_limits_are_waited_for(hub):
     left = [3]
 

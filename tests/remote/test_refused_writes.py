@@ -68,6 +68,44 @@ def test_a_server_of_s3_that_knows_no_such_key(s3, size):
         put("s3://corpus/out", options, size)
 
 
+def far(store):
+    """Settings of every provider, without credentials."""
+    return {
+        "endpoint_url": store.options["endpoint_url"],
+        "aws_region": "here",
+        "azure_storage_account_name": "account",
+        "allow_http": True,
+        "deadline": 5,
+    }
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_nobody_may_write_where_a_bucket_lets_them(scheme):
+    with refusing(403, "AccessDenied", begins=True) as store:
+        options = far(store) | {"skip_signature": True}
+        folder = output_folder(f"{scheme}://corpus/out", options, "output")
+        folder.write("a.bin", bytes(9))
+        [asked] = store.heads
+        assert asked.startswith("PUT /")
+        assert "\r\nauthorization: bearer \r\n" in f"{asked.lower()}\r\n" or (
+            "authorization" not in asked.lower()
+        )
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_advice_for_writes_without_credentials(scheme, monkeypatch):
+    """To send none is no help where none may write."""
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "AZURE_STORAGE_ACCOUNT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with refusing(403, "AccessDenied") as store:
+        options = far(store) | {"skip_signature": True}
+        folder = output_folder(f"{scheme}://corpus/out", options, "output")
+        with pytest.raises(AccessDeniedError, match="without skip_signature") as told:
+            folder.write("a.bin", bytes(9))
+        assert "may write it" in str(told.value)
+        assert "public bucket" not in str(told.value)
+
+
 def test_an_object_that_must_not_be_removed():
     with refusing(403, "AccessDenied") as store:
         folder = output_folder("s3://corpus/out", store.options, "output")

@@ -19,8 +19,14 @@ import pytest
 import pagefeed as pf
 from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
-from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
-from pagefeed.storage import FileWriter, ObjectWriter
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+    TokenRangeError,
+)
+from pagefeed.prepare.rows import rows_of as conversion_rows
+from pagefeed.storage import FileWriter, ObjectWriter, output_folder
 
 DOCUMENTS = [[row * 10 + n for n in range(row % 7)] for row in range(300)]
 
@@ -31,6 +37,10 @@ class Folder(NamedTuple):
     url: str
     path: Path
     options: Any
+
+    @property
+    def out(self) -> Any:
+        return output_folder(self.url, self.options, "output")
 
     def below(self, name: object) -> "Folder":
         return Folder(f"{self.url}/{name}", self.path / str(name), self.options)
@@ -178,6 +188,51 @@ def test_another_job_begins_elsewhere(source, folder):
     convert(source, folder)
     with pytest.raises(InvalidArgumentError, match="is there already"):
         convert(source, folder)
+
+
+def test_a_job_goes_on_where_another_is_refused(source, folder):
+    tried = list[str]()
+
+    def others_first(*arguments: Any) -> Iterator[Any]:
+        for rows in conversion_rows(*arguments):
+            if not tried:
+                with pytest.raises(InvalidArgumentError) as refused:
+                    convert(source, folder, eos=3)
+                tried.append(str(refused.value))
+            yield rows
+
+    with mock.patch("pagefeed.prepare.conversion.rows_of", others_first):
+        done = convert(source, folder)
+    assert "is of another job (eos: 7 there, 3 now)" in tried[0]
+    assert len(folder.opened()[0]) == done.num_documents
+    assert not [name for name in folder.contents() if name.startswith(".")]
+
+
+@pytest.mark.parametrize("job", [convert, tokenize])
+def test_of_two_that_begin_together_one_is_first(source, folder, job):
+    """The other looked before the first had begun, and takes nothing over."""
+    replace, seen = type(folder.out).replace, list[str]()
+
+    def replaced(self: Any, name: str, data: bytes, version: Any) -> bool:
+        if not seen:
+            seen.append(name)
+            replace(self, name, json.dumps({"settings": {}}).encode(), None)
+            self.write(".other.lock", b"")
+        return bool(replace(self, name, data, version))
+
+    with (
+        mock.patch.object(type(folder.out), "replace", replaced),
+        pytest.raises(InvalidArgumentError, match="is of another job"),
+    ):
+        job(source, folder)
+    assert sorted(folder.contents()) == [".other.lock", "_unfinished/job.json"]
+
+
+def test_what_fails_at_once_leaves_nothing(source, folder):
+    with pytest.raises(TokenRangeError):
+        convert(source, folder, dtype="uint8")
+    assert folder.contents() == {}
+    convert(source, folder)
 
 
 def test_shards_of_a_stream(source, tmp_path):

@@ -35,6 +35,8 @@ class RefusingStore:
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.asked: list[str] = []
         """First lines of requests."""
+        self.heads: list[str] = []
+        """All lines of these."""
         self.lost = 0
         """Answers that the rest of a body took away, as the system does at random."""
 
@@ -69,6 +71,7 @@ class RefusingStore:
             head, _, body = asked.partition(b"\r\n\r\n")
             line = head.decode().partition("\r\n")[0]
             self.asked.append(line)
+            self.heads.append(head.decode())
             sizes = [row for row in head.lower().split(b"\r\n") if b"th:" in row]
             size = int(sizes[0].partition(b":")[2]) if sizes else 0
             if size > 1 << 16 and (body or _has_more(connection)):

@@ -14,7 +14,14 @@ from typing import Any
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.storage import UNFINISHED, OutputFolder
 
-__all__ = ["JOB", "check_same_job", "read_json", "remove_drafts", "write_json"]
+__all__ = [
+    "JOB",
+    "check_same_job",
+    "note_job",
+    "read_json",
+    "remove_drafts",
+    "write_json",
+]
 
 JOB = f"{UNFINISHED}/job.json"
 """Settings of a job, and what it has to remember."""
@@ -28,7 +35,29 @@ def read_json(folder: OutputFolder, name: str) -> Any:
 
 def write_json(folder: OutputFolder, name: str, content: object) -> None:
     """Write a file of a folder, for people to read too."""
-    folder.write(name, (json.dumps(content, indent=1) + "\n").encode())
+    folder.write(name, _as_json(content))
+
+
+def _as_json(content: object) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
+    """Note that a job begins, unless it began before.
+
+    Of two jobs at the same time one is first. The other is refused before it claims the
+    folder, so that the first goes on.
+
+    Args:
+        folder: Its folder.
+        job: Its ``"settings"``, and what it has to remember.
+
+    Raises:
+        InvalidArgumentError: If another job began there.
+    """
+    if not folder.replace(JOB, _as_json(job), None):
+        known = read_json(folder, JOB) or {"settings": {}}
+        check_same_job(folder.path, known["settings"], job["settings"])
 
 
 def check_same_job(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from contextlib import suppress
 from typing import Any
 
 from pagefeed._base import WholeWriter, require
 from pagefeed.dataset import Output, TokenRows
+from pagefeed.errors import FileAccessError
 from pagefeed.prepare.jobs import (
     JOB,
     check_same_job,
+    note_job,
     read_json,
     remove_drafts,
     write_json,
@@ -45,6 +49,8 @@ class ParquetOutput(Output):
 
     def check(self) -> None:
         """Refuse files that exist, but for those of this job if it was killed."""
+        self._shards: list[dict[str, Any]] = []
+        self._has_files = True  # Until it is known.
         self._settings = {
             **self.source,
             "to": "parquet",
@@ -60,18 +66,26 @@ class ParquetOutput(Output):
 
     def begin(self) -> None:
         """Claim the folder, and find what a killed job finished there."""
+        note_job(self.folder, {"settings": self._settings, "shards": []})
         self.stack.enter_context(self.folder.claimed(_LOCK))
+        self.stack.push(self._forget)
         for below in ("", UNFINISHED):
             remove_drafts(self.folder, _FILES, below)
         begun, sizes = read_json(self.folder, JOB), self.folder.sizes()
-        self._shards: list[dict[str, Any]] = []
-        for shard in [] if begun is None else begun["shards"]:
+        for shard in begun["shards"]:
             if sizes.get(shard["file"]) != shard["bytes"]:
                 break  # Something else wrote there: it is written again.
             self._shards.append(shard)
         self.num_done = sum(shard["documents"] for shard in self._shards)
-        self._is_noted = begun is not None
+        self._has_files = bool(self._shards)
         self._begin_shard()
+
+    def _forget(self, error: object, *_: object) -> None:
+        """Leave nothing behind an error before the first shard."""
+        with suppress(FileAccessError):
+            if error is not None and not self._has_files:
+                self.folder.check_claim()
+                self.folder.remove([os.path.basename(JOB)], UNFINISHED)
 
     def put(self, rows: TokenRows) -> None:
         """Write documents."""
@@ -124,9 +138,7 @@ class ParquetOutput(Output):
             return
         self._end_group(file)
         self.folder.check_claim()
-        if not self._is_noted:  # Before there is a file that could be read.
-            self._note()
-            self._is_noted = True
+        self._has_files = True
         file.commit()
         self._shards.append(
             {
@@ -137,13 +149,10 @@ class ParquetOutput(Output):
                 "sha256": file.digest.hexdigest(),
             }
         )
-        self._note()
-        self._file = None
-        self._begin_shard()
-
-    def _note(self) -> None:
         told = {"settings": self._settings, "shards": self._shards}
         write_json(self.folder, JOB, told)
+        self._file = None
+        self._begin_shard()
 
     def finish(self) -> None:
         """End the last shard, and write the manifest."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from typing import Any
 
@@ -108,7 +107,5 @@ def plot_mixture(loader: Loader, path: str | os.PathLike[str]) -> None:
     axes.stackplot(steps, [*shares.values()], labels=[*shares])
     axes.set(xlabel="step", ylabel="share of tokens", ylim=(0, 1), xlim=(0, steps[-1]))
     figure.legend(loc="outside right upper", reverse=True)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, dpi=150)
     with output_file(name, None, "path", buckets=False) as out:
-        out.write(drawn.getvalue())
+        figure.savefig(out.draft, format=kind, dpi=150)

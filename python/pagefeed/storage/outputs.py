@@ -199,8 +199,16 @@ class _BucketFolder(OutputFolder):
         self._owner = lock
         self._token = f"{this_process()} {secrets.token_hex(8)}"
         self.write(lock, self._token.encode())
-        yield
-        self.check_claim()
+        try:
+            yield
+            self.check_claim()
+        except FileAccessError:
+            raise  # The storage may be away, or another process has the folder.
+        except BaseException:
+            with suppress(FileAccessError):
+                self.check_claim()
+                self.remove([lock])
+            raise
         self.remove([lock])
 
     def check_claim(self) -> None:

@@ -21,6 +21,7 @@ from pagefeed.errors import (
 from pagefeed.prepare.jobs import (
     JOB,
     check_same_job,
+    note_job,
     read_json,
     remove_drafts,
     write_json,
@@ -123,8 +124,20 @@ class JobFolder:
             )
         return manifest, begun
 
+    def note(self, job: Job) -> None:
+        """Check the folder, and note there that the job begins, if it did not before.
+
+        Raises:
+            InvalidArgumentError: If the folder has another job or other files.
+        """
+        manifest, begun = self.check(job)
+        if manifest is None and begun is None:
+            today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
+            settings = job.settings()
+            note_job(self._out, {"settings": settings, "today": today, "widened": {}})
+
     def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
-        """Prepare the folder, or resume the job that began there.
+        """Go on with the job that was noted in the folder, which is claimed.
 
         Returns:
             The result, if the job is complete.
@@ -137,10 +150,6 @@ class JobFolder:
         if manifest is not None:
             self._clean()
             return self._result(job, manifest, max_rejected)
-        if begun is None:
-            today = datetime.date.today().isoformat()  # noqa: DTZ011 - as templates do
-            begun = {"settings": job.settings(), "today": today, "widened": {}}
-            write_json(self._out, JOB, begun)
         self.today = datetime.date.fromisoformat(begun["today"])
         self.widened = begun["widened"]
         return None

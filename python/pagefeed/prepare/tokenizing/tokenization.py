@@ -219,7 +219,7 @@ def tokenize(
         tasks=plan(found, shard_bytes),
     )
     folder = JobFolder(job.folder)
-    folder.check(job)  # Before it is claimed: a job that works there goes on.
+    folder.note(job)  # Before it is claimed: another job that works there goes on.
     with out.claimed(LOCK):
         done = folder.begin(job, max_rejected)
         if done is not None:
