@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
+from models.balanced_mixture_runs import BalancedMixtureMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
@@ -30,7 +31,7 @@ KINDS = [
     *([EpochMachine] * 4),
     *(MixtureMachine, InfilledMachine, GrowingMachine, GrowingMachine),
     *(BalancedMachine, BudgetMachine, CoarseMachine),
-    *(LearningMachine, PackedLearningMachine),
+    *(LearningMachine, PackedLearningMachine, BalancedMixtureMachine),
 ]
 """The quick ones come more often."""
 RUNS = 20

@@ -6,6 +6,7 @@ import os
 import pytest
 from hypothesis import Phase, settings
 
+from models.balanced_mixture_runs import BalancedMixtureMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
@@ -20,6 +21,7 @@ TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestGrowing = pytest.mark.timeout(120 * TIMES)(GrowingMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
+TestBalancedMixtures = pytest.mark.timeout(120 * TIMES)(BalancedMixtureMachine.TestCase)
 TestCoarse = pytest.mark.timeout(120 * TIMES)(CoarseMachine.TestCase)
 TestLearning = pytest.mark.timeout(120 * TIMES)(LearningMachine.TestCase)
 TestPacked = pytest.mark.timeout(120 * TIMES)(PackedLearningMachine.TestCase)
@@ -46,6 +48,12 @@ TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,
     max_examples=30 * TIMES,
+    stateful_step_count=20,
+)
+TestBalancedMixtures.settings = settings(
+    phases=[Phase.generate],
+    derandomize=TIMES == 1,
+    max_examples=12 * TIMES,
     stateful_step_count=20,
 )
 TestLearning.settings = TestPacked.settings = settings(
