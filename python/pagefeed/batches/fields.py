@@ -44,6 +44,9 @@ FieldName: TypeAlias = Literal[
 ]
 """The names of ``FIELDS``, for type checkers."""
 
+DTYPES = {name: np.dtype(name) for name in ("int64", "int32", "uint16")}
+"""Types of tokens: to make one of its name takes NumPy longer than an array."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
@@ -189,17 +192,18 @@ class Fields:
                 size = memory.num_borders
             elif form == "segments":
                 size = shape[0], memory.most_segments
-            made[name] = np.ndarray(size, kind or dtype, view, memory.offset(name))
+            own = kind or DTYPES[dtype]
+            made[name] = np.ndarray(size, own, view, memory.offset(name))
         return made
 
     @lazy
-    def _forms(self) -> list[tuple[str, str, str | None]]:
+    def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None]]:
         """Name, shape and type of what is made; None for the type of the tokens."""
         return [
             (
                 name,
                 FIELDS[name].shape,
-                self.dtype_of(name) if FIELDS[name].dtypes else None,
+                np.dtype(self.dtype_of(name)) if FIELDS[name].dtypes else None,
             )
             for name in self.made
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,10 +82,12 @@ def _bundles(index: AnyIndex, pages: Int64Array) -> Bundles:
     """Return the bundles that segments name, of each epoch apart."""
     keys = distinct(pages)
     epochs = epochs_of_bundles(keys)
-    borders = np.flatnonzero(np.diff(epochs, prepend=-1))
+    borders = [0, len(keys)]
+    if epochs[0] != epochs[-1]:
+        borders[1:1] = (1 + np.flatnonzero(np.diff(epochs))).tolist()
     found = []
-    for mine in np.split(keys, borders[1:]):
-        shift = int(epochs_of_bundles(mine[:1])[0]) << EPOCH_SHIFT
+    for begin, end in itertools.pairwise(borders):
+        mine, shift = keys[begin:end], int(epochs[begin]) << EPOCH_SHIFT
         bundles = index.bundles(mine - shift)
         page = bundles.part_page + shift
         found.append(bundles._replace(key=mine, part_page=page))

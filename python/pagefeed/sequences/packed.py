@@ -271,6 +271,10 @@ class PackedIndex(PackedRuns, SequenceIndex):
     ) -> dict[str, UInt32Array]:
         """Runs of erased rows of some blocks, counted through each of them."""
         begins, ends = self.erased_runs.T
+        if not len(begins):
+            none = np.zeros(0, dtype=np.uint32)
+            offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
+            return {"erased_offsets": offsets, "erased_first": none, "erased_end": none}
         first = np.searchsorted(ends, first_row, side="right")
         last = np.maximum(np.searchsorted(begins, end_row, side="left"), first)
         offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
