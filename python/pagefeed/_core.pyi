@@ -316,9 +316,7 @@ class Engine:
         padding: int = 0,
         bos: int | None = None,
         eos: int | None = None,
-        packing: str | None = None,
-        never_split: bool = False,
-        multiple_of: int = 1,
+        packing: Mapping[str, Any] | None = None,
         fields: Mapping[str, Any] | None = None,
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
@@ -414,10 +412,7 @@ def permute(
 def pack(
     lengths: npt.NDArray[np.int64],
     length: int,
-    *,
-    method: str,
-    never_split: bool,
-    multiple_of: int = 1,
+    packing: Mapping[str, Any],
 ) -> bytes: ...
 def check_metadata(
     asked: tuple[Sequence[str], Sequence[bool], Sequence[Any]],

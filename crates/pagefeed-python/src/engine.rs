@@ -18,7 +18,7 @@ use crate::error::to_python;
 use crate::fields::AskedFields;
 use crate::index::Index;
 use crate::metadata::Asked;
-use crate::packing::packing_rule;
+use crate::packing::AskedPacking;
 use crate::run::{detached, interruptible};
 
 /// Executes plans on its own threads; see `pagefeed.loader` for the plans.
@@ -69,7 +69,7 @@ impl Engine {
         tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
         names=Vec::new(), has_tokens=false, aligned=Vec::new(), per_token=Vec::new(),
         loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
-        eos=None, packing=None, never_split=false, multiple_of=1, fields=None,
+        eos=None, packing=None, fields=None,
         vocab_size=None, metadata=None
     ))]
     #[expect(
@@ -94,9 +94,7 @@ impl Engine {
         padding: i64,
         bos: Option<i64>,
         eos: Option<i64>,
-        packing: Option<&str>,
-        never_split: bool,
-        multiple_of: u32,
+        packing: Option<AskedPacking>,
         fields: Option<AskedFields>,
         vocab_size: Option<u64>,
         metadata: Option<Asked<'_>>,
@@ -118,12 +116,12 @@ impl Engine {
         let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
         let mut asked_fields = AskedFields::parse(fields).map_err(|error| to_python(py, &error))?;
         asked_fields.are_columns_shifted = per_token.iter().any(AskedAligned::is_shifted);
+        let packing = packing.map(|asked| asked.rule()).transpose()?;
+        let multiple_of = packing.map_or(1, |rule| rule.multiple_of);
         let layout = Layout {
             bos,
             eos,
-            packing: packing
-                .map(|method| packing_rule(method, never_split, multiple_of))
-                .transpose()?,
+            packing,
             fields: asked_fields.with_multiple_of(multiple_of),
             aligned: detached(py, || columns.aligned(&per_token))?,
             loss_column,

@@ -10,39 +10,49 @@ use pyo3::types::PyBytes;
 use crate::numbers::bytes_of;
 use crate::run::detached;
 
-/// The rule of these names.
-pub fn packing_rule(method: &str, never_split: bool, multiple_of: u32) -> PyResult<Rule> {
-    let method = match method {
-        "best_fit" => Method::BestFit,
-        "first_fit" => Method::FirstFit,
-        "greedy" => Method::Greedy,
-        _ => {
-            return Err(PyValueError::new_err(format!(
-                "method is one of best_fit, first_fit, greedy, not {method}"
-            )));
-        }
-    };
-    Ok(Rule {
-        method,
-        never_split,
-        multiple_of,
-    })
+/// How to pack, as Python says it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct AskedPacking {
+    method: String,
+    never_split: bool,
+    multiple_of: u32,
+    repeats_bos: bool,
+}
+
+impl AskedPacking {
+    /// The rule of these names.
+    pub fn rule(&self) -> PyResult<Rule> {
+        let method = match self.method.as_str() {
+            "best_fit" => Method::BestFit,
+            "first_fit" => Method::FirstFit,
+            "greedy" => Method::Greedy,
+            method => {
+                return Err(PyValueError::new_err(format!(
+                    "method is one of best_fit, first_fit, greedy, not {method}"
+                )));
+            }
+        };
+        Ok(Rule {
+            method,
+            never_split: self.never_split,
+            multiple_of: self.multiple_of,
+            repeats_bos: self.repeats_bos,
+        })
+    }
 }
 
 /// Packs documents of `lengths` tokens (int64) into sequences of `length`: int64 [pieces,
 /// 5] in native order: sequence, document, first token of it, number of tokens, place
 /// in the sequence.
 #[pyfunction]
-#[pyo3(signature = (lengths, length, *, method, never_split, multiple_of=1))]
 pub fn pack<'py>(
     py: Python<'py>,
     lengths: PyBuffer<i64>,
     length: u32,
-    method: &str,
-    never_split: bool,
-    multiple_of: u32,
+    packing: AskedPacking,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let rule = packing_rule(method, never_split, multiple_of)?;
+    let rule = packing.rule()?;
     let lengths = lengths.to_vec(py)?;
     let numbers = detached(py, || {
         let too_long = |number: &i64| {

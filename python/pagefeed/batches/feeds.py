@@ -223,9 +223,7 @@ def token_engine(
             verify_checksums=[data.verify_checksums for data in datasets],
             bos=layout.bos,
             eos=layout.eos,
-            packing=layout.packing,
-            never_split=layout.never_split,
-            multiple_of=layout.multiple_of,
+            packing=layout.packing_rule,
             **aligned.settings(fields or Fields(), layout),
             **settings,
         )

@@ -44,20 +44,21 @@ def origins_of_sequence(
     of the sequence are read, to learn the lengths of their rows. A document without
     tokens has an origin, too.
     """
-    has_bos = int(sequences.layout.bos is not None)
+    layout = sequences.layout
     sources = []
     for page, row, first, count, offset in zip(*sequences.parts(sequence), strict=True):
-        first_own, end_own = max(int(first), has_bos), int(first + count)
-        if sequences.layout.eos is not None:  # Which may be the last of these.
+        first_own, end_own = map(layout.without_bos, (int(first), int(first + count)))
+        num_bos = int(count) - (end_own - first_own)
+        if layout.eos is not None:  # Which may be the last of these.
             starts = index.row_offsets(int(page))
-            end_own = min(end_own, int(starts[row + 1] - starts[row]) + has_bos)
+            end_own = min(end_own, int(starts[row + 1] - starts[row]))
         if first_own >= end_own and not sequences.keeps_empty:
             continue
         where = index.locate(int(page))
         runs = index.own_tokens(
             int(page),
             int(row),
-            range(first_own - has_bos, end_own - has_bos),
+            range(first_own, end_own),
             epoch,
             sequences.row_parts(sequence, int(page), int(row)),
         )
@@ -72,7 +73,7 @@ def origins_of_sequence(
                 row=where.first_row + int(row),
                 first_token=first_token,
                 num_tokens=num_tokens,
-                offset=int(offset) + first_own - int(first) + place,
+                offset=int(offset) + num_bos + place,
                 text_range=index.text_range(int(page), int(row), tokens),
             )
             sources.append(source)

@@ -16,6 +16,7 @@ from pagefeed._base import (
     Int64Array,
     UInt32Array,
     check_choice,
+    check_flag,
     check_positive,
     distinct,
     joined_ranges,
@@ -91,6 +92,9 @@ class Packed(TokenCut):
         multiple_of: Places that a document takes up are a multiple of it, the last ones
             padding, as context parallelism over documents needs: a multiple of ``2 *
             size``. Documents are then split as with ``"never"``.
+        repeat_bos: A document longer than ``length`` gets ``bos`` in front of every
+            piece, so that each sequence begins with one. Documents are then split as
+            with ``"never"``.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -107,6 +111,7 @@ class Packed(TokenCut):
         default="best_fit", kw_only=True
     )
     multiple_of: int = field(default=1, kw_only=True)
+    repeat_bos: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,6 +124,13 @@ class Packed(TokenCut):
             )
         check_choice(self.split, ("long", "never"), "split")
         check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
+        if check_flag(self.repeat_bos, "repeat_bos") and self.bos is None:
+            raise InvalidArgumentError("repeat_bos is of a bos: give one, bos=tok.bos")
+        if self.repeat_bos and self.length < 2:
+            raise InvalidArgumentError(
+                f"repeat_bos leaves no room for tokens in length={self.length}: give 2 "
+                "or more"
+            )
 
     def index(self, spans: Spans) -> PackedIndex:
         """Pack the rows of ``spans`` into sequences."""
@@ -132,8 +144,11 @@ class Packed(TokenCut):
             eos=self.eos,
             learn_eos=self.learn_eos,
             packing=self.method,
-            never_split=self.split == "never" or self.multiple_of > 1,
+            never_split=self.split == "never"
+            or self.multiple_of > 1
+            or self.repeat_bos,
             multiple_of=self.multiple_of,
+            bos_every=self.length if self.repeat_bos else 0,
         )
 
     @property
@@ -175,9 +190,7 @@ def pack_lengths(
     packed = _core.pack(
         np.ascontiguousarray(lengths, dtype=np.int64),
         length,
-        method=layout.packing or "best_fit",
-        never_split=layout.never_split,
-        multiple_of=layout.multiple_of,
+        layout.packing_rule or {},
     )
     return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
 
@@ -211,8 +224,13 @@ class PackedIndex(PackedRuns, SequenceIndex):
         self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
         """Returns the rows of a block, packed; reads its pages."""
         counts = -(-self._block_tokens() // packed.length)
+        self._num_repeated = 0
+        """How often ``bos`` stands in front of the rest of a document."""
         if self.layout.never_split:
             counts = stored_counts(spans, repr(packed), self.first_span, self._count)
+        if packed.repeat_bos:
+            counts, repeated = counts.reshape(-1, 2).T
+            self._num_repeated = int(repeated.sum())
         self._number(counts)
         self.num_padding_tokens = self.num_sequences * self.length - self.num_tokens
 
@@ -226,7 +244,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
     @property
     def num_tokens(self) -> int:
         """Tokens of all rows, separators included."""
-        return self.lines.num_tokens
+        return self.lines.num_tokens + self._num_repeated
 
     @property
     def num_delivered_tokens(self) -> int:
@@ -330,8 +348,9 @@ class PackedIndex(PackedRuns, SequenceIndex):
         here = packing.row == number
         offsets = self.spans.index.row_offsets(page)
         most = int(offsets[row + 1] - offsets[row])
-        begin = packing.first_token[here] - int(self.layout.bos is not None)
-        end = begin + packing.num_tokens[here]
+        first_token = packing.first_token[here]
+        begin = self.layout.without_bos(first_token)
+        end = self.layout.without_bos(first_token + packing.num_tokens[here])
         parts = np.clip([begin, end], 0, most).T
         return [range(*each) for each in np.sort(parts, axis=0).tolist()]
 
@@ -401,10 +420,13 @@ class PackedIndex(PackedRuns, SequenceIndex):
         squares = np.square(packing.num_tokens.astype(np.float64))
         return np.bincount(packing.sequence, squares, count).astype(np.float64)
 
-    def _count(self, block: int) -> int:
-        """Sequences of a block, by the lengths of its rows."""
-        sequences = self._pack(block).sequence
-        return int(sequences[-1]) + 1 if len(sequences) else 0
+    def _count(self, block: int) -> int | tuple[int, int]:
+        """Sequences of a block, by the lengths of its rows; and repetitions of bos."""
+        packing = self._pack(block)
+        count = int(packing.sequence[-1]) + 1 if len(packing.sequence) else 0
+        if not self.layout.bos_every:
+            return count
+        return count, int(packing.num_tokens.sum() - self.lengths(block).sum())
 
     def _pack(self, block: int) -> PackedRows:
         return pack_lengths(self.lengths(block), self.length, self.layout)

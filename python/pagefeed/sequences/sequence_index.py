@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +48,38 @@ class SequenceLayout:
     """Whether only documents longer than a sequence are split."""
     multiple_of: int = 1
     """Places of a packed document are a multiple of it, the last ones padding."""
+    bos_every: int = 0
+    """Places of a row, separators included, from one ``bos`` to the next; 0: it has
+    one."""
 
     @property
     def per_row(self) -> int:
-        """Separators of a row."""
+        """Separators of a row that is not split."""
         return (self.bos is not None) + (self.eos is not None)
+
+    @property
+    def packing_rule(self) -> dict[str, Any] | None:
+        """How bundles are packed, as the data plane takes it."""
+        return self.packing and {
+            "method": self.packing,
+            "never_split": self.never_split,
+            "multiple_of": self.multiple_of,
+            "repeats_bos": self.bos_every > 0,
+        }
+
+    def without_bos(self, place: Any) -> Any:
+        """Return places in a row, separators included, less each ``bos`` before them.
+
+        Args:
+            place: int or int64 array.
+
+        Example:
+            >>> SequenceLayout(bos=1, bos_every=4).without_bos(np.arange(9)).tolist()
+            [0, 0, 1, 2, 3, 3, 4, 5, 6]
+        """
+        if self.bos is None:
+            return place
+        return place + (-place // self.bos_every if self.bos_every else -(place > 0))
 
 
 class Segments(NamedTuple):

@@ -29,6 +29,13 @@ from pagefeed.tokenizer.ranks import (
 
 __all__ = ["Definition", "Encode", "content_of", "define", "sentence_pieces"]
 
+WRAPPED = ("enc", "encoding", "tokenizer", "processor", "_tokenizer", "sp_model")
+"""Attributes in which a wrapper may keep the tokenizer of a library."""
+KNOWN_BY = (
+    *("backend_tokenizer", "to_str", "_mergeable_ranks", "serialized_model_proto"),
+)
+"""Attributes that an object of a known library has."""
+
 Encode = Callable[[str], Any]
 """Returns the ids of a text."""
 
@@ -103,6 +110,10 @@ def _defined(
         )
     if hasattr(source, "serialized_model_proto"):
         return Definition("sentencepiece", "model", source.serialized_model_proto())
+    for attribute in WRAPPED:  # Classes of training scripts keep a library's object.
+        inner = getattr(source, attribute, None)
+        if inner is not None and any(hasattr(inner, name) for name in KNOWN_BY):
+            return _defined(inner, pattern, special_tokens, options)
     if callable(source):
         name = getattr(source, "__qualname__", type(source).__name__)
         return Definition("function", name, source)

@@ -250,7 +250,8 @@ impl Bundle {
         config: &EngineConfig,
         scratch: &mut Scratch,
     ) -> Result<TokenPage> {
-        let has_bos = u32::from(config.layout.bos.is_some());
+        let separators = config.separators();
+        let own_place = |place: u32| place - separators.bos_before(place);
         let infilling = &postponed.infilling;
         let packing = self.packing();
         let packing = packing.ok_or_else(|| Error::internal("rows that are not packed"))?;
@@ -260,11 +261,10 @@ impl Bundle {
             let first = pieces.partition_point(|piece| piece.row < row);
             let own = pieces[first..].iter().take_while(|piece| piece.row == row);
             let count = plain.row_offsets[pending.row + 1] - plain.row_offsets[pending.row];
-            let end = has_bos + count + infilling.num_added();
+            let end = count + infilling.num_added();
             let parts = own.map(|piece| {
-                let behind = end.min(piece.first_token + piece.num_tokens);
-                let begin = piece.first_token.max(has_bos).min(behind);
-                begin - has_bos.min(begin)..behind - has_bos.min(begin)
+                let behind = own_place(piece.first_token + piece.num_tokens).min(end);
+                own_place(piece.first_token).min(behind)..behind
             });
             infilling.arranged_in(pending, count, parts)
         });
@@ -286,7 +286,7 @@ impl Bundle {
         if self.packing.get().is_some() {
             return Ok(()); // Loaded again: the rows are the same.
         }
-        let per_row = config.layout.separators().per_row();
+        let per_row = config.separators().per_row();
         let lengths: Vec<u32> = page
             .row_offsets
             .windows(2)

@@ -85,16 +85,18 @@ pub struct Layout {
     pub metadata_token_bytes: f64,
 }
 
-impl Layout {
+impl EngineConfig {
+    /// What rows get, and where.
     pub(super) fn separators(&self) -> Separators<i64> {
+        let repeats_bos = self.layout.packing.is_some_and(|rule| rule.repeats_bos);
+        let length = u32::try_from(self.row_length).unwrap_or(u32::MAX);
         Separators {
-            bos: self.bos,
-            eos: self.eos,
+            bos: self.layout.bos,
+            eos: self.layout.eos,
+            bos_every: if repeats_bos { length } else { 0 },
         }
     }
-}
 
-impl EngineConfig {
     /// Tokens of a batch.
     pub fn batch_tokens(&self) -> usize {
         self.batch_rows.saturating_mul(self.row_length)

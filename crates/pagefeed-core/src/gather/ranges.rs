@@ -61,12 +61,30 @@ pub struct Separators<T> {
     pub bos: Option<T>,
     /// Behind it.
     pub eos: Option<T>,
+    /// Places of a line from one `bos` to the next; 0: it has one, at its begin.
+    pub bos_every: u32,
 }
 
 impl<T: Copy> Separators<T> {
     /// How many a row gets.
     pub fn per_row(&self) -> u32 {
         u32::from(self.bos.is_some()) + u32::from(self.eos.is_some())
+    }
+}
+
+impl<T> Separators<T> {
+    /// How many `bos` stand before a place of a line.
+    pub fn bos_before(&self, place: u32) -> u32 {
+        match (&self.bos, self.bos_every) {
+            (None, _) => 0,
+            (Some(_), 0) => place.min(1),
+            (Some(_), every) => place.div_ceil(every),
+        }
+    }
+
+    /// Whether a place of a line has `bos`.
+    fn is_bos(&self, place: u32) -> bool {
+        self.bos_before(place.saturating_add(1)) > self.bos_before(place)
     }
 }
 
@@ -148,13 +166,13 @@ pub struct OwnTokens {
 }
 
 impl LinePart {
-    /// What it holds of its row in `page`; `has_bos` says that lines begin with one.
-    pub fn own(&self, page: &TokenPage, has_bos: bool) -> OwnTokens {
+    /// What it holds of its row in `page`. A `bos` stands at its begin or nowhere in it.
+    pub fn own<T>(&self, page: &TokenPage, separators: &Separators<T>) -> OwnTokens {
         let begin = page.row_offsets[self.row] as usize;
         let end = page.row_offsets[self.row + 1] as usize;
-        let first = self.first_token as usize;
-        let num_before = usize::from(has_bos && first == 0).min(self.num_tokens);
-        let from = begin + first - usize::from(has_bos && first > 0);
+        let first = u32::try_from(self.first_token).unwrap_or(u32::MAX);
+        let num_before = usize::from(separators.is_bos(first)).min(self.num_tokens);
+        let from = begin + (first - separators.bos_before(first)) as usize;
         let from = from.min(end);
         OwnTokens {
             num_before,
@@ -174,7 +192,7 @@ pub fn copy_line<T: BatchToken>(
     target: &mut [T],
     ahead: Ahead,
 ) -> Result<(), Misfit> {
-    let tokens = part.own(page, separators.bos.is_some());
+    let tokens = part.own(page, separators);
     let (before, target) = target.split_at_mut(tokens.num_before);
     if let (Some(bos), [place]) = (separators.bos, before) {
         *place = bos;

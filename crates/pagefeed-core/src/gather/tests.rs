@@ -116,7 +116,11 @@ fn lines_have_separators_also_where_rows_are_empty() {
         (None, Some(9)),
         (Some(7), Some(9)),
     ] {
-        let separators = Separators { bos, eos };
+        let separators = Separators {
+            bos,
+            eos,
+            bos_every: 0,
+        };
         let per_row = separators.per_row();
         let mut line = Vec::new();
         let mut rows = Vec::new();

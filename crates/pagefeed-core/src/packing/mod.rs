@@ -44,15 +44,37 @@ pub struct Rule {
     /// Each document takes up a multiple of so many places, the last ones without tokens;
     /// 0 and 1 are the same. If it is more, no document is split that fits.
     pub multiple_of: u32,
+    /// A document longer than a sequence has its first token, `bos`, in front of every
+    /// rest again. No document is split that fits.
+    pub repeats_bos: bool,
 }
 
 impl Rule {
+    /// Whether only documents longer than a sequence are split.
+    fn splits_long_alone(self) -> bool {
+        self.never_split || self.multiple_of > 1 || self.repeats_bos
+    }
+
+    /// Tokens of a document in sequences of `length`, every `bos` included.
+    pub fn line_tokens(self, num_tokens: u32, length: u32) -> Result<u32> {
+        if !self.repeats_bos || num_tokens <= length {
+            return Ok(num_tokens);
+        }
+        num_tokens
+            .checked_add((num_tokens - length).div_ceil(length - 1))
+            .ok_or_else(too_long)
+    }
+
     /// Places that so many tokens take up.
     fn places(self, num_tokens: u32) -> Result<u32> {
         num_tokens
             .checked_next_multiple_of(self.multiple_of.max(1))
-            .ok_or_else(|| Error::limit("a document of 2^32 tokens or more"))
+            .ok_or_else(too_long)
     }
+}
+
+fn too_long() -> Error {
+    Error::limit("a document of 2^32 tokens or more")
 }
 
 /// A run of tokens of one document, and its place in a sequence.
@@ -116,10 +138,15 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
             rule.multiple_of
         )));
     }
+    if rule.repeats_bos && length < 2 {
+        return Err(Error::invalid("sequences of one token hold `bos` alone"));
+    }
+    let line = |&num_tokens: &u32| rule.line_tokens(num_tokens, length);
+    let lengths: Vec<u32> = lengths.iter().map(line).collect::<Result<_>>()?;
     let mut total = 0;
     let mut full = Vec::new();
     let mut items = Vec::with_capacity(lengths.len());
-    for (row, &num_tokens) in (0u32..).zip(lengths) {
+    for (row, &num_tokens) in (0u32..).zip(&lengths) {
         let num_tokens = rule.places(num_tokens)?;
         total += u64::from(num_tokens);
         let rest = num_tokens % length;
@@ -138,7 +165,7 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
             });
         }
     }
-    let num_sequences = if rule.never_split || rule.multiple_of > 1 {
+    let num_sequences = if rule.splits_long_alone() {
         full.len() + items.len()
     } else {
         usize::try_from(total.div_ceil(u64::from(length))).unwrap_or(usize::MAX)
@@ -158,7 +185,7 @@ pub fn pack(lengths: &[u32], length: u32, rule: Rule) -> Result<Packing> {
     let placed = placed
         .into_iter()
         .map(|(sequence, item)| (sequence + before, item));
-    Ok(collect((0u32..).zip(full).chain(placed), lengths))
+    Ok(collect((0u32..).zip(full).chain(placed), &lengths))
 }
 
 /// Puts what was placed into order. Pieces are of tokens alone, at places apart.

@@ -6,6 +6,7 @@ const RULE: Rule = Rule {
     method: Method::BestFit,
     never_split: false,
     multiple_of: 1,
+    repeats_bos: false,
 };
 const METHODS: [Method; 3] = [Method::BestFit, Method::FirstFit, Method::Greedy];
 
@@ -44,6 +45,37 @@ fn check(lengths: &[u32], length: u32, rule: Rule) -> usize {
 }
 
 #[test]
+fn rests_of_long_documents_begin_with_bos() {
+    let rule = Rule {
+        repeats_bos: true,
+        ..RULE
+    };
+    // 10 tokens in sequences of 4: 4, then bos and 3, then bos and 3.
+    assert_eq!(rule.line_tokens(4, 4).unwrap(), 4);
+    assert_eq!(rule.line_tokens(5, 4).unwrap(), 6);
+    assert_eq!(rule.line_tokens(10, 4).unwrap(), 12);
+    assert!(rule.line_tokens(u32::MAX, 4).is_err());
+    for method in METHODS {
+        let packing = pack(&[10, 3, 5], 4, Rule { method, ..rule }).unwrap();
+        let pieces = packing.by_row();
+        let found: Vec<_> = pieces
+            .iter()
+            .map(|piece| (piece.row, piece.first_token, piece.num_tokens))
+            .collect();
+        let expected = [
+            (0, 0, 4),
+            (0, 4, 4),
+            (0, 8, 4),
+            (1, 0, 3),
+            (2, 0, 4),
+            (2, 4, 2),
+        ];
+        assert_eq!(found, expected);
+    }
+    assert!(pack(&[1], 1, rule).is_err());
+}
+
+#[test]
 fn every_token_once_whatever_the_lengths() {
     let mut state = 7u64;
     let mut random = |end: u64| {
@@ -72,6 +104,7 @@ fn every_token_once_whatever_the_lengths() {
                     method,
                     never_split,
                     multiple_of,
+                    ..RULE
                 };
                 let num_split = check(&lengths, length, rule);
                 assert!(!(never_split || multiple_of > 1) || num_split == 0);

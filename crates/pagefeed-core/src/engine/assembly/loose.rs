@@ -79,7 +79,7 @@ impl LooseParts {
             }
             self.segments.push(number);
         }
-        let per_row = batch.config.layout.separators().per_row();
+        let per_row = batch.config.separators().per_row();
         let count = self.segments.len();
         if self.parts.len() < count {
             self.parts.resize_with(count, PagePart::default);

@@ -192,6 +192,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         let separators = Separators {
             bos: layout.bos.map(|token| cast("bos", token)).transpose()?,
             eos: layout.eos.map(|token| cast("eos", token)).transpose()?,
+            bos_every: config.separators().bos_every,
         };
         Ok(Self {
             config,
@@ -222,7 +223,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         ahead: Ahead,
     ) -> Result<(), Misfit> {
         copy_line(page, part, &self.separators, target, ahead)?;
-        let own = part.own(page, self.separators.bos.is_some());
+        let own = part.own(page, &self.separators);
         self.aligned.copy_line(page, own, at, part.num_tokens)?;
         self.note(at, page, part);
         Ok(())
@@ -273,7 +274,6 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         target: &mut [T],
         ahead: Ahead,
     ) -> Result<(), Misfit> {
-        let per_row = self.separators.per_row();
         let num_rows = page.row_offsets.len().saturating_sub(1);
         let too_short = || Misfit::PageTooShort {
             num_rows,
@@ -290,7 +290,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
                 num_tokens: piece.num_tokens as usize,
             };
             let line = if part.row < num_rows {
-                line_tokens(page, part.row, per_row)
+                self.line_tokens(page, part.row)
             } else {
                 0
             };
@@ -323,6 +323,15 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         Ok(())
     }
 
+    /// Tokens of a whole line of a packed page.
+    fn line_tokens(&self, page: &TokenPage, row: usize) -> usize {
+        let num_tokens = page.row_offsets[row + 1] - page.row_offsets[row];
+        let num_tokens = num_tokens.saturating_add(self.separators.per_row());
+        let length = u32::try_from(self.config.row_length).unwrap_or(u32::MAX);
+        let rule = self.config.layout.packing.unwrap_or_default();
+        rule.line_tokens(num_tokens, length).unwrap_or(u32::MAX) as usize
+    }
+
     /// Notes a part of a document that was written.
     fn note(&mut self, start: usize, page: &TokenPage, part: LinePart) {
         if self.notes_borders {
@@ -332,7 +341,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
                 .add(start, start + part.num_tokens, joins);
         }
         if let Some(documents) = &mut self.documents {
-            let own = part.own(page, self.separators.bos.is_some());
+            let own = part.own(page, &self.separators);
             let place = Place {
                 sequence: start / self.config.row_length,
                 offset: start % self.config.row_length,
@@ -370,10 +379,4 @@ fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
         before: before && part.row == 0 && part.first_token == 0,
         after: after && end == page.tokens.len() as u64 + u64::from(page.skipped),
     }
-}
-
-/// Tokens of a whole line of a page.
-fn line_tokens(page: &TokenPage, row: usize, per_row: u32) -> usize {
-    let num_tokens = page.row_offsets[row + 1] - page.row_offsets[row];
-    num_tokens.saturating_add(per_row) as usize
 }

@@ -30,6 +30,7 @@ fn layout(eos: Option<i64>) -> Layout {
             method: Method::BestFit,
             never_split: false,
             multiple_of: 1,
+            repeats_bos: false,
         }),
         fields: Fields::new(&[Field::CuSeqlens], false, false),
         ..Layout::default()
