@@ -66,7 +66,8 @@ def test_every_sequence_begins_with_bos(
         batch_size=2,
         drop_last=False,
         padding=PADDING,
-        fields=pf.Fields(names=("input_ids", "labels", "document_ids"),
+        fields=pf.Fields(
+            names=("input_ids", "labels", "document_ids"),
             across_documents=across,
         ),
     )

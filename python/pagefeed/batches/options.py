@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
-from pagefeed.sequences import Packed, Windows
+from pagefeed.sequences import Packed, TokenCut, Windows
 
 __all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
 
@@ -247,6 +247,7 @@ def check_options(settings: LoaderSettings) -> None:
                 )
     _check_parts(settings)
     _warn_of_joined(settings)
+    _warn_of_endless(settings)
 
 
 def _check_parts(settings: LoaderSettings) -> None:
@@ -275,19 +276,43 @@ def _asked(option: Option, settings: LoaderSettings) -> str:
 
 def _warn_of_joined(settings: LoaderSettings) -> None:
     """Warn if documents are joined without the separator that the tokenizer has."""
-    dataset, windows = settings.dataset, settings.sequences
+    tokenizer, windows = _tokenizer_of_texts(settings), settings.sequences
     if not isinstance(windows, Windows) or (windows.eos, windows.bos) != (None, None):
         return
+    if tokenizer is not None and tokenizer.eos is not None:
+        warnings.warn(
+            f"{windows!r} joins documents without a separator, and the tokenizer "
+            f"{tokenizer.name!r} has one: give Windows({windows.length}, "
+            f"eos={tokenizer.eos})",
+            PagefeedWarning,
+            stacklevel=5,
+        )
+
+
+def _warn_of_endless(settings: LoaderSettings) -> None:
+    """Warn if no label says where a document ends: ``bos`` follows it, without loss."""
+    cut, fields = settings.sequences, settings.fields
+    has_labels = not {"labels", "loss_mask"}.isdisjoint(fields.names)
+    if not isinstance(cut, TokenCut) or cut.bos is None or cut.eos is not None:
+        return
+    if not has_labels or fields.across_documents:
+        return
+    if _tokenizer_of_texts(settings) is None:
+        return  # Rows of tokens may end with one of their own.
+    warnings.warn(
+        f"no label of {cut!r} says where a document ends: bos begins the next one and "
+        "carries no loss. Give eos=, or fields=pagefeed.Fields(names="
+        f"{fields.names!r}, across_documents=True), where bos is the last label",
+        PagefeedWarning,
+        stacklevel=5,
+    )
+
+
+def _tokenizer_of_texts(settings: LoaderSettings) -> Any:
+    """Return the tokenizer of the first plain texts, without a template; or None."""
+    dataset = settings.dataset
     for part in [dataset] if dataset.kind == "uncounted" else _parts(settings):
         tokenizer = getattr(part, "tokenizer", None)
-        if tokenizer is None or getattr(part, "row_encoder", None) is not None:
-            continue
-        if tokenizer.eos is not None:
-            warnings.warn(
-                f"{windows!r} joins documents without a separator, and the tokenizer "
-                f"{tokenizer.name!r} has one: give Windows({windows.length}, "
-                f"eos={tokenizer.eos})",
-                PagefeedWarning,
-                stacklevel=5,
-            )
-            return
+        if tokenizer is not None and getattr(part, "row_encoder", None) is None:
+            return tokenizer
+    return None

@@ -309,3 +309,18 @@ def test_counts_that_an_index_holds_cannot_shrink(folder):
     del held
     del counts[:]
     assert not counts
+
+
+def test_bos_alone_teaches_no_end(folder, tokenizer):
+    data = pf.parquet(folder, column="text").tokenize(tokenizer)
+
+    def targets(**settings: Any) -> int:
+        """How often the token that separates documents is a label."""
+        loader = pf.Loader(data, batch_size=4, **settings)
+        return sum(int((batch["labels"] == 1).sum()) for batch in loader)
+
+    with pytest.warns(pf.errors.PagefeedWarning, match="says where a document ends"):
+        assert targets(sequences=pf.Packed(64, bos=1), fields=["labels"]) == 0
+    across = pf.Fields(names=("labels",), across_documents=True)
+    assert targets(sequences=pf.Packed(64, bos=1), fields=across) > 0
+    assert targets(sequences=pf.Packed(64, eos=1), fields=["labels"]) > 0

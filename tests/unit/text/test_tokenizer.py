@@ -376,3 +376,28 @@ def test_a_folder_is_its_tokenizer_and_a_file_that_is_not_there_is_told(tmp_path
     assert pf.Tokenizer(tmp_path).name == "tokenizer.json"
     with pytest.raises(MissingFileError, match=r"tokeniser\.json does not exist: give"):
         pf.Tokenizer(tmp_path / "tokeniser.json")
+
+
+@pytest.mark.parametrize("attribute", ["enc", "tokenizer", "processor"])
+def test_wrappers_of_training_scripts(attribute):
+    """Classes that keep a library's object, and may be called with a text."""
+    name = next(iter(MADE))
+    library = tokenizers.Tokenizer.from_str(tokenizer_json(name))
+
+    class Wrapper:
+        def __call__(self, text: str) -> list[int]:
+            raise AssertionError("the inner tokenizer is faster, and travels by pickle")
+
+    wrapper = Wrapper()
+    setattr(wrapper, attribute, library)
+    found, plain = pf.Tokenizer(wrapper), pf.Tokenizer(library)
+    assert found.fingerprint == plain.fingerprint
+    assert found.encode(TEXTS[0]).tolist() == plain.encode(TEXTS[0]).tolist()
+
+
+def test_other_attributes_are_no_tokenizer():
+    class Wrapper:
+        tokenizer = "a name"
+
+    with pytest.raises(InvalidArgumentError, match="is no tokenizer"):
+        pf.Tokenizer(Wrapper())
