@@ -282,10 +282,12 @@ IGNORED: int
 def field_table() -> list[tuple[str, list[str], str, int | None, bool, bool]]: ...
 def token_rows(
     tokens: npt.NDArray[np.uint32],
+    ends: npt.NDArray[np.int64],
     length: int,
     starts: npt.NDArray[np.int64],
     dtype: str,
     *,
+    padding: int,
     fields: Mapping[str, Any] | None = None,
 ) -> Buffer: ...
 

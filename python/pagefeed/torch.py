@@ -10,7 +10,6 @@ import json
 import secrets
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import replace
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -95,7 +94,8 @@ class _Notice:
         return again is not None and self._over.item() == again.first_epoch + 1
 
     def _write(self, state: LoaderState, number: int) -> None:
-        plain = replace(state, ended=None).to_dict()
+        plain = state.to_dict()
+        plain.pop("ended", None)
         text = json.dumps(plain).encode().ljust(MAX_STATE_BYTES)
         for place, piece in enumerate(self._pieces):
             part = bytearray(text[place * PIECE_BYTES : (place + 1) * PIECE_BYTES])

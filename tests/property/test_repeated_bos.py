@@ -1,5 +1,6 @@
-"""Every sequence begins with bos, and each piece of a document once, whatever is long."""
+"""Every sequence begins with bos, and holds each piece of a document once."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_every_sequence_begins_with_bos(
             assert ids[0] == BOS
             padding += int((ids == PADDING).sum())
             begins = [*np.flatnonzero(ids == BOS), length]
-            for begin, end in zip(begins, begins[1:], strict=False):
+            for begin, end in itertools.pairwise(begins):
                 piece = ids[begin:end]
                 piece = piece[piece != PADDING]
                 assert len({*numbers[begin : begin + len(piece)].tolist()}) == 1

@@ -7,7 +7,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type,
 };
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, LargeListArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, LargeListArray, UInt32Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field as Column};
 use arrow_select::concat::concat;
@@ -19,14 +19,16 @@ use crate::fields::{Borders, Field, Fields, Maker, Sections, as_numbers};
 use crate::gather::BatchToken;
 use crate::per_token::PerToken;
 
-/// Tokens of whole rows of `length` as lists.
-pub fn lists_of(tokens: Vec<u32>, length: usize) -> Result<ArrayRef> {
+/// Tokens of rows that end at `ends`, which rise to the number of tokens, as lists.
+pub fn lists_of(tokens: Vec<u32>, ends: &[usize]) -> Result<ArrayRef> {
+    if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != tokens.len() {
+        return Err(Error::invalid("rows end where their tokens do not"));
+    }
     let item = Arc::new(Column::new_list_field(DataType::UInt32, false));
-    let length = i32::try_from(length).map_err(|_| Error::limit("rows of 2^31 tokens or more"))?;
+    let offsets = [0].iter().chain(ends).map(|&end| end as i64).collect();
     let tokens = Arc::new(UInt32Array::from(tokens));
-    Ok(Arc::new(FixedSizeListArray::try_new(
-        item, length, tokens, None,
-    )?))
+    let lists = LargeListArray::try_new(item, OffsetBuffer::new(offsets), tokens, None)?;
+    Ok(Arc::new(lists))
 }
 
 /// Lengths of the lists; those of null ones are 0.

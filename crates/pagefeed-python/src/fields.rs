@@ -86,28 +86,36 @@ pub fn places(py: Python<'_>, starts: &PyBuffer<i64>) -> PyResult<Vec<usize>> {
     starts.map_err(|error| to_python(py, &error))
 }
 
-/// A batch of rows that are all tokens: `tokens` (uint32) are those of all rows of `length`,
-/// documents begin at each row and at `starts` (int64, rising) among all tokens.
+/// A batch of rows of `length`, filled up with `padding`: `tokens` (uint32) are those of
+/// all rows, `ends` (int64, rising) where each row ends among them. Documents begin at each
+/// row and at `starts` (int64, rising), places of the flattened batch.
 #[pyfunction]
-#[pyo3(signature = (tokens, length, starts, dtype, *, fields=None))]
+#[pyo3(signature = (tokens, ends, length, starts, dtype, *, padding, fields=None))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "keyword arguments of one function"
+)]
 pub fn token_rows(
     py: Python<'_>,
     tokens: PyBuffer<u32>,
+    ends: PyBuffer<i64>,
     length: usize,
     starts: PyBuffer<i64>,
     dtype: &str,
+    padding: i64,
     fields: Option<AskedFields>,
 ) -> PyResult<Buffer> {
     let token_type = token_type(dtype)?;
-    let (tokens, starts) = (tokens.to_vec(py)?, places(py, &starts)?);
+    let (tokens, ends) = (tokens.to_vec(py)?, places(py, &ends)?);
+    let starts = places(py, &starts)?;
     detached(py, || {
         let padding = Padding {
             length,
-            token: 0,
+            token: padding,
             token_type,
             fields: AskedFields::parse(fields)?,
         };
-        padding.batch(&lists_of(tokens, length)?, &starts)
+        padding.batch(&lists_of(tokens, &ends)?, &starts)
     })
     .map(Buffer::from)
 }

@@ -52,15 +52,15 @@ def _parts(settings: LoaderSettings) -> list[Any]:
 _COUNT = ", or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
 """What else makes all of it possible for texts that are not counted."""
 _BLOCKS = "blocks are permuted, and rows inside each: give 'page' or None"
-_CUT = "texts are joined and cut by Windows(length, eos=...)"
+_CUT = "texts are cut by Windows(length, eos=...) or packed by Packed(length, ...)"
 _ROWS = "take rows with Documents(columns=[...])"
 
 OPTIONS: tuple[Option, ...] = (
     Option(
-        "Packed(...)",
-        lambda s: isinstance(s.sequences, Packed),
+        "Packed(multiple_of=)",
+        lambda s: isinstance(s.sequences, Packed) and s.sequences.multiple_of > 1,
         ("uncounted",),
-        _CUT,
+        "context parallelism does not go with them: leave it out",
         never=("documents", "rows"),
     ),
     Option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,25 @@ from pagefeed.errors import (
     TokenRangeError,
     UnsupportedError,
 )
-from pagefeed.sequences import Windows
+from pagefeed.sequences import TokenCut
 from pagefeed.uncounted.lane_passes import LanePasses, Part
 
-__all__ = ["BlockReader", "EncodedBlock"]
+__all__ = ["Block", "BlockReader", "EncodedBlock"]
 
 TEXTS = ("string", "large_string", "binary", "large_binary")
 """Types of texts, as Arrow writes them."""
+
+
+class Block(Protocol):
+    """What a lane goes through."""
+
+    @property
+    def size(self) -> int:
+        """What there is to go through."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +48,23 @@ class EncodedBlock:
     starts: Int64Array
     """Where each document begins that has tokens: int64 [documents]."""
 
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that it holds."""
+        return self.tokens.nbytes + self.starts.nbytes
+
 
 class BlockReader:
     """Reads and encodes blocks; several threads may use it.
 
     Args:
         text: The texts and their tokenizer.
-        windows: Has the separators.
+        cut: Has the separators.
         kind: What a block is.
         vocab_size: Token ids are below it.
     """
@@ -50,7 +72,7 @@ class BlockReader:
     def __init__(
         self,
         text: UncountedText,
-        windows: Windows,
+        cut: TokenCut,
         *,
         kind: BlockKind,
         vocab_size: int,
@@ -62,7 +84,7 @@ class BlockReader:
         self._tokenizer = text.tokenizer
         self._bos, self._eos = (
             np.array([] if token is None else [token], dtype=np.uint32)
-            for token in (windows.bos, windows.eos)
+            for token in (cut.bos, cut.eos)
         )
         self._vocab_size = vocab_size
         self._kind: type[np.unsignedinteger[Any]] = (

@@ -24,10 +24,10 @@ class Cursor(NamedTuple):
     """Passes that it has made."""
     place: int = 0
     """Parts of this pass that it is done with."""
-    token: int = 0
-    """Tokens of the next part that it is done with."""
+    done: int = 0
+    """Tokens of the next part that it is done with, or packed sequences."""
     size: int = 0
-    """Tokens of that part; 0 if it has not begun."""
+    """How many that part has; 0 if it has not begun."""
 
 
 class Part(NamedTuple):

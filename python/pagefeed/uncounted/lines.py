@@ -1,42 +1,62 @@
-"""A lane's documents, joined end to end and cut as they come."""
+"""A lane's sequences: joined end to end and cut, or packed, as its blocks come."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed._base import Int64Array
-from pagefeed.uncounted.blocks import EncodedBlock
+from pagefeed.uncounted.blocks import Block, EncodedBlock
 from pagefeed.uncounted.lane_passes import Cursor, LanePasses, Part
+from pagefeed.uncounted.packed_block import PackedBlock
 
-__all__ = ["LaneLine", "Load"]
+__all__ = ["Lane", "LanePacked", "LaneWindows", "Load", "Row"]
 
-Load = Callable[[Part, int], "Future[EncodedBlock]"]
+AnyBlock = TypeVar("AnyBlock", bound=Block)
+
+Load = Callable[[Part, int], "Future[AnyBlock]"]
 """Begins to read a part of a block in the order of a pass."""
 
 AHEAD = 4
 """Sequences left of a block when the next one is asked for, at the latest."""
 
 
-class LaneLine:
-    """The line of one lane, from a cursor on.
+class Row(NamedTuple):
+    """A sequence."""
+
+    tokens: npt.NDArray[np.unsignedinteger[Any]]
+    """uint16 or uint32 [tokens], as many as the cut's length or fewer."""
+    starts: Int64Array
+    """Where documents begin in them: rising int64."""
+
+
+class Lane(ABC, Generic[AnyBlock]):
+    """The sequences of one lane, from a cursor on.
 
     Args:
         passes: Which rows it has.
         lane: Number of the lane.
         cursor: Where to go on.
+        length: Tokens of a sequence.
         load: Begins to read a part of a block.
     """
 
     def __init__(
-        self, passes: LanePasses, lane: int, cursor: Cursor, load: Load
+        self,
+        passes: LanePasses,
+        lane: int,
+        cursor: Cursor,
+        length: int,
+        load: Load[AnyBlock],
     ) -> None:
         self._passes = passes
         self._lane = lane
+        self._length = length
         self._load = load
         self.cursor = cursor
         """Where it is."""
@@ -45,43 +65,35 @@ class LaneLine:
         self._part = self._begun(cursor)
         self.progress = self._progress()
         """Passes that it has made, and the share of this one by stored bytes."""
-        self._block: EncodedBlock | None = None
-        self._next: Future[EncodedBlock] | None = None
+        self._block: AnyBlock | None = None
+        self._next: Future[AnyBlock] | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the tokens that it holds."""
-        return 0 if self._block is None else self._block.tokens.nbytes
+        return 0 if self._block is None else self._block.num_bytes
 
-    def take(self, length: int) -> tuple[npt.NDArray[Any], Int64Array] | None:
-        """Take the next tokens.
-
-        Returns:
-            uint16 or uint32 [length], and where documents begin in them: rising int64.
-            None if the pass ended before the first of these tokens.
-        """
-        tokens, starts, found, epoch = [], [], 0, self.cursor.epoch
-        while found < length:
-            block, begin = self._here(), self.cursor.token
-            end = min(len(block.tokens), begin + length - found)
-            some = slice(*np.searchsorted(block.starts, [begin, end]))
-            starts.append(block.starts[some] - begin + found)
-            tokens.append(block.tokens[begin:end])
-            found += end - begin
-            self._go_to(end, length)
-            if not found and self.cursor.epoch > epoch:
-                break
+    def take(self) -> Row | None:
+        """Take the next sequence; None if the pass ended before its first token."""
+        row = self._take()
         self.progress = self._progress()
-        if not found:
-            return None
-        return np.concatenate(tokens), np.concatenate(starts)
+        return row
+
+    @abstractmethod
+    def _take(self) -> Row | None:
+        """Take the next sequence."""
+
+    @property
+    @abstractmethod
+    def _step(self) -> int:
+        """What a sequence takes of a block, as the cursor counts."""
 
     def _progress(self) -> float:
         part, cursor = self._part, self.cursor
-        share = cursor.token / max(1, cursor.size)
+        share = cursor.done / max(1, cursor.size)
         return cursor.epoch + part.begin + (part.end - part.begin) * share
 
-    def _here(self) -> EncodedBlock:
+    def _here(self) -> AnyBlock:
         """Return the block in which it is."""
         if self._block is None:
             coming = self._next or self._load(self._part, self.cursor.epoch)
@@ -90,14 +102,13 @@ class LaneLine:
             self._block = coming.result()
         return self._block
 
-    def _go_to(self, token: int, length: int) -> None:
-        """Go to a token of the block; behind its last one begins the next block."""
-        block, following = self._here(), self._following()
-        left = len(block.tokens) - token
-        if self._next is None and left <= max(AHEAD * length, len(block.tokens) // 8):
+    def _go_to(self, done: int) -> None:
+        """Have done so much of the block; behind its end begins the next block."""
+        size, following = self._here().size, self._following()
+        if self._next is None and size - done <= max(AHEAD * self._step, size // 8):
             self._next = self._load(self._begun(following), following.epoch)
-        if left:
-            self.cursor = self.cursor._replace(token=token, size=len(block.tokens))
+        if done < size:
+            self.cursor = self.cursor._replace(done=done, size=size)
         else:
             self.cursor, self._block = following, None
             self._part = self._begun(following)
@@ -111,3 +122,44 @@ class LaneLine:
 
     def _begun(self, cursor: Cursor) -> Part:
         return self._passes.part(self._lane, cursor.epoch, cursor.place)
+
+
+class LaneWindows(Lane[EncodedBlock]):
+    """Documents joined end to end, over blocks and passes; the cursor counts tokens."""
+
+    @property
+    def _step(self) -> int:
+        return self._length
+
+    def _take(self) -> Row | None:
+        tokens, starts, found, epoch = [], [], 0, self.cursor.epoch
+        while found < self._length:
+            block, begin = self._here(), self.cursor.done
+            end = min(block.size, begin + self._length - found)
+            some = slice(*np.searchsorted(block.starts, [begin, end]))
+            starts.append(block.starts[some] - begin + found)
+            tokens.append(block.tokens[begin:end])
+            found += end - begin
+            self._go_to(end)
+            if not found and self.cursor.epoch > epoch:
+                return None
+        return Row(np.concatenate(tokens), np.concatenate(starts))
+
+
+class LanePacked(Lane[PackedBlock]):
+    """The packed sequences of one block after the other; the cursor counts them."""
+
+    @property
+    def _step(self) -> int:
+        return 1
+
+    def _take(self) -> Row | None:
+        epoch = self.cursor.epoch
+        while self.cursor.epoch == epoch:
+            block, done = self._here(), self.cursor.done
+            if done < block.size:
+                row = Row(*block.sequence(done))
+                self._go_to(done + 1)
+                return row
+            self._go_to(done)
+        return None

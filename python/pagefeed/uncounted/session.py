@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._base import Facts, check_vocab_size, format_bytes
@@ -33,7 +32,7 @@ from pagefeed.errors import (
     StateMismatchError,
 )
 from pagefeed.order import derive_key
-from pagefeed.sequences import Windows
+from pagefeed.sequences import Packed, TokenCut
 from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
 from pagefeed.uncounted.lane_passes import (
     PASSES_HELD,
@@ -42,7 +41,8 @@ from pagefeed.uncounted.lane_passes import (
     Part,
     lanes_for_ranks,
 )
-from pagefeed.uncounted.lines import LaneLine
+from pagefeed.uncounted.lines import Lane, LanePacked, LaneWindows, Row
+from pagefeed.uncounted.packed_block import PackedBlock
 from pagefeed.uncounted.state import UncountedState, lanes_of_rank
 
 __all__ = ["UncountedSession"]
@@ -66,9 +66,9 @@ class UncountedSession(RunView):
         super().__init__(settings)
         # The table of options lets nothing else through.
         text = cast("UncountedText", settings.dataset)
-        windows = cast("Windows", settings.sequences)
+        self._cut = cut = cast("TokenCut", settings.sequences)
         vocab_size = check_vocab_size(
-            settings.vocab_size, eos=windows.eos, bos=windows.bos
+            settings.vocab_size, padding=settings.padding, eos=cut.eos, bos=cut.bos
         )
         kind: BlockKind = (
             "row_group" if settings.shuffle.block == "row_group" else "page"
@@ -76,11 +76,10 @@ class UncountedSession(RunView):
         largest = int(np.iinfo(settings.dtype).max)
         self._reader = reader = BlockReader(
             text,
-            windows,
+            cut,
             kind=kind,
-            vocab_size=min(vocab_size or _vocab_size(text, windows), largest + 1),
+            vocab_size=min(vocab_size or _vocab_size(text, cut), largest + 1),
         )
-        self._length = windows.length
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
         if len(reader.blocks) < settings.world_size:
             raise InvalidArgumentError(
@@ -106,7 +105,7 @@ class UncountedSession(RunView):
                 num_lanes=num_lanes,
                 seed=settings.seed,
                 dataset=text.fingerprint,
-                sequences=windows.identity,
+                sequences=cut.identity,
                 shuffle=settings.shuffle.identity,
                 lanes={},
             )
@@ -114,7 +113,7 @@ class UncountedSession(RunView):
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
         self._is_closed = False
         self._seconds, self._num_batches, self._peak = 0.0, 0, 0
-        self._num_ready = 0
+        self._num_ready = self._num_padding = 0
 
     def _begin(self, state: UncountedState) -> None:
         """Have all lanes at the begin of a pass, or where a state has them."""
@@ -130,7 +129,7 @@ class UncountedSession(RunView):
             state.num_lanes,
             None if settings.shuffle.block is None else key,
         )
-        self._lines: dict[int, LaneLine] = {}
+        self._lanes: dict[int, Lane[Any]] = {}
         self._iterator: weakref.ref[BatchIterator] | None = None
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
@@ -166,58 +165,67 @@ class UncountedSession(RunView):
         try:
             batch, cursors = self._made()
         except BaseException:
-            self._lines = {}  # Read anew from what was counted.
+            self._lanes = {}  # Read anew from what was counted.
             raise
         self._state = replace(state, step=state.step + 1, lanes=cursors)
         self._seconds += time.monotonic() - begin
         self._num_batches += 1
-        held = sum(line.num_bytes for line in self._lines.values())
+        held = sum(lane.num_bytes for lane in self._lanes.values())
         self._peak = max(self._peak, held)
         return batch
 
     def _made(self) -> tuple[Batch, dict[int, Cursor]]:
         """Take sequences of the lanes that lag; returns where all are then."""
         settings = self.settings
-        lines = {lane: self._line(lane) for lane in self._state.lanes}
-        rows: list[npt.NDArray[Any]] = []
-        starts, is_ready, idle = [], True, 0
+        lanes = {lane: self._lane(lane) for lane in self._state.lanes}
+        rows: list[Row] = []
+        is_ready, idle = True, 0
         while len(rows) < settings.batch_size:
-            line = min(lines.values(), key=lambda each: each.progress)
-            waits = line.num_waits
-            taken = line.take(self._length)
-            is_ready &= line.num_waits == waits
-            idle = 0 if taken else idle + 1
-            if taken is not None:
-                starts.append(taken[1] + len(rows) * self._length)
-                rows.append(taken[0].astype(np.uint32))
-            elif idle > 2 * len(lines):
+            lane = min(lanes.values(), key=lambda each: each.progress)
+            waits = lane.num_waits
+            row = lane.take()
+            is_ready &= lane.num_waits == waits
+            idle = 0 if row else idle + 1
+            if row is not None:
+                rows.append(row)
+            elif idle > 2 * len(lanes):
                 raise EmptySelectionError(
                     f"the texts of rank {settings.rank} have no token: all are empty "
                     "or null; give the sequences an eos, or select other rows"
                 )
-        fields = settings.fields
+        fields, length = settings.fields, self._cut.length
+        tokens = np.concatenate([row.tokens for row in rows], dtype=np.uint32)
         memory = _core.token_rows(
-            np.concatenate(rows),
-            self._length,
-            np.concatenate(starts),
+            tokens,
+            np.cumsum([len(row.tokens) for row in rows]),
+            length,
+            np.concatenate([row.starts + n * length for n, row in enumerate(rows)]),
             settings.dtype,
+            padding=settings.padding,
             fields=fields.settings,
         )
-        made = fields.arrays(memory, (len(rows), self._length), settings.dtype)
+        made = fields.arrays(memory, (len(rows), length), settings.dtype)
         batch = transformed(settings.transform, converted(made, self._convert))
         self._num_ready += is_ready
-        return batch, {lane: line.cursor for lane, line in lines.items()}
+        self._num_padding += len(rows) * length - len(tokens)
+        return batch, {number: lane.cursor for number, lane in lanes.items()}
 
-    def _line(self, lane: int) -> LaneLine:
-        pool = self._threads()  # Those of another process take its lines along.
-        if lane not in self._lines:
+    def _lane(self, lane: int) -> Lane[Any]:
+        pool = self._threads()  # Those of another process take its lanes along.
+        if lane not in self._lanes:
 
-            def load(part: Part, epoch: int) -> Future[EncodedBlock]:
-                return pool.submit(self._reader.read, self._passes, part, epoch)
+            def load(part: Part, epoch: int) -> Future[Any]:
+                return pool.submit(self._read, part, epoch)
 
-            cursor = self._state.lanes[lane]
-            self._lines[lane] = LaneLine(self._passes, lane, cursor, load)
-        return self._lines[lane]
+            kind = LanePacked if self._cut.packs else LaneWindows
+            self._lanes[lane] = kind(
+                self._passes, lane, self._state.lanes[lane], self._cut.length, load
+            )
+        return self._lanes[lane]
+
+    def _read(self, part: Part, epoch: int) -> EncodedBlock | PackedBlock:
+        block = self._reader.read(self._passes, part, epoch)
+        return PackedBlock(block, self._cut) if isinstance(self._cut, Packed) else block
 
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""
@@ -232,7 +240,7 @@ class UncountedSession(RunView):
             pool = ThreadPoolExecutor(
                 self.settings.num_threads, thread_name_prefix="pagefeed"
             )
-            self._pool, self._lines = (os.getpid(), pool), {}
+            self._pool, self._lanes = (os.getpid(), pool), {}
         return self._pool[1]
 
     def load_state_dict(self, state: Any, grown: Any = None) -> None:
@@ -298,8 +306,8 @@ class UncountedSession(RunView):
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
-        lines = [self._line(lane).progress for lane in self._state.lanes]
-        shares = [min(1.0, progress - self.epoch) for progress in lines]
+        lanes = [self._lane(lane).progress for lane in self._state.lanes]
+        shares = [min(1.0, progress - self.epoch) for progress in lanes]
         return {
             "passes": self.epoch,
             "coverage": sum(shares) / len(shares),
@@ -307,8 +315,8 @@ class UncountedSession(RunView):
             "pages_reloaded": 0,
             "batches": self._num_batches,
             "batches_ready": self._num_ready,
-            "tokens": self._num_batches * self.settings.batch_size * self._length,
-            "padding_tokens": 0,
+            "tokens": self._num_batches * self._step_tokens - self._num_padding,
+            "padding_tokens": self._num_padding,
             "padding_sequences": 0,
             "splits": 0,
             "wait_seconds": self._seconds,
@@ -321,18 +329,22 @@ class UncountedSession(RunView):
     def _progress(self) -> dict[str, float]:
         settings, state = self.settings, self._state
         steps = state.steps_before + state.step
-        sequences = steps * settings.batch_size * settings.world_size
         return {
             "data/epoch": self.epoch,
             "data/step": state.step,
-            "data/tokens_total": sequences * self._length,
+            "data/tokens_total": steps * settings.world_size * self._step_tokens,
         }
+
+    @property
+    def _step_tokens(self) -> int:
+        """Places of a step on this rank, padding included."""
+        return self.settings.batch_size * self._cut.length
 
     def _agreed(self) -> dict[str, Any]:
         return self._state.to_dict() | {"lanes": None}
 
 
-def _vocab_size(text: UncountedText, windows: Windows) -> int:
+def _vocab_size(text: UncountedText, cut: TokenCut) -> int:
     """One more than the largest id that there can be."""
-    separators = [each + 1 for each in (windows.eos, windows.bos) if each is not None]
+    separators = [each + 1 for each in (cut.eos, cut.bos) if each is not None]
     return max(text.tokenizer.vocab_size, *separators, 1)

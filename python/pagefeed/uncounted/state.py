@@ -129,7 +129,7 @@ def _cursors(lanes: Iterable[Iterable[int]], num_lanes: int) -> dict[int, Cursor
     for lane, *numbers in lanes:
         check_whole(lane, "lane", least=0, most=num_lanes - 1)
         cursor = Cursor(*(check_whole(n, "lanes", least=0, most=MOST) for n in numbers))
-        if len(numbers) != len(cursor) or lane in found or cursor.token > cursor.size:
+        if len(numbers) != len(cursor) or lane in found or cursor.done > cursor.size:
             raise InvalidArgumentError(f"lane {lane} is {numbers}")
         found[lane] = cursor
     return found

@@ -70,7 +70,7 @@ def test_others_than_loaders_refuse_it(stream):
         ({"memory": 1}, "more memory"),
         ({"decode": {"text": str}}, "Documents"),
         ({"fields": ("input_ids", "metadata")}, "metadata"),
-        ({"sequences": pf.Packed(8)}, "Windows"),
+        ({"sequences": pf.Packed(8, multiple_of=2)}, "context parallelism"),
         ({"sequences": pf.Documents()}, "Windows"),
         ({"sequences": pf.Windows(8, overlap=2)}, "overlap"),
         ({"sequences": pf.Windows(8, join="file")}, "Windows"),

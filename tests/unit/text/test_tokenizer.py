@@ -385,7 +385,7 @@ def test_wrappers_of_training_scripts(attribute):
     library = tokenizers.Tokenizer.from_str(tokenizer_json(name))
 
     class Wrapper:
-        def __call__(self, text: str) -> list[int]:
+        def __call__(self, _: str) -> list[int]:
             raise AssertionError("the inner tokenizer is faster, and travels by pickle")
 
     wrapper = Wrapper()
