@@ -60,7 +60,9 @@ class SequenceLayout:
     @property
     def packing_rule(self) -> dict[str, Any] | None:
         """How bundles are packed, as the data plane takes it."""
-        return self.packing and {
+        if self.packing is None:
+            return None
+        return {
             "method": self.packing,
             "never_split": self.never_split,
             "multiple_of": self.multiple_of,
