@@ -10,14 +10,17 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     DataFileContent,
     FileFormat,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    read_manifest_list,
     write_manifest,
     write_manifest_list,
 )
@@ -96,8 +99,20 @@ class IcebergLog:
         data: Sequence[Written] = (),
         deletes: Sequence[Written] = (),
         vectors: Sequence[Vector] = (),
+        operation: str = "overwrite",
+        first_row_id: int | None = None,
     ) -> None:
-        """Add a snapshot: files of data, of deletes, and vectors."""
+        """Add a snapshot: files of data, of deletes, and vectors.
+
+        Args:
+            data: Files of data.
+            deletes: Files of deletes.
+            vectors: Deletion vectors.
+            operation: What made it; with ``"replace"`` these are all of its files.
+            first_row_id: Of format 3, the id of the first row of the first file.
+        """
+        if operation == "replace":
+            self.manifests = []
         snapshot = uuid.uuid4().int >> 66
         files = [self._file(each, DataFileContent.DATA) for each in data]
         for each in deletes:
@@ -105,7 +120,10 @@ class IcebergLog:
             kind = DataFileContent.EQUALITY_DELETES if each.keys else kind
             files.append(self._file(each, kind))
         files += map(self._puffin, vectors)
-        self._add_snapshot(snapshot, [self._manifest(one, snapshot) for one in files])
+        added = [self._manifest(one, snapshot) for one in files]
+        path = self._add_snapshot(snapshot, added, operation)
+        if first_row_id is not None:
+            number_rows(path, first_row_id)
 
     def _file(self, written: Written, kind: Any) -> DataFile:
         path = written.path or self.write(written, "file")
@@ -171,7 +189,9 @@ class IcebergLog:
             )
         return writer.to_manifest_file()
 
-    def _add_snapshot(self, number: int, added: Sequence[ManifestFile]) -> None:
+    def _add_snapshot(
+        self, number: int, added: Sequence[ManifestFile], operation: str
+    ) -> str:
         told = json.loads(Path(self.metadata).read_text())
         sequence, now = told["last-sequence-number"] + 1, told["last-updated-ms"] + 1
         path = f"{self.folder}/{uuid.uuid4().hex}-list.avro"
@@ -191,8 +211,9 @@ class IcebergLog:
             "sequence-number": sequence,
             "timestamp-ms": now,
             "manifest-list": path,
-            "summary": {"operation": "overwrite"},
+            "summary": {"operation": operation},
             "schema-id": told["current-schema-id"],
+            **({} if parent is None else {"parent-snapshot-id": parent}),
         }
         told["format-version"] = self.version
         if self.version == 3:
@@ -207,3 +228,17 @@ class IcebergLog:
         current = StaticTable.from_metadata(self.metadata).current_snapshot()
         assert current is not None
         self.manifests = current.manifests(io)
+        return path
+
+
+def number_rows(path: str, first: int) -> None:
+    """Write a list of manifests as format 3 has it: with the ids of their rows."""
+    io, schema = PyArrowFileIO(), MANIFEST_LIST_FILE_SCHEMAS[3]
+    listed = [*read_manifest_list(io.new_input(path))]
+    with AvroOutputFile[Record](
+        io.new_output(path), schema, "manifest_file", metadata={"format-version": "3"}
+    ) as written:
+        for each in listed:
+            values = [each[place] for place in range(len(schema.fields) - 1)]
+            written.write_block([Record(*values, first)])
+            first += each.added_rows_count or 0

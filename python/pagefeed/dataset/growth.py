@@ -7,16 +7,37 @@ from dataclasses import replace
 from typing import cast
 
 from pagefeed.dataset.dataset import Dataset
-from pagefeed.dataset.identity import identity_of_data, same_files, what_changed
+from pagefeed.dataset.identity import (
+    identity_of_data,
+    same_files,
+    snapshot_in,
+    what_changed,
+)
+from pagefeed.dataset.lost_rows import lost_rows
 from pagefeed.dataset.parquet_rows import ParquetRows
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.dataset.select import Selection
+from pagefeed.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    StateMismatchError,
+    UnsupportedError,
+)
 
 __all__ = ["before_growth", "growth_parts"]
 
 
 def before_growth(dataset: Dataset, then: str) -> ParquetRows:
-    """Return the files of a dataset that there were, as a dataset, see below."""
-    return _files_before(dataset, then)[0]
+    """Return the files of a dataset that there were, as a dataset, see below.
+
+    If a table rewrote them and lost no row, they are those of its snapshot of then.
+    """
+    try:
+        return _files_before(dataset, then)[0]
+    except StateMismatchError as refused:
+        found = _snapshot_before(dataset, then, refused)
+        if found is None:
+            raise
+        return found
 
 
 def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetRows]:
@@ -92,6 +113,75 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetRows, list[int]]:
         f"files nor its oldest ones hold what the state records ({changed}"
         f"{of_table and '; '}{of_table}); {advice}"
     )
+
+
+def _snapshot_before(
+    dataset: Dataset, then: str, refused: StateMismatchError
+) -> ParquetRows | None:
+    """Return the snapshot of a table that a state is of; None if it is not that.
+
+    Raises:
+        StateMismatchError: If rows of it were lost since, or its files are gone.
+    """
+    table = dataset.table if isinstance(dataset, ParquetRows) else None
+    snapshot = snapshot_in(then)
+    if table is None or table.past is None or not snapshot:
+        return None
+    kind, number = table.snapshot.partition(":")[0], snapshot.partition(":")[2]
+    if snapshot == table.snapshot or snapshot != f"{kind}:{number}":
+        return None
+    try:
+        old = table.past.at(snapshot)
+        part = _of_snapshot(cast("ParquetRows", dataset), old)
+        if what_changed(then, identity_of_data(part)):
+            return None
+        lost = lost_rows(old.index, table.past.at(table.snapshot), None)
+    except (InvalidArgumentError, MissingFileError) as gone:
+        raise StateMismatchError(
+            f"the files of {snapshot}, of which the state is, were rewritten up to "
+            f"{table.snapshot}, and are not there any more: {gone}; keep the files of "
+            "a snapshot until the end of the runs that read it"
+        ) from None
+    except UnsupportedError as unknown:
+        raise StateMismatchError(f"{refused.args[0]}; {unknown}") from None
+    count = sum(map(len, lost.values()))
+    if count:
+        raise StateMismatchError(
+            f"the table lost rows of {snapshot}, of which the state is, up to "
+            f"{table.snapshot}: {count} in all; open that snapshot and leave them out, "
+            "web.erase(snapshot=...) with the dataset of now, load the state without "
+            "grown=, and begin the next epoch with a loader of the snapshot of now"
+        )
+    return part
+
+
+def _of_snapshot(dataset: ParquetRows, other: ParquetRows) -> ParquetRows:
+    """Return the same choice of rows of another snapshot of the table.
+
+    Args:
+        dataset: Says what is wanted, and which rows.
+        other: The snapshot, with the rows that are deleted there.
+    """
+    base = replace(
+        dataset,
+        files=other.files,
+        storage=other.storage,
+        table=other.table,
+        selection=None,
+        erasures=(),
+        _of_more_files={},
+    )
+    spans, chosen = base.spans, dataset.selection
+    if other.selection is not None:
+        spans = other.selection.over(spans)
+    if isinstance(chosen, Selection):
+        spans = chosen.on_top_of(spans)
+    if not isinstance(spans, Selection):
+        return base
+    found = replace(base, selection=spans)
+    if spans.is_of_table or spans.counts_rows:
+        return found
+    return found.with_files(spans.held_files, "without_rows")
 
 
 def _with_all_rows(part: ParquetRows) -> Iterator[ParquetRows]:

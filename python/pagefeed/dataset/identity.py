@@ -13,7 +13,7 @@ import numpy as np
 
 from pagefeed.dataset.dataset import Dataset
 
-__all__ = ["identity_of_data", "same_files", "what_changed"]
+__all__ = ["identity_of_data", "same_files", "snapshot_in", "what_changed"]
 
 DIGITS = 12
 """Digits of the fingerprint in a record."""
@@ -74,6 +74,17 @@ def identity_of_data(dataset: Dataset) -> str:
     if infill is not None:
         facts = facts._replace(snapshot=facts.snapshot or "-", infill=infill.identity)
     return " ".join(map(str, facts)).rstrip()
+
+
+def snapshot_in(record: str) -> str:
+    """Return the snapshot of a table that a record is of; "" if there is none.
+
+    Example:
+        >>> snapshot_in("8c01 2 90 700 90 11 22 - delta:12")
+        'delta:12'
+    """
+    facts = dict(zip(_Identity._fields, record.split(), strict=False))
+    return facts.get("snapshot", "").strip("-")
 
 
 def _digits(data: bytes) -> str:

@@ -50,16 +50,29 @@ def lost_rows(
     if not rewritten or not added:
         return found
     if key is None:
-        raise UnsupportedError(
-            f"rows were rewritten: {len(rewritten)} files of {table.snapshot} are not "
-            f"in {later.recipe.table.snapshot}, such as {index.files[rewritten[0]]}, "
-            f"and {len(added)} others are, and the table does not tell which rows are "
-            "left of them; name a column that does, key='id', or the documents that "
-            "went by where= or rows="
-        ).at(file=index.files[rewritten[0]])
-    left = _values(later, key, added).filter(_is_held(later, snapshot, added))
-    values = _values(index, key, rewritten)
-    _check_key(values, key)
+        past, gone_by_name = (
+            later.recipe.table.past,
+            {index.files[n] for n in rewritten},
+        )
+        if past is not None and past.keeps_rows(table.snapshot, gone_by_name):
+            for file in gone_by_name:
+                del found[file]
+            return found
+        values, of_added = (_ids(index, rewritten), _ids(later, added))
+        if values is None or of_added is None:
+            raise UnsupportedError(
+                f"rows were rewritten: {len(rewritten)} files of {table.snapshot} are "
+                f"not in {later.recipe.table.snapshot}, such as "
+                f"{index.files[rewritten[0]]}, and {len(added)} others are, and the "
+                "table does not tell which rows are left of them: it changed data "
+                "since, and gives rows no ids (row ids of Iceberg 3, row tracking of "
+                "Delta); name a column that does, key='id', or the documents that went "
+                "by where= or rows="
+            ).at(file=index.files[rewritten[0]])
+    else:
+        values, of_added = _values(index, key, rewritten), _values(later, key, added)
+        _check_key(values, key)
+    left = of_added.filter(_is_held(later, snapshot, added))
     from pyarrow import compute
 
     is_lost = ~np.asarray(compute.is_in(values, value_set=left.cast(values.type)))
@@ -95,6 +108,20 @@ def _is_held(
     place = np.searchsorted(runs[:, 0], rows, side="right") - 1
     held: npt.NDArray[np.bool_] = (place >= 0) & (rows < runs[place, 1])
     return held
+
+
+def _ids(index: PageIndex, files: list[int]) -> Any | None:
+    """The ids of the rows of some files, one below the other; None if rows lack one."""
+    import pyarrow as pa
+
+    table = index.recipe.table
+    past = None if table is None else table.past
+    ids = None if past is None else past.row_ids
+    if ids is None:
+        return None
+    read = in_order(partial(ids.of, index.storage), [index.files[n] for n in files])
+    found = [*read]
+    return None if any(each is None for each in found) else pa.concat_arrays(found)
 
 
 def _values(index: PageIndex, column: str, files: list[int]) -> Any:

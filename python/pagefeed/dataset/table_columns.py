@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from pagefeed.dataset.bounds import FileBounds
 from pagefeed.dataset.folders import FolderColumn
 from pagefeed.storage import Storage, open_renamed
 
-__all__ = ["Held", "NamedField", "Naming", "TableColumns"]
+__all__ = ["Held", "NamedField", "Naming", "TableColumns", "TablePast"]
 
 
 class Held(NamedTuple):
@@ -83,6 +83,20 @@ class Naming:
         return open_renamed(storage, file, self.core.rename)
 
 
+class TablePast(Protocol):
+    """What a table tells of its earlier snapshots."""
+
+    def at(self, snapshot: str) -> Any:
+        """Return a dataset of an earlier snapshot, with the same columns."""
+
+    def keeps_rows(self, since: str, files: set[str]) -> bool:
+        """Return whether all rows of files are left that were rewritten since."""
+
+    @property
+    def row_ids(self) -> Any | None:
+        """What returns the ids of the rows of a file, if the table has them."""
+
+
 @dataclass(frozen=True, eq=False)
 class TableColumns:
     """What a table says of its snapshot: which one it is, and its columns."""
@@ -103,6 +117,8 @@ class TableColumns:
     """Files that were read to know this, and their bytes, by what they are."""
     missing_as_null: bool = False
     """Whether columns are null in the rows of files that lack them."""
+    past: TablePast | None = None
+    """What it tells of its earlier snapshots."""
     bounds: FileBounds | None = None
     """Between which values the columns of files lie."""
     pruned: frozenset[str] = frozenset()

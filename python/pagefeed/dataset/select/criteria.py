@@ -58,6 +58,8 @@ class Criterion(ABC):
     """Whether it needs pieces of one file each."""
     counts_rows = False
     """Whether the numbers of rows in the dataset decide, and so do its other files."""
+    is_of_table = False
+    """Whether it is what a snapshot of a table has of the rows of its files."""
 
     def begin(self) -> None:  # noqa: B027 - most need nothing
         """Read what all pieces need, before the first one is labelled."""
@@ -147,6 +149,7 @@ class Listed(Criterion):
         self._rows = dict(rows)
         self._are_deleted = are_deleted
         self.parts = ("not deleted" if are_deleted else "listed",)
+        self.is_of_table = are_deleted
         self.what = "deleted rows" if are_deleted else "listed rows"
         digest = hashlib.blake2b(digest_size=16)
         for file, numbers in sorted(self._rows.items()):

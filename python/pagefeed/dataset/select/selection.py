@@ -75,6 +75,23 @@ class Selection(Spans):
         return Selection(Division(rows, criterion), self._number)
 
     @property
+    def is_of_table(self) -> bool:
+        """Whether it is what a snapshot of a table has of the rows of its files."""
+        criterion = self._division.criterion
+        plain = criterion.plain if isinstance(criterion, Known) else criterion
+        return plain.is_of_table
+
+    def on_top_of(self, spans: Spans) -> Spans:
+        """Return the same choice among the rows of another snapshot of a table."""
+        division = self._division
+        rows = spans if self.before is None else self.before.on_top_of(spans)
+        if self.is_of_table:
+            return rows
+        criterion = division.criterion
+        plain = criterion.plain if isinstance(criterion, Known) else criterion
+        return Selection(Division(rows, plain), self._number)
+
+    @property
     def held_files(self) -> list[int]:
         """Numbers of the files of which rows are selected."""
         held: list[int] = np.flatnonzero(np.diff(self.file_first_span)).tolist()

@@ -19,6 +19,7 @@ from pagefeed.dataset.table_columns import Naming, TableColumns
 from pagefeed.dataset.tables.delta_bounds import DeltaBounds
 from pagefeed.dataset.tables.delta_log import DeltaLog
 from pagefeed.dataset.tables.naming import delta_naming
+from pagefeed.dataset.tables.past import DeltaPast
 from pagefeed.dataset.tables.snapshot import (
     DataFile,
     Missing,
@@ -118,6 +119,15 @@ def delta(
         of_files=partitions_of(found.files, found.types),
         partition_decides=True,
         missing_as_null=is_null_if_missing(missing),
+        past=DeltaPast(
+            root,
+            opened.version(),
+            opened.metadata().configuration,
+            path_of=_path_of,
+            reopen=delta,
+            arguments={"missing": missing, "storage_cache": storage_cache, **wanted},
+            options=storage_options,
+        ),
         bounds=found.bounds,
     )
     return snapshot_dataset(

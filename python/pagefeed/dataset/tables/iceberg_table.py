@@ -19,8 +19,9 @@ from pagefeed.dataset.tables.file_columns import FileColumns
 from pagefeed.dataset.tables.iceberg_bounds import IcebergBounds, known_types
 from pagefeed.dataset.tables.iceberg_deletes import deleted_rows
 from pagefeed.dataset.tables.iceberg_metadata import newest_metadata, types_of
-from pagefeed.dataset.tables.manifests import live_files
+from pagefeed.dataset.tables.manifests import live_files, operations_of
 from pagefeed.dataset.tables.naming import iceberg_naming
+from pagefeed.dataset.tables.past import IcebergPast
 from pagefeed.dataset.tables.snapshot import (
     EPOCH,
     DataFile,
@@ -161,6 +162,19 @@ def iceberg(
         defaults=defaults,
         reads=live.reads,
         missing_as_null=is_null,
+        past=IcebergPast(
+            opened,
+            chosen.snapshot_id,
+            operations_of(metadata.snapshots),
+            live.row_ids,
+            reopen=iceberg,
+            arguments={
+                "missing": missing,
+                "storage_options": storage_options,
+                "storage_cache": storage_cache,
+                **wanted,
+            },
+        ),
         bounds=IcebergBounds(
             known_types(schema, metadata.schemas),
             [entry.metrics for entry in live.data],

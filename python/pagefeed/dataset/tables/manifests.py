@@ -9,14 +9,18 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pagefeed._base import in_order
 from pagefeed.dataset.tables.iceberg_bounds import Metrics
-from pagefeed.dataset.tables.snapshot import value_as
+from pagefeed.dataset.tables.row_ids import ICEBERG_ROW_ID, RowIds
+from pagefeed.dataset.tables.snapshot import path_of, value_as
 from pagefeed.errors import CorruptFileError, UnsupportedError
 
-__all__ = ["LiveFile", "LiveFiles", "live_files"]
+__all__ = ["LiveFile", "LiveFiles", "live_files", "operations_of"]
 
 ENTRY_VERSION = 3
 """Of the schema by which entries are read: those of older formats fit it."""
 
+
+FIRST_WITH_ROW_IDS = 3
+"""Format version."""
 
 Kind: TypeAlias = Literal["data", "positions", "vectors", "keys"]
 """What a file holds: data, or deletes by a list of rows, a vector, or keys."""
@@ -47,6 +51,8 @@ class LiveFile(NamedTuple):
     """Of a deletion vector: whose rows these are, where it begins, and its bytes."""
     keys: tuple[int, ...] = ()
     """Of deleted keys: field ids of their columns."""
+    first_row_id: int | None = None
+    """Of data: the id of its first row, if the table gives rows ids."""
 
 
 class LiveFiles(NamedTuple):
@@ -64,6 +70,16 @@ class LiveFiles(NamedTuple):
     """Bytes of each manifest that names them."""
     types: Mapping[str, Any]
     """Arrow types of the values of partitions."""
+
+    @property
+    def row_ids(self) -> RowIds:
+        """Ids of the rows of data, of those that have any."""
+        first = {
+            path_of(file.path): file.first_row_id
+            for file in self.data
+            if file.first_row_id is not None
+        }
+        return RowIds(first, ICEBERG_ROW_ID)
 
     @property
     def reads(self) -> dict[str, tuple[int, int]]:
@@ -93,7 +109,11 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
         for spec in opened.metadata.partition_specs
     }
     manifests = chosen.manifests(opened.io)
-    live = in_order(partial(_live, opened.io, specs), manifests)
+    ids: list[int | None] = [None] * len(manifests)
+    if opened.metadata.format_version >= FIRST_WITH_ROW_IDS:
+        ids = first_row_ids(opened.io, chosen.manifest_list)
+    numbered = zip(manifests, ids, strict=True)
+    live = in_order(partial(_live, opened.io, specs), [*numbered])
     of_kind: dict[Kind, list[LiveFile]] = {kind: [] for kind in get_args(Kind)}
     for kind, file in chain.from_iterable(live):
         of_kind[kind].append(file)
@@ -102,6 +122,38 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
     parts = [part for spec in specs.values() for part in spec.parts if part is not None]
     types = {part.name: part.kind for part in parts}
     return LiveFiles(**of_kind, manifests=sizes, types=types)
+
+
+def operations_of(snapshots: Iterable[Any]) -> dict[int, tuple[int | None, str]]:
+    """Return the parent of each snapshot, and the name of what made it."""
+    return {
+        each.snapshot_id: (
+            each.parent_snapshot_id,
+            "" if each.summary is None else str(each.summary.operation.value),
+        )
+        for each in snapshots
+    }
+
+
+def first_row_ids(io: Any, manifest_list: str) -> list[int | None]:
+    """Return the ids from which on files of each manifest have them, of format 3."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import (
+        MANIFEST_LIST_FILE_SCHEMAS,
+        ManifestContent,
+        ManifestFile,
+        PartitionFieldSummary,
+    )
+
+    schema = MANIFEST_LIST_FILE_SCHEMAS[ENTRY_VERSION]
+    place = [field.name for field in schema.fields].index("first_row_id")
+    with AvroFile[ManifestFile](
+        io.new_input(manifest_list),
+        schema,
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return [each[place] for each in reader]
 
 
 class _Part(NamedTuple):
@@ -165,7 +217,9 @@ def _comparable(value: Any) -> Any:
 
 
 def _live(
-    io: Any, specs: Mapping[int, _Partitioning], manifest: Any
+    io: Any,
+    specs: Mapping[int, _Partitioning],
+    of_manifest: tuple[Any, int | None],
 ) -> list[tuple[Kind, LiveFile]]:
     """The files of a manifest that are not deleted."""
     from pyiceberg.avro.file import AvroFile
@@ -179,6 +233,7 @@ def _live(
         ManifestEntryStatus,
     )
 
+    manifest, next_row_id = of_manifest
     fields = [field.name for field in DATA_FILE_TYPE[ENTRY_VERSION].fields]
     of_vector = [
         fields.index(name)
@@ -217,6 +272,11 @@ def _live(
                 {number: value for number, value in numbered if number is not None},
             )
             is_data = file.content == DataFileContent.DATA
+            if is_data:
+                own = file[fields.index("first_row_id")]
+                live = live._replace(first_row_id=next_row_id if own is None else own)
+                if own is None and next_row_id is not None:
+                    next_row_id += file.record_count
             if file.file_format == FileFormat.PUFFIN and not is_data:
                 vector = tuple(file[at] for at in of_vector)
                 found.append(("vectors", live._replace(vector=vector)))
