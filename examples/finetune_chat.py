@@ -61,6 +61,7 @@ class Model(torch.nn.Module):
 
 def main(run: Path) -> None:
     """Train, and evaluate on each chat that was left out, exactly once."""
+    run.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)

@@ -2,7 +2,8 @@
 
     python examples/tokens.py CORPUS tokens/ [--limit 60000]
 
-CORPUS is a folder of Parquet files with a column ``text``, and a ``tokenizer.json``.
+CORPUS is a folder with ``tokenizer.json`` and Parquet files with a column ``text``, such
+as ``pagefeed demo --data corpus`` writes.
 """
 
 import argparse
@@ -23,7 +24,7 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(options.corpus / "tokenizer.json"))
     rows: list[list[int]] = []
     count = 0
-    for path in sorted(options.corpus.glob("*.parquet")):
+    for path in sorted(options.corpus.rglob("*.parquet")):
         for text in pq.read_table(path, columns=["text"])["text"].to_pylist():
             rows.append(tokenizer.encode(text[:4000]).ids)
             count += len(rows[-1])

@@ -54,6 +54,7 @@ def filled_in(model: Model, prefix: list[int], suffix: list[int]) -> list[int]:
 
 
 folder = Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
 rng = np.random.default_rng(0)
 documents = []
 for _ in range(4000):

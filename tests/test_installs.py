@@ -29,11 +29,60 @@ def test_a_recipe_names_what_it_needs(page):
     assert needed <= named
 
 
-@pytest.mark.parametrize("name", ["docs/index.md", "docs/recipes/index.md"])
-def test_first_pages_say_what_to_do_before_there_are_wheels(name):
+@pytest.mark.parametrize("name", ["docs/index.md", "README.md"])
+def test_first_pages_say_how_to_install_in_the_same_words(name):
     text = (ROOT / name).read_text()
-    assert "pip install '.[demo]'" in text
-    assert "make wheel" in text
+    section = text.split("## Install\n")[1].split("\n## ")[0]
+    assert section.startswith("\n```bash\npip install 'pagefeed[demo]'\n")
+    assert "pip install '.[demo]'" in section
+    assert "make wheel" in section
+    if name == "README.md":
+        of_users = section.split("In the repository,")[0].strip()
+        assert of_users in (ROOT / "docs" / "index.md").read_text()
+
+
+PAGES = [*(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_that_begins_with_an_installation_says_what_to_do_until_then(page):
+    text = page.read_text()
+    if re.search(r"^pip install 'pagefeed", text, re.MULTILINE):
+        link = "[install from the repository](../index.md#install)"
+        assert link in text or page == ROOT / "docs" / "index.md"
+    assert "pip install pagefeed" not in text
+
+
+EXAMPLES = {
+    path.name: path.read_text().split('"""')[1]
+    for path in (ROOT / "examples").rglob("*.py")
+}
+NAMED = [
+    (page, name)
+    for page in PAGES
+    for name in sorted(
+        set(re.findall(r"examples/(?:trainers/)?(\w+\.py)", page.read_text()))
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), NAMED, ids=lambda value: getattr(value, "stem", value)
+)
+def test_an_example_is_named_with_the_command_that_runs_it(page, name):
+    command = rf"(?:python|torchrun --nproc-per-node \d) examples/(?:trainers/)?{name}"
+    shown = re.findall(rf"{command}([^`\n]*)", page.read_text())
+    usage = re.search(rf"{name}([^\n\[]*)", EXAMPLES[name])
+    assert shown
+    assert usage is not None
+    for arguments in shown:
+        assert len(arguments.split()) == len(usage[1].strip(' ."').split())
+
+
+def test_the_picture_of_rates_says_why_another_leads():
+    for name in ("README.md", "docs/index.md"):
+        behind = (ROOT / name).read_text().split("pictures/rates.svg)")[1]
+        assert "already decoded" in behind[:600]
 
 
 @pytest.mark.parametrize("page", RECIPES, ids=lambda page: page.stem)

@@ -1,4 +1,4 @@
-"""The examples of the framework that is tested here run, on real text."""
+"""The examples of the framework that is tested here run, as docs/ prints them."""
 
 import os
 import re
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from made.shared_data import ROOT, shared
+from made.shared_data import ROOT
+from pagefeed.cli.demo.data import write_data
 from trainers.running import launch
 
 TRL = ("sft", "dpo", "grpo")
@@ -58,9 +59,8 @@ def test_example(name, tmp_path):
     if name in TRL:
         run([str(examples / "conversations.py"), "tokens"], tmp_path)
     else:
-        corpus = str(shared("data", "corpus"))
-        tokens = ["tokens", "--limit", "60000"]
-        run([str(examples / "tokens.py"), corpus, *tokens], tmp_path)
+        write_data(tmp_path / "corpus")
+        run([str(examples / "tokens.py"), "corpus", "tokens"], tmp_path)
     script = [str(examples / "trainers" / f"train_{name}.py"), "tokens", "run"]
     if name in TWO_RANKS:
         printed = launch(script, tmp_path, world_size=2)

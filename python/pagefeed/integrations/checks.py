@@ -23,6 +23,7 @@ __all__ = [
     "check_ranks_of",
     "check_readers",
     "check_rows",
+    "check_shapes",
     "check_sizes",
     "check_whole",
 ]
@@ -231,6 +232,20 @@ def check_whole(loader: Loader, who: str) -> None:
         "): leave context_parallel out of the Loader, with the data-parallel rank that "
         "all ranks of a context-parallel group share"
     )
+
+
+def check_shapes(loader: Loader, who: str) -> None:
+    """Raise if steps hold any number of sequences of any length.
+
+    Raises:
+        InvalidArgumentError: Naming the settings whose batches have one shape.
+    """
+    if loader.batch_tokens is not None or not hasattr(loader.sequences, "length"):
+        raise InvalidArgumentError(
+            f"{who} takes sequences of one length, as many in each step, and "
+            f"{loader.sequences!r} gives others: give the Loader Windows(length) or "
+            "Packed(length), and batch_size= in place of batch_tokens="
+        )
 
 
 def check_sizes(

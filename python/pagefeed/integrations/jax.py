@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pagefeed._base import require
 from pagefeed.batches import Batch
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_has, check_loader
+from pagefeed.integrations.checks import check_has, check_loader, check_shapes
 from pagefeed.integrations.delivery import Delivery, ResumableDelivery, Start
 from pagefeed.launch import from_jax
 from pagefeed.loader import Loader
@@ -74,6 +74,8 @@ def global_batches(
             f"{flat[0]} is not [rows, length], and so cannot be sharded: leave it out "
             "of fields, and build masks from document_ids"
         )
+    if loader.batch_tokens is not None:
+        check_shapes(loader, "JAX")
     rows = loader.batch_size * loader.world_size
 
     def convert(batch: Batch) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from pagefeed._base import require
-from pagefeed.integrations.checks import check_ends, check_fields
+from pagefeed.integrations.checks import check_ends, check_fields, check_shapes
 from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
 from pagefeed.loader import Loader
@@ -69,6 +69,7 @@ class PagefeedDataLoader(_Base):
         check_fields(loader, ["loss_mask"], WHO)
         if any(name in loader.fields.names for name in OF_BORDERS):
             check_fields(loader, LENGTHS, WHO)
+        check_shapes(loader, WHO)
         length: int = loader.sequences.length  # type: ignore[attr-defined]
         super().__init__(
             work_dir=work_dir,

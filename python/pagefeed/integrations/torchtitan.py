@@ -21,6 +21,7 @@ from pagefeed.integrations.checks import (
     check_fields,
     check_maker,
     check_rows,
+    check_shapes,
 )
 from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
@@ -97,6 +98,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
                 "fields=Fields(names=..., shifted=True)"
             )
         in_rows = "local_batch_size" in others
+        check_shapes(loader, WHO)
         length = loader.sequences.length  # type: ignore[attr-defined]
         if in_rows:
             check_rows(loader, others["local_batch_size"], "local_batch_size")

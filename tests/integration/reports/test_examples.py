@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from made.shared_data import ROOT, shared
+from pagefeed.cli.demo.data import write_data
 
 
 def test_the_curriculum(tmp_path):
@@ -50,8 +51,9 @@ def test_torch_alone(tmp_path):
     for module in ("torch", "tokenizers"):
         pytest.importorskip(module, reason=f"{module} is not installed")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    write_data(tmp_path / "corpus")
     scripts = [
-        ["examples/tokens.py", str(shared("data", "corpus")), str(tmp_path / "tokens")],
+        ["examples/tokens.py", str(tmp_path / "corpus"), str(tmp_path / "tokens")],
         [
             *launch,
             "examples/trainers/train_torch.py",
@@ -75,8 +77,8 @@ def test_torch_alone(tmp_path):
 
 def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    told = _run("examples/finetune_chat.py", str(tmp_path))
-    rows = pq.read_table(tmp_path / "test.parquet")["labels"].to_pylist()
+    told = _run("examples/finetune_chat.py", str(tmp_path / "run"))
+    rows = pq.read_table(tmp_path / "run" / "test.parquet")["labels"].to_pylist()
     num_labels = sum(label != -100 for row in rows for label in row)
     found = re.match(r"(\d+) labels never seen, .* is (\S+)$", told)
     assert found is not None, told
@@ -86,7 +88,7 @@ def test_a_chat_model_is_tuned_on_what_the_assistant_says(tmp_path):
 
 def test_a_table_grows_and_shrinks_while_a_run_goes_on(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    told = _run("examples/table.py", str(tmp_path))
+    told = _run("examples/table.py", str(tmp_path / "run"))
     assert re.findall(r": (\d+) rows", told) == ["400", "600", "600", "399"]
     assert "epoch 0 goes on at step 10" in told
     steps = re.findall(r"epoch (\d) has (\d+) steps", told)
@@ -111,20 +113,20 @@ def _run(script: str, folder: str) -> str:
 
 def test_a_head_learns_concepts_from_spans(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/train_concepts.py", str(tmp_path))
+    found = _run("examples/train_concepts.py", str(tmp_path / "run"))
     assert float(found.split()[1]) < 0.3
 
 
 def test_a_model_learns_to_fill_in(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/train_infilling.py", str(tmp_path))
+    found = _run("examples/train_infilling.py", str(tmp_path / "run"))
     right, total = re.findall(r"(\d+) of (\d+) middles", found)[0]
     assert int(right) >= 0.2 * int(total)  # Untrained, none is.
 
 
 def test_a_student_learns_from_files_as_from_the_teacher(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
-    found = _run("examples/distill.py", str(tmp_path))
+    found = _run("examples/distill.py", str(tmp_path / "run"))
     assert found.startswith("loss ")
 
 

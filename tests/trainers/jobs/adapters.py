@@ -48,7 +48,9 @@ class Eyes:
 def digest_of(ids, **columns):
     """What tells the tokens of a step, and the columns beside them."""
     arrays = [ids, *(columns[name] for name in sorted(columns))]
-    return zlib.crc32(b"".join(np.asarray(each).tobytes() for each in arrays))
+    # JAX has no int64 unless asked.
+    parts = [np.asarray(each).astype(np.int64).tobytes() for each in arrays]
+    return zlib.crc32(b"".join(parts))
 
 
 class Adapter:
@@ -58,6 +60,8 @@ class Adapter:
     """Of the loader."""
     is_killed = True
     """Whether it is tried here; of others it is in a test of their own."""
+    takes_columns = True
+    """Whether columns beside the tokens reach the model."""
 
     def __init__(self, loader, **start):
         self.loader, self.start = loader, start
@@ -310,6 +314,7 @@ class Jax(Adapter):
 class Megatron(Adapter):
     """Micro-batches by the samples that Megatron says were consumed."""
 
+    takes_columns = False
     options: ClassVar = {
         "fields": pf.Fields(
             names=("input_ids", "labels", "loss_mask", "position_ids"),
@@ -360,6 +365,7 @@ class Megatron(Adapter):
 class Olmo(Adapter):
     """OLMo-core's trainer: another for every run, around one data loader."""
 
+    takes_columns = False
     options: ClassVar = {
         "fields": ("input_ids", "loss_mask", "doc_lens", "max_doc_lens")
     }
@@ -404,6 +410,7 @@ class Olmo(Adapter):
 class Torchtitan(Adapter):
     """torchtitan's own generator of batches and its manager of checkpoints."""
 
+    takes_columns = False
     options: ClassVar = {
         "fields": pf.Fields(
             names=("input_ids", "labels", "position_ids"), shifted=True

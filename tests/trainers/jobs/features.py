@@ -1,19 +1,18 @@
 """Loaders with each feature, and what a plain loop sees of them."""
 
 import traceback
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 import pagefeed as pf
-from adapters import Accelerate, DeepSpeed, Lightning, Megatron, Transformers, digest_of
+from adapters import Megatron, digest_of
 from job import BATCH_SIZE, LENGTH, Job
 from pagefeed.dataset.table_columns import TableColumns
 from pagefeed.dataset.tables.snapshot import DataFile, snapshot_dataset
 
 STEPS, SAVED, INTERRUPTED = 20, 6, 5
-LEARNING = (Accelerate, DeepSpeed, Lightning, Transformers)
-"""Those whose loop of the matrix ends the steps of a learner."""
 COUNTED = (Megatron,)
 """Those that keep a number of samples, and no state of the loader."""
 
@@ -108,7 +107,7 @@ class Feature:
             return {"policy": Drawn(), "every": 3}
         return {} if self.grown is None else {"grown": self.grown}
 
-    def taken(self, loader, steps):
+    def taken(self, loader, steps, *, beside=True):
         """What a plain loop sees."""
         learner = None
         if self.name == "policy":
@@ -116,8 +115,9 @@ class Feature:
         seen = []
         while True:
             for batch in loader:
-                beside = {k: v for k, v in batch.items() if k.startswith("teacher")}
-                seen.append(digest_of(batch["input_ids"], **beside))
+                taught = {"teacher_ids"} & {*batch} if beside else ()
+                columns = {name: batch[name] for name in taught}
+                seen.append(digest_of(batch["input_ids"], **columns))
                 if learner is not None:
                     learner.step()
                 if len(seen) == steps:
@@ -125,11 +125,12 @@ class Feature:
 
     def plain(self, case, make):
         """What the runs of a case should see."""
+        taken = partial(self.taken, beside=make.takes_columns)
         if case in ("resumed", "other size"):
             size = BATCH_SIZE // 2 if case == "other size" else BATCH_SIZE
             loader = self.loader(batch_size=size)
             loader.load_state_dict(self.state(), grown=self.grown)
-            return self.taken(loader, STEPS)
+            return taken(loader, STEPS)
         loader = self.new()
         if case == "peeked":
             next(iter(loader))
@@ -137,12 +138,12 @@ class Feature:
             self.taken(loader, INTERRUPTED - 1)
             loader = self.new() if self.name == "policy" else loader
         if case != "second":
-            return self.taken(loader, STEPS)
+            return taken(loader, STEPS)
         self.taken(loader, STEPS)
         epoch, loader = loader.epoch, self.new()
         if make not in COUNTED:
             loader.set_epoch(epoch)
-        return self.taken(loader, STEPS)
+        return taken(loader, STEPS)
 
     def adapted(self, case, make):
         """What they see in a framework."""
