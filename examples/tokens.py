@@ -2,8 +2,8 @@
 
     python examples/tokens.py CORPUS tokens/ [--limit 60000]
 
-CORPUS is a folder with ``tokenizer.json`` and Parquet files with a column ``text``, such
-as ``pagefeed demo --data corpus`` writes.
+CORPUS is a folder with ``tokenizer.json`` and Parquet files with a column ``text``, as
+``pagefeed demo --data corpus`` writes it.
 """
 
 import argparse
