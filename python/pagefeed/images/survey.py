@@ -89,9 +89,10 @@ def check_images(
     largest = [np.zeros(0, dtype=np.int64)]
     for number, part in parts.items():
         index, numbers = run.indexes[number], part.numbers
-        known = _surveyed(index, numbers, settings.sequences.identity)
+        room = getattr(settings.sequences, "max_length", None)
+        room = room or index.length - index.layout.per_row
+        known = _surveyed(index, numbers, f"{settings.sequences.identity} {room}", room)
         if len(known["long"]):
-            room = index.length - index.layout.per_row
             count, first = len(known["long"]), int(known["long"][0])
             raise InvalidArgumentError(
                 f"{told_long(numbers, count, first, room)}, and {settings.sequences!r} "
@@ -123,7 +124,7 @@ def told_long(numbers: ImageNumbers, count: int, row: int, most: int) -> str:
     )
 
 
-def _surveyed(index: Any, numbers: ImageNumbers, cut: str) -> ArrayFolder:
+def _surveyed(index: Any, numbers: ImageNumbers, cut: str, room: int) -> ArrayFolder:
     """Map what sequences have of images, or look at all of them first.
 
     Returns:
@@ -152,7 +153,7 @@ def _surveyed(index: Any, numbers: ImageNumbers, cut: str) -> ArrayFolder:
         for begin in range(0, spans.num_rows, ROWS_AT_ONCE):
             end = min(begin + ROWS_AT_ONCE, spans.num_rows)
             rows = spans.rows_of_index(np.arange(begin, end))
-            is_long = lengths[begin:end] + index.layout.per_row > index.length
+            is_long = lengths[begin:end] > room
             writer.append("long", rows[is_long & (first[rows + 1] > first[rows])])
 
     key = derived_key(spans.index, *told)

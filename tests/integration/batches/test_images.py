@@ -272,6 +272,18 @@ def test_what_would_cut_images_is_refused(folder, options, told):
         loader(images.dataset(folder), **options)
 
 
+def test_the_longest_documents_decide_whatever_was_asked_before(folder, tmp_path):
+    data = images.dataset(folder, tmp_path)
+    for length, right in ((300, True), (90, False), (301, True)):
+        for size in ({"batch_size": 2}, {"batch_size": None, "batch_tokens": 1200}):
+            cut = pf.Documents([], max_length=length)
+            if right:
+                assert sorted(places_in(loader(data, sequences=cut, **size))) == IMAGES
+                continue
+            with pytest.raises(InvalidArgumentError, match="more than 90 tokens"):
+                loader(data, sequences=cut, **size)
+
+
 def test_images_that_do_not_fit_are_refused_before_the_first_batch(tmp_path):
     large = [
         row._replace(images=[image + bytes(200_000) for image in row.images])
