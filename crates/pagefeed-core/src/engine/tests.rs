@@ -15,6 +15,7 @@ use crate::fields::Fields;
 use crate::page::PageOpener;
 use crate::storage::Fetched;
 
+mod ahead;
 mod bundles;
 mod counters;
 mod eviction;

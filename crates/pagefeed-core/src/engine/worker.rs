@@ -47,7 +47,7 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Self {
-        let state = State::new(config.clone());
+        let state = State::new(config.clone(), source.num_in_flight() > 0);
         Self {
             source,
             plan_bytes: Arc::clone(&state.plan_bytes),
@@ -77,7 +77,7 @@ impl Shared {
     }
 
     /// Wakes a thread of each kind if there may be work for one that sleeps. It wakes
-    /// the next.
+    /// the next: until it has looked for work, no other worker is woken.
     pub fn wake(&self, state: &mut State) {
         self.wake_one(state, Role::Worker);
         self.wake_one(state, Role::Fetcher);
@@ -86,8 +86,11 @@ impl Shared {
     fn wake_one(&self, state: &mut State, role: Role) {
         let source = &*self.source;
         match role {
-            Role::Worker if state.num_idle > 0 && state.may_have_work(source) => {
+            Role::Worker
+                if state.num_idle > 0 && !state.is_woken && state.may_have_work(source) =>
+            {
                 state.num_idle -= 1;
+                state.is_woken = true;
                 self.work.notify_one();
             }
             Role::Fetcher if state.num_idle_fetchers > 0 && state.may_load(source) => {
@@ -159,7 +162,10 @@ fn work(shared: &Shared, role: Role) {
     let mut state = shared.lock();
     loop {
         let job = match role {
-            Role::Worker => state.next_job(source),
+            Role::Worker => {
+                state.is_woken = false;
+                state.next_job(source)
+            }
             Role::Fetcher => state.next_fetch(source),
         };
         let Some(job) = job else {

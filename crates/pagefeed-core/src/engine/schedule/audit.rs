@@ -87,6 +87,10 @@ impl State {
     fn audit_batches(&self) -> Result<(), String> {
         let mut num_uses = 0;
         for (batch, pending) in (self.head..).zip(&self.batches) {
+            let is_far = batch > self.head && batch >= self.head + self.ahead as u64;
+            if is_far && !matches!(pending.phase, Phase::Waiting) {
+                return Err(format!("batch {batch} is begun, {} may be", self.ahead));
+            }
             let left = pending.uses.iter().filter(|&&slot| slot != DONE);
             num_uses += left.clone().count();
             if left.clone().any(|&slot| !self.pages.is_used(slot, batch)) {

@@ -186,7 +186,7 @@ impl State {
     /// again is planned, since a page is let go of after the last use that is known.
     fn horizon(&self) -> BatchNumber {
         let known = LEAST_AHEAD.max(self.batches.len() / 2);
-        self.head + self.budget.batches_ahead().min(known) as u64
+        self.head + self.ahead.min(known) as u64
     }
 
     fn first_ready(&self) -> Option<BatchNumber> {

@@ -30,6 +30,10 @@ use pending::{DONE, Pending, Phase};
 /// Bytes of pages freed after which the allocator is trimmed.
 const TRIM_AFTER: usize = 16 << 20;
 
+/// Batches that are written before they are asked for, until one is late; one for each
+/// worker if these are more.
+const FIRST_AHEAD: usize = 2;
+
 /// Everything the lock protects.
 pub(super) struct State {
     config: EngineConfig,
@@ -40,6 +44,11 @@ pub(super) struct State {
     ready: BTreeSet<BatchNumber>,
     /// The last batch that was asked for before it was finished.
     waited_for: BatchNumber,
+    /// Batches that may be written before they are asked for. The fewer there are in turn,
+    /// the more of them stay in the processor's cache.
+    ahead: usize,
+    /// Whether so many were, since it last grew: a further one might have been, too.
+    was_ahead: bool,
     pages: PageTable,
     budget: Budget,
     /// Fetched and not decoded, by their next use.
@@ -63,6 +72,8 @@ pub(super) struct State {
     num_freed: usize,
     /// Workers asleep and not yet told to wake.
     pub num_idle: usize,
+    /// Whether a worker was told to wake, and none has looked for work since.
+    pub is_woken: bool,
     /// Fetching threads, likewise.
     pub num_idle_fetchers: usize,
     /// Consumers asleep.
@@ -72,14 +83,23 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn new(config: EngineConfig) -> Self {
+    /// Nothing is there yet. A storage that answers late is asked as far ahead as there
+    /// is room.
+    pub fn new(config: EngineConfig, is_late: bool) -> Self {
+        let budget = Budget::new(&config);
+        let most = budget.batches_ahead();
         Self {
             batches: VecDeque::new(),
             head: 1,
             ready: BTreeSet::new(),
             waited_for: 0,
+            ahead: match is_late {
+                true => most,
+                false => FIRST_AHEAD.max(config.num_threads).min(most),
+            },
+            was_ahead: false,
             pages: PageTable::default(),
-            budget: Budget::new(&config),
+            budget,
             fetched: BTreeMap::new(),
             spares: SparePages::default(),
             spare_buffers: Vec::new(),
@@ -92,6 +112,7 @@ impl State {
             garbage: Garbage::default(),
             num_freed: 0,
             num_idle: 0,
+            is_woken: false,
             num_idle_fetchers: 0,
             num_waiting: 0,
             is_stopping: false,
@@ -184,6 +205,8 @@ impl State {
             return Ok(None);
         };
         self.stats.batches_ready += u64::from(self.waited_for != self.head);
+        let last = self.batches.get(self.ahead - 1).map(|last| &last.phase);
+        self.was_ahead |= matches!(last, Some(Phase::Done));
         self.head += 1;
         self.stats.batches += 1;
         self.stats.tokens += self.config.batch_tokens() as u64;
@@ -198,15 +221,26 @@ impl State {
         Ok(buffer)
     }
 
-    /// Notes that the batch at the head was not ready when it was asked for.
+    /// Notes that the batch at the head was not ready when it was asked for. One more is
+    /// written ahead from now on, if that could have helped.
     pub fn wait_for_head(&mut self) {
         self.waited_for = self.head;
+        if std::mem::take(&mut self.was_ahead) && self.ahead < self.budget.batches_ahead() {
+            self.ahead += 1;
+        }
     }
 
     /// Whether [`State::take_head`] has something to say.
     pub fn head_is_settled(&self) -> bool {
         let head = self.batches.front().map(|head| &head.phase);
         self.fence() <= self.head || matches!(head, Some(Phase::Done))
+    }
+
+    /// Batches that are finished and wait to be taken.
+    #[cfg(test)]
+    pub fn num_finished(&self) -> usize {
+        let phases = self.batches.iter().map(|batch| &batch.phase);
+        phases.filter(|phase| matches!(phase, Phase::Done)).count()
     }
 
     /// Stores the memory of a batch for reuse.
