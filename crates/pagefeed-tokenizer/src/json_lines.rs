@@ -16,13 +16,13 @@ pub struct Joined {
 /// The text that every line has in the field `name`. `None` if something is odd: a line
 /// is empty or no object, lacks the field or has it twice, or something else is there.
 pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
-    let block = simdutf8::basic::from_utf8(block).ok()?.as_bytes();
+    let block = simdutf8::basic::from_utf8(block).ok()?;
     let mut joined = Joined {
         bytes: Vec::with_capacity(block.len()),
         offsets: vec![0],
     };
     let mut begin = 0;
-    for end in memchr_iter(b'\n', block).chain([block.len()]) {
+    for end in memchr_iter(b'\n', block.as_bytes()).chain([block.len()]) {
         // What ends with a line has no more behind it.
         if begin < block.len() {
             add_text(&block[begin..end], name, &mut joined.bytes).ok()?;
@@ -33,8 +33,9 @@ pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
     Some(joined)
 }
 
-fn add_text(line: &[u8], name: &str, texts: &mut Vec<u8>) -> Result<()> {
-    let mut json = serde_json::Deserializer::from_slice(line);
+fn add_text(line: &str, name: &str, texts: &mut Vec<u8>) -> Result<()> {
+    // Of a `str`, whose texts need not be looked at again.
+    let mut json = serde_json::Deserializer::from_str(line);
     let object = Object { name, texts };
     let odd = |error: serde_json::Error| Error::invalid(error.to_string());
     object.deserialize(&mut json).map_err(odd)?;
