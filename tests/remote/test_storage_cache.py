@@ -72,7 +72,7 @@ def test_damaged_and_lost_files_are_fetched_again(place, tmp_path, expected):
 def test_the_oldest_make_room(place, tmp_path, expected):
     for _ in range(3):
         assert tokens_of(loader_of(place, tmp_path, size="60kB")[1]) == expected
-    assert sum(path.stat().st_size for path in files_of(tmp_path)) < 90_000
+    assert sum(path.stat().st_size for path in files_of(tmp_path)) < 61_000
 
 
 def test_a_folder_without_room_is_no_error(place, tmp_path, expected):

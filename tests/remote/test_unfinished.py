@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -20,6 +21,7 @@ import pagefeed as pf
 from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
 from pagefeed.errors import (
+    CorruptFileError,
     FileAccessError,
     InvalidArgumentError,
     MissingFileError,
@@ -228,6 +230,44 @@ def test_of_two_that_begin_together_one_is_first(source, folder, job):
     assert sorted(folder.contents()) == [".other.lock", "_unfinished/job.json"]
 
 
+def damaged(data: bytes, random: Random) -> bytes:
+    """A record of a job that something else wrote."""
+    if random.random() < 0.3:
+        at = random.randrange(len(data))
+        return data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
+    told = json.loads(data)
+    inner, key = told, random.choice([*told])
+    while isinstance(inner[key], dict | list) and inner[key] and random.random() < 0.8:
+        inner = inner[key]
+        key = random.choice(range(len(inner)) if isinstance(inner, list) else [*inner])
+    others = [None, 3, -1, "x", [], {}, [3], {"a": 1}, 1e300, True]
+    inner[key] = random.choice(others)
+    return json.dumps(told).encode()
+
+
+def test_damaged_records_are_told_or_do_no_harm(source, tmp_path):
+    whole = Folder(str(tmp_path / "whole"), tmp_path / "whole", None)
+    convert(source, whole)
+    begun = Folder(str(tmp_path / "begun"), tmp_path / "begun", None)
+    with ending(6, "behind"), pytest.raises(EndedError):
+        convert(source, begun)
+    num_told = 0
+    for seed in range(60):
+        folder = Folder(str(tmp_path / f"{seed}"), tmp_path / f"{seed}", None)
+        shutil.copytree(begun.path, folder.path)
+        job = folder.path / "_unfinished" / "job.json"
+        job.write_bytes(damaged(job.read_bytes(), Random(seed)))
+        try:
+            convert(source, folder)
+        except (CorruptFileError, InvalidArgumentError):
+            num_told += 1
+        else:
+            for name, data in whole.contents().items():
+                if name.endswith(".parquet"):
+                    assert folder.contents()[name] == data, seed
+    assert num_told > 30
+
+
 def test_what_fails_at_once_leaves_nothing(source, folder):
     with pytest.raises(TokenRangeError):
         convert(source, folder, dtype="uint8")
@@ -262,6 +302,7 @@ def test_shards_of_a_stream(source, tmp_path):
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
+from random import Random
 from remote.test_unfinished import Folder, convert
 from pagefeed.storage import FileWriter, ObjectWriter
 

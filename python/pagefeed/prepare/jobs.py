@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
 from pagefeed.storage import UNFINISHED, OutputFolder
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "check_same_job",
     "note_job",
     "read_json",
+    "reading_job",
     "remove_drafts",
     "write_json",
 ]
@@ -27,10 +29,35 @@ JOB = f"{UNFINISHED}/job.json"
 """Settings of a job, and what it has to remember."""
 
 
+@contextmanager
+def reading_job(folder: OutputFolder) -> Iterator[None]:
+    """Raise errors of records that are not what a job wrote as those of damage.
+
+    Raises:
+        CorruptFileError: Then.
+    """
+    try:
+        yield
+    except PagefeedError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptFileError(
+            f"{folder.place(UNFINISHED)} is not what a job writes there "
+            f"({error!r:.60}): remove {folder.path}, and start the job again"
+        ).at(file=folder.path) from error
+
+
 def read_json(folder: OutputFolder, name: str) -> Any:
-    """Return what a file of a folder holds; None if there is none."""
-    found = folder.read(name)
-    return None if found is None else json.loads(found)
+    """Return the record of a job in a file of a folder; None if there is no file.
+
+    Raises:
+        CorruptFileError: If it is none.
+    """
+    data = folder.read(name)
+    if data is None:
+        return None
+    with reading_job(folder):
+        return dict(json.loads(data))
 
 
 def write_json(folder: OutputFolder, name: str, content: object) -> None:
@@ -56,8 +83,8 @@ def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
         InvalidArgumentError: If another job began there.
     """
     if not folder.replace(JOB, _as_json(job), None):
-        known = read_json(folder, JOB) or {"settings": {}}
-        check_same_job(folder.path, known["settings"], job["settings"])
+        known = read_json(folder, JOB) or {}
+        check_same_job(folder.path, known.get("settings", {}), job["settings"])
 
 
 def check_same_job(
@@ -73,6 +100,8 @@ def check_same_job(
     Raises:
         InvalidArgumentError: If they differ; the message says in what.
     """
+    if not isinstance(known, dict):
+        known = {}
     differing = [
         f"{name}: {known.get(name)!r} there, {value!r} now"
         for name, value in settings.items()

@@ -15,6 +15,7 @@ from pagefeed.prepare.jobs import (
     check_same_job,
     note_job,
     read_json,
+    reading_job,
     remove_drafts,
     write_json,
 )
@@ -62,7 +63,7 @@ class ParquetOutput(Output):
         if begun is None:
             super().check()
         else:
-            check_same_job(self.path, begun["settings"], self._settings)
+            check_same_job(self.path, begun.get("settings"), self._settings)
 
     def begin(self) -> None:
         """Claim the folder, and find what a killed job finished there."""
@@ -72,11 +73,12 @@ class ParquetOutput(Output):
         for below in ("", UNFINISHED):
             remove_drafts(self.folder, _FILES, below)
         begun, sizes = read_json(self.folder, JOB), self.folder.sizes()
-        for shard in begun["shards"]:
-            if sizes.get(shard["file"]) != shard["bytes"]:
-                break  # Something else wrote there: it is written again.
-            self._shards.append(shard)
-        self.num_done = sum(shard["documents"] for shard in self._shards)
+        with reading_job(self.folder):
+            for shard in begun["shards"]:
+                if sizes.get(shard["file"]) != shard["bytes"]:
+                    break  # Something else wrote there: it is written again.
+                self._shards.append(shard)
+            self.num_done = sum(shard["documents"] for shard in self._shards)
         self._has_files = bool(self._shards)
         self._begin_shard()
 
@@ -158,6 +160,10 @@ class ParquetOutput(Output):
         """End the last shard, and write the manifest."""
         self._end_shard()
         self.folder.check_claim()
+        with reading_job(self.folder):
+            written = sum(shard["tokens"] for shard in self._shards)
+            if written != self.num_tokens:
+                raise ValueError(f"{written} tokens of {self.num_tokens}")
         manifest = {
             "format": "pagefeed tokens",
             "settings": self._settings,

@@ -23,6 +23,7 @@ from pagefeed.prepare.jobs import (
     check_same_job,
     note_job,
     read_json,
+    reading_job,
     remove_drafts,
     write_json,
 )
@@ -150,8 +151,9 @@ class JobFolder:
         if manifest is not None:
             self._clean()
             return self._result(job, manifest, max_rejected)
-        self.today = datetime.date.fromisoformat(begun["today"])
-        self.widened = begun["widened"]
+        with reading_job(self._out):
+            self.today = datetime.date.fromisoformat(begun["today"])
+            self.widened = dict(begun["widened"])
         return None
 
     def widen(self, found: WidenedError) -> None:
@@ -182,8 +184,9 @@ class JobFolder:
             told = read_json(self._out, _record_name(task, len(found)))
             if told is None:
                 break
-            told["next"] = None if told["next"] is None else tuple(told["next"])
-            found.append(ShardRecord(**told))
+            with reading_job(self._out):
+                told["next"] = None if told["next"] is None else tuple(told["next"])
+                found.append(ShardRecord(**told))
         return found
 
     def finish_shard(
