@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pagefeed.batches.feeds import Feed, TokenFeed
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.dataset import Dataset
+from pagefeed.dataset import Dataset, what_changed
 from pagefeed.run import DatasetRun, Grown, LoaderState, Run
 from pagefeed.wiring import provided
 
@@ -46,6 +46,10 @@ def rest_of(
             skipped.
         StateMismatchError: If the data are not those of the state with some added.
     """
+    if isinstance(whole, DatasetRun) and not state.grown:
+        then, now = state.dataset, whole.initial.dataset
+        if grown is None or not what_changed(then, now):
+            return whole, whole.accept(state)
     return cast("tuple[Run, LoaderState]", provided(whole.rest)(whole, state, grown))
 
 

@@ -28,7 +28,7 @@ __all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
 def rest_of_dataset(
     whole: DatasetRun, state: LoaderState, grown: Grown | None
 ) -> tuple[Run, LoaderState]:
-    """Return what goes on at a state, and where.
+    """Return what goes on at a state of an epoch in which data were added, and where.
 
     Args:
         whole: The run of all data.
@@ -41,8 +41,6 @@ def rest_of_dataset(
         StateMismatchError: If the data are not those of the state with some added.
     """
     same = grown is None or not what_changed(state.dataset, whole.initial.dataset)
-    if same and not state.grown:
-        return whole, whole.accept(state)
     names = [each.name for each in fields(DatasetRun) if each.init]
     options = {name: getattr(whole, name) for name in names}
     before = whole.dataset
