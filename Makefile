@@ -178,8 +178,9 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl
 
 .PHONY: tutorials
-tutorials: $(HAVE_UV)  ## Paste the tutorials into an empty folder that has the built wheel alone
+tutorials: $(HAVE_UV)  ## Run the tutorials and recipes where the built wheel and what they name are installed
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl --tutorials
+	$(BIN)/python packaging/try_recipes.py dist/*_$$(uname -m).whl
 
 # Cross-built on x86-64, for Grace and Graviton; on such a host `make wheel` does it.
 .PHONY: wheel-aarch64

@@ -1,10 +1,14 @@
 """Pages say what to install for what they import, in one way."""
 
 import re
+import sys
 
 import pytest
 
 from made.shared_data import ROOT
+
+sys.path.insert(0, str(ROOT / "packaging"))
+from try_recipes import recipes_by_needs
 
 RECIPES = sorted((ROOT / "docs" / "recipes").glob("*.md"))
 NEEDS = {
@@ -13,6 +17,7 @@ NEEDS = {
     r"^(import|from) pyiceberg": "iceberg",
     r"^(import|from) PIL": "Pillow",
     r"--messages ": "chat",
+    r"pf\.smoke": "torch",
 }
 """What a page uses beyond the extra ``demo``."""
 
@@ -89,3 +94,12 @@ def test_the_picture_of_rates_says_why_another_leads():
 def test_a_recipe_that_keeps_pages_says_where(page):
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         assert "storage_cache=" not in code or '"storage_cache_dir"' in code
+
+
+def test_every_recipe_is_tried_with_the_wheel_and_what_it_names():
+    groups = recipes_by_needs()
+    assert sorted(page for pages in groups.values() for page in pages) == RECIPES
+    assert {("demo",), ("demo,torch",), ("demo", "Pillow")} <= {*groups}
+    for (extras, *others), pages in groups.items():
+        for page in pages if (extras, *others) != ("demo",) else ():
+            assert f"'pagefeed[{extras}]'" in page.read_text()
