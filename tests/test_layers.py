@@ -16,6 +16,7 @@ LAYERS = (
     *("dataset", "sequences", "order", "run", "mixture", "launch", "metrics"),
     *(
         "batches",
+        "elastic",
         "documents",
         "uncounted",
         "loader_facts",

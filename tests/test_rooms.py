@@ -19,6 +19,7 @@ ROOMS = {
     "context_parallel": ("batches.context_parallel",),
     "documents": ("documents",),
     "datasets": ("dataset.parquet_dataset", "dataset.named_files"),
+    "elastic": ("elastic",),
     "erasure": ("dataset.erasing", "dataset.lost_rows"),
     "flat": ("dataset.flat",),
     "growth": ("dataset.growth", "order.grown_order", "run.grown_run"),

@@ -62,6 +62,10 @@ class Loader(LoaderFacts):
             :func:`pagefeed.mix`, or uncounted text of ``tokenize(count=False)``.
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
+        global_batch_size: Sequences per step on all ranks, in place of ``batch_size``,
+            for any number of ranks; or stages ``[(step, size), ...]``. Parts of a step
+            differ by one row at most; see :meth:`at` and
+            docs/explanation/elastic.md.
         batch_tokens: Tokens per step on this rank at most, in place of ``batch_size``:
             padding counts. A step of :class:`Documents` takes as many as fit.
         seed: Seed of the order.
@@ -124,6 +128,7 @@ class Loader(LoaderFacts):
         sequences: Cut,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
+        global_batch_size: int | Sequence[tuple[int, int]] | None = None,
         seed: int = 0,
         shuffle: ShuffleLike = "page",
         balance: Any = None,
@@ -151,7 +156,9 @@ class Loader(LoaderFacts):
         fields = Fields.parse(fields)
         fields.check_tokens(token_dtype)
         rank, world_size = resolve_rank(rank, world_size)
-        sequences, batch_size = sized(sequences, batch_size, batch_tokens)
+        sequences, batch_size = sized(
+            sequences, batch_size, batch_tokens, global_batch_size
+        )
         settings = LoaderSettings(
             dataset=dataset,
             sequences=sequences,
@@ -175,6 +182,7 @@ class Loader(LoaderFacts):
             rank=rank,
             world_size=world_size,
             num_threads=resolve_threads(num_threads),
+            fleet=parsed("global_batch_size", global_batch_size),
         )
         self._session = open_session(settings)
 
@@ -277,6 +285,48 @@ class Loader(LoaderFacts):
             self._session.load_state_dict(state)
         else:
             self._session.load_state_dict(state, grown)
+
+    def at(self, step: int, *, rank: int | None, world_size: int) -> Batch | None:
+        """Return the batch of a step for a rank of so many, whenever it is asked for.
+
+        Needs ``global_batch_size``. The same arguments give the same batch, in any
+        process: members of a fleet come and go, and agree on the number of the step
+        alone. The step that was asked for last is held, and the next one at the same
+        place is read ahead. To ask for a step says that all before it are done:
+        ``state_dict()`` is its beginning.
+
+        Args:
+            step: Number of the step in the current iteration. Skipped steps have none.
+            rank: Whose part of the step; None for a member that waits: it gets no batch
+                and reads nothing.
+            world_size: Among how many ranks the step is divided.
+
+        Returns:
+            The rows of the rank as one batch; None for ``rank=None``.
+
+        Raises:
+            InvalidArgumentError: If there is no such step or place, or the loader has
+                no ``global_batch_size``.
+
+        Example:
+            >>> batch = loader.at(1200, rank=1, world_size=3)  # doctest: +SKIP
+            >>> loss = model(batch) * loader.weight  # doctest: +SKIP
+        """
+        return self._session.at(step, rank, world_size)
+
+    @property
+    def weight(self) -> float:
+        """What the last batch weighs in a mean over ranks.
+
+        It is the rank's share of the step's sequences, times the number of ranks.
+        Multiply the mean loss of the batch by it before gradients are averaged. It is 1
+        where all ranks have as many rows, and 0 for a member that got none.
+
+        Raises:
+            InvalidArgumentError: If no batch was taken, or the loader has no
+                ``global_batch_size``.
+        """
+        return self._session.weight
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration the ``epoch``-th.
@@ -394,8 +444,7 @@ class Loader(LoaderFacts):
         session.check_state()
         sequences = check_whole(anneal, "anneal", least=0) * run.step_sequences
         with session.lock:
-            state = run.reweighted(session.state, weights, sequences)
-            session.move(state, is_new=False)
+            session.reweight(weights, sequences)
 
     def stats(self) -> dict[str, float]:
         """Return counters since the loader first ran in this process.

@@ -28,6 +28,7 @@ class LoaderFacts:
     sequences = Setting[Cut]()
     batch_size = Setting[int]()
     batch_tokens = Setting[int | None]()
+    global_batch_size = Setting[Any]()
     seed = Setting[int]()
     shuffle = Setting[Shuffle]()
     balance = Setting[Any]()

@@ -14,6 +14,7 @@ PROVIDED = {
     "balance": "pagefeed.order:Balance.parse",
     "context_parallel": "pagefeed.batches:ContextParallel.parse",
     "decode": "pagefeed.documents:Decode.parse",
+    "global_batch_size": "pagefeed.elastic:Fleet.parse",
     # Where files lie.
     "storage of URLs": "pagefeed.storage:storage_of_options",
     # What delivers a kind of source.

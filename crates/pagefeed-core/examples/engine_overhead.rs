@@ -274,6 +274,7 @@ fn batches(sequences: &[Sequence]) -> Plan {
         destination_row: (0..count as u32).map(|sequence| sequence % 64).collect(),
         destination_offset: vec![0; count],
         bundles: Bundles::default(),
+        batch_rows: None,
     }
 }
 

@@ -29,8 +29,6 @@ pub struct Buffer {
 pub struct BatchColumns {
     /// What they are.
     pub fields: Vec<Field>,
-    /// Rows of a batch.
-    pub num_rows: usize,
 }
 
 impl Buffer {
@@ -52,6 +50,12 @@ impl Buffer {
     fn offset(&self, py: Python<'_>, field: &str) -> PyResult<usize> {
         let field = BatchField::from_name(field).map_err(|error| to_python(py, &error))?;
         Ok(self.batch.range(field).start)
+    }
+
+    /// Rows, those of padding included.
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.batch.num_rows()
     }
 
     /// Borders in `cu_seqlens`: one more than segments.
@@ -88,10 +92,10 @@ impl Buffer {
     /// rows of a batch, or those up to the last one with a cell, and one at least.
     #[pyo3(signature = (*, only_filled=false))]
     fn take_columns(&mut self, py: Python<'_>, only_filled: bool) -> PyResult<Vec<ArrowArray>> {
-        let BatchColumns { fields, num_rows } = &*self.columns;
+        let BatchColumns { fields } = &*self.columns;
         let num_rows = match only_filled {
             true => self.batch.num_filled_rows().max(1),
-            false => *num_rows,
+            false => self.batch.num_rows(),
         };
         let types = fields.iter().map(|field| field.data_type().clone());
         let types: Vec<DataType> = types.collect();

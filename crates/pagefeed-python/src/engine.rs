@@ -26,6 +26,8 @@ use crate::run::{detached, interruptible};
 pub struct Engine {
     engine: CoreEngine,
     columns: Arc<BatchColumns>,
+    /// Rows of a batch whose plan does not say.
+    batch_rows: usize,
     /// Ends reads that wait for a remote storage.
     stop: Arc<AtomicBool>,
 }
@@ -149,13 +151,11 @@ impl Engine {
             };
             let (pages, fields) = columns.numbered(memory, &per_token, fillings)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
-            let columns = Arc::new(BatchColumns {
-                fields,
-                num_rows: batch_rows,
-            });
+            let columns = Arc::new(BatchColumns { fields });
             Ok(Self {
                 engine,
                 columns,
+                batch_rows,
                 stop,
             })
         })
@@ -165,10 +165,11 @@ impl Engine {
     /// element for each segment: `page` uint64, `destination`, the row among those of all
     /// these batches, int64, and the rest uint32. Without `first_token` and `num_tokens`
     /// all are cells. `bundles` are those of the core's `Bundles`, in its order: `key` and
-    /// `part_page` uint64, the rest uint32.
+    /// `part_page` uint64, the rest uint32. `batch_rows` are the rows of each of these batches,
+    /// if not those that the engine was told.
     #[pyo3(signature = (
         num_batches, page, row, first_token, num_tokens, destination,
-        destination_offset, bundles=None
+        destination_offset, bundles=None, batch_rows=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -185,6 +186,7 @@ impl Engine {
         destination: &Bound<'_, PyAny>,
         destination_offset: &Bound<'_, PyAny>,
         bundles: Option<[Bound<'_, PyAny>; 9]>,
+        batch_rows: Option<usize>,
     ) -> PyResult<()> {
         let bundles = match bundles {
             None => Bundles::default(),
@@ -206,7 +208,11 @@ impl Engine {
             None => Ok(vec![value; page.len()]),
         };
         let destination: Vec<i64> = elements(py, destination)?;
-        let places = Places::new(&destination, num_batches, self.columns.num_rows);
+        let places = Places::new(
+            &destination,
+            num_batches,
+            batch_rows.unwrap_or(self.batch_rows),
+        );
         let places = places.map_err(|error| to_python(py, &error))?;
         let plan = Plan {
             batch_offsets: places.batch_offsets,
@@ -217,6 +223,7 @@ impl Engine {
             destination_offset: elements(py, destination_offset)?,
             page,
             bundles,
+            batch_rows,
         };
         detached(py, || self.engine.submit(plan))
     }
@@ -227,9 +234,14 @@ impl Engine {
         Ok(Buffer::new(batch, Arc::clone(&self.columns)))
     }
 
-    /// Forgets all batches that were submitted and not taken.
-    fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.engine.clear())
+    /// Forgets all batches that were submitted and not taken. With `keep_pages` their pages
+    /// stay as long as there is room: plans to come may need them.
+    #[pyo3(signature = (*, keep_pages=false))]
+    fn clear(&self, py: Python<'_>, keep_pages: bool) -> PyResult<()> {
+        detached(py, || match keep_pages {
+            true => self.engine.clear_keeping_pages(),
+            false => self.engine.clear(),
+        })
     }
 
     /// Stops the threads and waits for them: what they read from afar ends soon, a page

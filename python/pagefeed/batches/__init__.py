@@ -21,7 +21,7 @@ from pagefeed.batches.formats import (
     parse_dtype,
     transformed,
 )
-from pagefeed.batches.iteration import steps_ahead
+from pagefeed.batches.iteration import Iteration, steps_ahead
 from pagefeed.batches.metadata import Metadata
 from pagefeed.batches.plan import BatchPlan, plan_batches
 from pagefeed.batches.run_view import (
@@ -46,6 +46,7 @@ __all__ = [
     "FieldName",
     "Fields",
     "Format",
+    "Iteration",
     "LoaderSettings",
     "Metadata",
     "MoveListener",

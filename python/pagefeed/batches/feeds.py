@@ -42,8 +42,11 @@ class BatchEngine(Protocol):
     def next_batch(self) -> Any:
         """Return the next batch; waits for it, serving Ctrl-C."""
 
-    def clear(self) -> None:
-        """Forget all batches that were submitted and not taken."""
+    def clear(self, *, keep_pages: bool = False) -> None:
+        """Forget all batches that were submitted and not taken.
+
+        With ``keep_pages`` their pages stay as long as there is room for them.
+        """
 
     def stats(self) -> dict[str, Any]:
         """Return counters since the start."""
@@ -67,8 +70,7 @@ class Feed(ABC):
         """Plan whole batches of ``sequences``, in their order.
 
         Args:
-            sequences: int64 [batches * batch_size]; ``NO_SEQUENCE`` leaves a row of
-                padding.
+            sequences: int64 [batches, rows]; ``NO_SEQUENCE`` leaves a row of padding.
         """
 
     @abstractmethod
@@ -155,7 +157,7 @@ class TokenFeed(EngineFeed):
         )
         if self._cuts_documents:
             self._fields = settings.fields.also(BORDERS)
-        self._shape = settings.batch_size, run.index.length
+        self._length = run.index.length
         # Most are: what each batch takes is then short.
         self._is_plain = not (
             self._aligned.columns
@@ -179,22 +181,23 @@ class TokenFeed(EngineFeed):
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan the token ranges of whole batches of ``sequences``, in their order."""
-        return plan_batches(self._index, sequences, self._shape[0])
+        return plan_batches(self._index, sequences.reshape(-1), sequences.shape[1])
 
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of its memory."""
+        shape = delivered.num_rows, self._length
         if self._is_plain:
-            made = self._fields.arrays(delivered, self._shape, self._settings.dtype)
+            made = self._fields.arrays(delivered, shape, self._settings.dtype)
             if self._convert is not as_numpy:
                 converted(made, self._convert)
             return made
         fields = self._settings.fields
-        given = self._aligned.arrays(delivered, self._shape)
-        made = self._fields.arrays(delivered, self._shape, self._settings.dtype, given)
+        given = self._aligned.arrays(delivered, shape)
+        made = self._fields.arrays(delivered, shape, self._settings.dtype, given)
         borders = made[BORDERS] if self._cuts_documents else None
         if self._fields is not fields:
             del made[BORDERS]
-        part = self._handed_out(made | given, self._shape[1], borders)
+        part = self._handed_out(made | given, self._length, borders)
         batch = self._aligned.typed(part)
         if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()

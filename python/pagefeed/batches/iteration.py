@@ -123,7 +123,7 @@ class Iteration:
 
     def _plan_anew(self) -> None:
         """Forget what was planned and not taken."""
-        self._engine.clear()
+        self._engine.clear(keep_pages=True)
         self._num_planned, self._is_planned = self.cursor.num_taken, False
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
         self._next_epoch: Iterator[None] = iter(())
@@ -229,12 +229,12 @@ class Iteration:
         """Do a few milliseconds of planning at most; False if all is planned."""
         for piece in self._pieces:
             if piece is not None:
-                self._engine.submit(*self._plan(piece))
-                batch_size = self.cursor.route.batch_size
+                rows = self.cursor.route.rows(self._num_planned)
+                self._engine.submit(*self._plan(piece.reshape(-1, rows)))
                 if self._tells_datasets:
                     datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
-                    self._dataset_ids.extend(datasets.reshape(-1, batch_size))
-                self._num_planned += len(piece) // batch_size
+                    self._dataset_ids.extend(datasets.reshape(-1, rows))
+                self._num_planned += len(piece) // rows
                 last = self._num_planned - 1
                 self._next_epoch = self.cursor.prepare_next_epoch(last)
             return True
@@ -274,6 +274,7 @@ def _pieces(
         chunk = steps = min(chunk, chunk_steps)
         if num_steps is not None:
             steps = min(steps, num_steps - first)
+        steps = min(steps, cursor.route.num_alike(first) or steps)
         is_begin = first == cursor.num_taken
         yield from cursor.pieces(first, steps, most, is_begin=is_begin)
         first, chunk = first + steps, 2 * chunk

@@ -111,6 +111,13 @@ OPTIONS: tuple[Option, ...] = (
         "columns",
     ),
     Option(
+        "global_batch_size=",
+        lambda s: s.fleet,
+        ("uncounted",),
+        "the texts have no numbers by which a step could be the same for any number of "
+        "ranks: give batch_size",
+    ),
+    Option(
         "balance=",
         lambda s: s.balance,
         ("uncounted", "rows"),
@@ -246,8 +253,26 @@ def check_options(settings: LoaderSettings) -> None:
                     f"{option.instead}{count}"
                 )
     _check_parts(settings)
+    _check_fleet(settings)
     _warn_of_joined(settings)
     _warn_of_endless(settings)
+
+
+def _check_fleet(settings: LoaderSettings) -> None:
+    """Refuse what needs to know the number of ranks, or one size of steps."""
+    if settings.fleet is not None and settings.balance is not None:
+        raise InvalidArgumentError(
+            f"balance={settings.balance!r} deals sequences for one number of ranks, "
+            "and with global_batch_size= that number changes: leave balance out, or "
+            "give batch_size and a new Loader for each number of ranks"
+        )
+    if settings.dataset.kind == "mixture" and isinstance(
+        settings.global_batch_size, list
+    ):
+        raise InvalidArgumentError(
+            f"global_batch_size={settings.global_batch_size} has stages, and weights "
+            "of a mixture change at steps of one size: give one size"
+        )
 
 
 def _check_parts(settings: LoaderSettings) -> None:

@@ -37,6 +37,8 @@ class BatchPlan(NamedTuple):
     """Place in the row; of a row of a column, the column's number."""
     bundles: tuple[npt.NDArray[Any], ...] | None = None
     """The bundles that ``page`` refers to."""
+    batch_rows: int | None = None
+    """Rows of each batch; None for those that the engine was told."""
 
 
 def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> BatchPlan:
@@ -75,6 +77,7 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
         destination=place,
         destination_offset=segments.offset,
         bundles=bundles,
+        batch_rows=batch_size,
     )
 
 

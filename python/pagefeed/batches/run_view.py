@@ -12,7 +12,7 @@ from pagefeed.batches.engines import Locked
 from pagefeed.batches.formats import Batch
 from pagefeed.batches.meter import Meter, over_ranks
 from pagefeed.batches.settings import LoaderSettings
-from pagefeed.errors import PositionWarning, UncountedError
+from pagefeed.errors import InvalidArgumentError, PositionWarning, UncountedError
 from pagefeed.run import Cursor, LoaderState, Run
 from pagefeed.wiring import room
 
@@ -55,6 +55,11 @@ class RunView(Locked, ABC):
         self.loaded: Any = None
         """A state that was loaded, until an iteration begins."""
         self._meter = Meter()
+
+    @property
+    def place(self) -> tuple[int | None, int]:
+        """The rank whose batches come, of how many; None for one that gets none."""
+        return self.settings.rank, self.settings.world_size
 
     @property
     @abstractmethod
@@ -123,6 +128,24 @@ class RunView(Locked, ABC):
     def replay(self) -> None:
         """Begin the recorded iteration again, with all its changes of weights."""
         raise _uncounted()
+
+    def reweight(self, weights: Mapping[str, float], anneal: int) -> None:  # noqa: ARG002
+        """Mix with other weights from the next step on, see ``Loader.set_weights``."""
+        raise _uncounted()
+
+    @property
+    def weight(self) -> float:
+        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        raise _no_fleet("weight")
+
+    def at(
+        self,
+        step: int,  # noqa: ARG002
+        rank: int | None,  # noqa: ARG002
+        world_size: int,  # noqa: ARG002
+    ) -> Batch | None:
+        """Return the batch of a step for a rank, see :meth:`Loader.at`."""
+        raise _no_fleet("at()")
 
     def learn(self, memory: Any) -> None:  # noqa: ARG002
         """Keep what a learner remembers with the state; it goes on from another's."""
@@ -215,15 +238,22 @@ class RunView(Locked, ABC):
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
         settings, parts = self.settings, self.settings.context_parallel
         plan = {
-            "batch_size": settings.batch_size,
+            "batch_size": settings.global_batch_size or settings.batch_size,
             "epochs": settings.epochs,
             "drop_last": settings.drop_last,
             "context_parallel": parts and [parts.size, parts.layout],
             "fields": settings.fields.settings,
         }
         part = (0, 1) if parts is None else (parts.rank, parts.size)
-        ranks = settings.rank, settings.world_size
-        room("launch").check_ranks(ranks, {**self._agreed(), **plan}, part, group, same)
+        agreed = {**self._agreed(), **plan}
+        room("launch").check_ranks(self.place, agreed, part, group, same)
+
+
+def _no_fleet(asked: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{asked} needs steps that are the same for any number of ranks: give the "
+        "Loader global_batch_size= in place of batch_size"
+    )
 
 
 def _uncounted() -> UncountedError:

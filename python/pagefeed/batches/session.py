@@ -8,8 +8,6 @@ from dataclasses import replace
 from operator import is_not
 from typing import Any
 
-import numpy as np
-
 from pagefeed._base import Facts, Int64Array
 from pagefeed.batches.block_choice import with_chosen_block
 from pagefeed.batches.explanation import explain
@@ -20,7 +18,7 @@ from pagefeed.batches.options import check_options
 from pagefeed.batches.run_view import RunView, warn_of_return
 from pagefeed.batches.settings import LoaderSettings
 from pagefeed.batches.sources import make_feed, make_run, rest_of
-from pagefeed.batches.watch import Watch
+from pagefeed.batches.watch import Watch, slowest_rank
 from pagefeed.errors import (
     CancelledError,
     InvalidArgumentError,
@@ -34,9 +32,6 @@ __all__ = ["Session", "open_session"]
 
 LEARNING = "learning"
 """Name of what a learner adds to a state."""
-
-MOST_RANKS = 64
-"""Ranks whose costs are compared in metrics: a stretch of each is dealt."""
 
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
@@ -149,10 +144,21 @@ class Session(RunView):
 
     def known(self) -> Cursor:
         """Return the cursor at the first step known to have these sizes."""
-        place = self._run, self._begin_state, self._iteration is None
+        idle = self._iteration is None
+        place = self._run, self._begin_state, idle, *self._place.values()
         if self._known is None or any(map(is_not, place, self._known[0])):
-            self._known = place, self.run.known(self.begin)
+            begin = self.run.known(self.begin).begin
+            self._known = place, self.run.at(begin, **self._place)
         return self._known[1]
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        """Whose cursor is meant, if not that of the rank of the settings."""
+        return {}
+
+    def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
+        """Mix with other weights from the next step on."""
+        self.move(self.run.reweighted(self.state, weights, anneal), is_new=False)
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""
@@ -294,26 +300,13 @@ class Session(RunView):
         return counters | delivered | stored
 
     def _progress(self) -> dict[str, float]:
-        state = self.state
+        state, running = self.state, self._iteration
         return {
             "data/epoch": self.epoch,
             "data/step": state.step,
             "data/tokens_total": self.run.at(self._finished or state).num_tokens_before,
-            **self._balance(),
+            **slowest_rank(self.settings, None if running is None else running.cursor),
         }
-
-    def _balance(self) -> dict[str, float]:
-        """Return the cost of the slowest rank of the last step, over the mean.
-
-        Of very many ranks some are looked at, evenly apart.
-        """
-        running, settings = self._iteration, self.settings
-        if settings.balance is None or running is None or not running.cursor.num_taken:
-            return {}
-        apart = -(-settings.world_size // MOST_RANKS)
-        ranks = running.cursor.last_sequences(range(0, settings.world_size, apart))
-        costs = [self.run.costs(each[each >= 0]).sum() for each in ranks]
-        return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}
 
     def _agreed(self) -> dict[str, Any]:
         return replace(self.state, ended=None).to_dict()
@@ -328,19 +321,23 @@ class Session(RunView):
         if iterator.iteration is None:
             iterator.iteration = self._begin(iterator.worker, iterator.num_workers)
         running = iterator.iteration
+        batch = self._take(running)
+        if batch is None:
+            self._end(running)
+        else:
+            running.count()
+        return batch
+
+    def _take(self, running: Iteration) -> Batch | None:
+        """Return the next batch, which is not counted yet; None after the last one."""
         try:
             delivered = running.take()
-            if delivered is None:
-                self._end(running)
-                return None
-            batch = self._made(delivered, running)
+            return None if delivered is None else self._made(delivered, running)
         except CancelledError:
             raise
         except Exception as error:
             explain(error, self.run.at(self.state), running.cursor.step)
             raise
-        running.count()
-        return batch
 
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""
@@ -358,6 +355,7 @@ class Session(RunView):
                 state,
                 worker=running.cursor.worker,
                 num_workers=running.cursor.num_workers,
+                **self._place,
             )
             running.follow(cursor, self._feed, is_new=is_new or running.is_new)
         else:
@@ -396,9 +394,15 @@ class Session(RunView):
         if num_workers == 1:  # Others may have steps left where one has none.
             begin = self.run.going_on(begin)
             self.run.check_steps(begin)
+        return self._start(begin, worker, num_workers)
+
+    def _start(self, begin: LoaderState, worker: int, num_workers: int) -> Iteration:
+        """Begin an iteration at a state."""
         self.restart(begin)
         begin = self._begin_state
-        cursor = self.run.at(begin, worker=worker, num_workers=num_workers)
+        cursor = self.run.at(
+            begin, worker=worker, num_workers=num_workers, **self._place
+        )
         if worker == 0:
             self._watch.begin(cursor.route, self.accumulated)
             if self.settings.rank == 0 and not self._has_logged:
@@ -454,5 +458,6 @@ def open_session(settings: LoaderSettings) -> RunView:
     """
     check_options(settings)
     settings = with_chosen_block(settings)
-    own: RunView | None = settings.dataset.open_session(settings)
+    opens = settings.fleet or settings.dataset
+    own: RunView | None = opens.open_session(settings)
     return Session(settings) if own is None else own

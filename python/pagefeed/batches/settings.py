@@ -54,6 +54,19 @@ class LoaderSettings:
     num_threads: int
     uses_recorded: bool = True
     """Whether ids are held against the vocabulary that files record."""
+    fleet: Any = None
+    """Deals steps of a fixed size to any number of ranks; ``batch_size`` follows."""
+
+    def __post_init__(self) -> None:
+        """Find the rows of this rank's batch, where a step's are shared."""
+        if self.fleet is not None:
+            placed = self.fleet.placed(self.rank, self.world_size)
+            object.__setattr__(self, "batch_size", placed.batch_size)
+
+    @property
+    def global_batch_size(self) -> Any:
+        """Sequences of a step on all ranks, if that was asked for."""
+        return None if self.fleet is None else self.fleet.asked
 
     def share(self, num_shares: int) -> LoaderSettings:
         """Return settings with a part of the memory and threads, without pinning."""
@@ -81,7 +94,10 @@ class LoaderSettings:
 
 
 def sized(
-    sequences: Cut, batch_size: int | None, batch_tokens: int | None
+    sequences: Cut,
+    batch_size: int | None,
+    batch_tokens: int | None,
+    global_batch_size: Any = None,
 ) -> tuple[Cut, int]:
     """Return how a dataset is cut, and how many sequences of it are a batch.
 
@@ -89,20 +105,27 @@ def sized(
         sequences: As a user writes it.
         batch_size: Sequences of a batch.
         batch_tokens: Or tokens of a batch at most.
+        global_batch_size: Or sequences of a step on all ranks, of which this one's are
+            not known yet.
 
     Raises:
-        InvalidArgumentError: If not one of both is given, or no sequence fits.
+        InvalidArgumentError: If not one of them is given, or no sequence fits.
 
     Example:
         >>> from pagefeed import Windows
         >>> sized(Windows(2048), None, 10_000)
         (Windows(length=2048, tail='pad'), 4)
     """
-    if (batch_size is None) == (batch_tokens is None):
+    if [batch_size, batch_tokens, global_batch_size].count(None) != 2:
+        told = f"batch_size={batch_size!r} and batch_tokens={batch_tokens!r}"
+        if global_batch_size is not None:
+            told = f"{told} beside global_batch_size={global_batch_size!r}"
         raise InvalidArgumentError(
-            f"batch_size={batch_size!r} and batch_tokens={batch_tokens!r}: give one of "
-            "them, sequences of a batch or tokens of it at most"
+            f"{told}: give one of them, sequences of a batch or tokens of it at most, "
+            "or global_batch_size, sequences of a step on all ranks"
         )
+    if global_batch_size is not None:
+        return sequences, 0
     if batch_tokens is None:
         return sequences, check_positive(batch_size, "batch_size")
     return sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))

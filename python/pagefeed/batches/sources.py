@@ -23,6 +23,11 @@ def make_run(settings: LoaderSettings) -> Run:
     names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     options["memory"] = settings.order_bytes
+    if settings.fleet is not None:
+        # Order and states know steps alone; who gets which rows of them is its matter.
+        fleet = settings.fleet.placed(settings.rank, settings.world_size)
+        size = fleet.stages[0][1]
+        options |= {"fleet": fleet, "batch_size": size, "rank": 0, "world_size": 1}
     run: Run | None = settings.dataset.make_run(options)
     if run is not None:
         return run

@@ -5,17 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
+import numpy as np
+
 from pagefeed.batches.fields import Fields
+from pagefeed.batches.settings import LoaderSettings
 from pagefeed.errors import (
     BalanceWarning,
     PaddingWarning,
     PagefeedWarning,
     ReloadWarning,
 )
-from pagefeed.run import Route, Run
+from pagefeed.run import Cursor, Route, Run
 from pagefeed.sequences import JoinedIndex
 
-__all__ = ["Watch"]
+__all__ = ["Watch", "slowest_rank"]
+
+MOST_RANKS = 64
+"""Ranks whose costs are compared in metrics: a stretch of each is dealt."""
 
 TELLING = {"labels", "loss_mask", "attention_mask", "document_ids"}
 """Fields by which padding carries no loss, or is known."""
@@ -134,3 +140,16 @@ def _padding_share(index: JoinedIndex, route: Route) -> float:
     sequences = route.end - route.start
     rows = -(-sequences // route.step_sequences) * route.step_sequences
     return 1 - (1 - in_sequence) * sequences / rows
+
+
+def slowest_rank(settings: LoaderSettings, cursor: Cursor | None) -> dict[str, float]:
+    """Return the cost of the slowest rank of the last step, over the mean.
+
+    Of very many ranks some are looked at, evenly apart.
+    """
+    if settings.balance is None or cursor is None or not cursor.num_taken:
+        return {}
+    apart = -(-settings.world_size // MOST_RANKS)
+    ranks = cursor.last_sequences(range(0, settings.world_size, apart))
+    costs = [cursor.run.costs(each[each >= 0]).sum() for each in ranks]
+    return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}

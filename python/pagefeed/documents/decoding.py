@@ -162,13 +162,13 @@ class _DecodingEngine:
             raise first
         return first
 
-    def clear(self) -> None:
+    def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken."""
         for one in self._begun:
             if isinstance(one, _Decoding):
                 one.cancel()
         self._begun.clear()
-        self._engine.clear()
+        self._engine.clear(keep_pages=keep_pages)
 
     def close(self) -> None:
         """End the engine, and what decodes."""

@@ -124,26 +124,30 @@ class DocumentFeed(EngineFeed):
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
+        num_batches, num_rows = sequences.shape
+        sequences = sequences.reshape(-1)
         places = np.flatnonzero(sequences != NO_SEQUENCE)
         given = sequences[places]
         rows, part, which, are_left = self._documents_of(numbers_of(given))
         places, epochs = places[which], epochs_of(given)[which]
         if self._takes_batches:
             # A sequence is a batch, whose rows follow each other.
+            num_rows = self._num_rows
             place = np.arange(len(which)) - np.searchsorted(which, which)
-            places = places * self._num_rows + place
+            places = places * num_rows + place
         places = places[are_left]
         page, row = self._cells(rows[are_left], part[are_left], epochs[are_left])
         num_columns = self._num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
-            num_batches=len(sequences) // self._settings.batch_size,
+            num_batches=num_batches,
             page=page.reshape(-1),
             row=row.reshape(-1),
             first_token=None,
             num_tokens=None,
             destination=np.repeat(places, num_columns),
             destination_offset=np.tile(columns, len(places)),
+            batch_rows=num_rows,
         )
 
     def batch(self, delivered: _core.Buffer) -> Batch:

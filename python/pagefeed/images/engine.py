@@ -114,7 +114,7 @@ class ImageEngine:
             return Begun(batch, None)
         return Begun(batch, self._decoder.begin(batch["images"]["data"]))
 
-    def clear(self) -> None:
+    def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken."""
         for one in self._begun:
             if isinstance(one, Begun):
@@ -122,8 +122,8 @@ class ImageEngine:
                     image.cancel()
         self._begun.clear()
         self._documents.clear()
-        self._tokens.clear()
-        self._images.clear()
+        self._tokens.clear(keep_pages=keep_pages)
+        self._images.clear(keep_pages=keep_pages)
 
     def stats(self) -> dict[str, Any]:
         """Return counters since the start; those of pages and bytes count both."""

@@ -111,10 +111,9 @@ class ImageFeed(Feed):
 
     def plan(self, sequences: Int64Array) -> ImagePlan:  # type: ignore[override]
         """Plan whole batches of ``sequences``, in their order."""
-        found = self._documents_of(sequences)
-        batch_size = self._settings.batch_size
-        num_batches = len(sequences) // batch_size
-        borders = np.searchsorted(found.place, np.arange(num_batches + 1) * batch_size)
+        found = self._documents_of(sequences.reshape(-1))
+        num_batches, rows = sequences.shape
+        borders = np.searchsorted(found.place, np.arange(num_batches + 1) * rows)
         each = [
             Documents(*(column[begin:end] for column in found))
             for begin, end in pairwise(borders)

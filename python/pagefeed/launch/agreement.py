@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from itertools import compress, product
 from typing import Any
 
 from pagefeed._base import require, some_of
@@ -65,7 +65,7 @@ def members(same: Any, group: Any = None) -> list[int]:
 
 
 def check_ranks(
-    ranks: tuple[int, int],
+    ranks: tuple[int | None, int],
     settings: Mapping[str, Any],
     part: tuple[int, int],
     group: Any,
@@ -73,7 +73,7 @@ def check_ranks(
 ) -> None:
     """Check it over process groups of torch, see :meth:`Loader.check_ranks`."""
     check_agreement(
-        Ranks(*ranks),
+        ranks,
         settings,
         Ranks(*part),
         gather=gather_from(group),
@@ -82,7 +82,7 @@ def check_ranks(
 
 
 def check_agreement(
-    ranks: Ranks,
+    ranks: tuple[int | None, int],
     settings: Mapping[str, Any],
     part: Ranks,
     *,
@@ -92,7 +92,8 @@ def check_agreement(
     """Check that all processes get the data once, and the same where they must.
 
     Args:
-        ranks: The data-parallel rank of this process.
+        ranks: The data-parallel rank of this process, of how many; None for a member of
+            a fleet that gets no batch.
         settings: All that decides what a rank gets, by name: must be the same
             everywhere.
         part: Which part of each sequence this process gets, of how many.
@@ -117,6 +118,12 @@ def check_agreement(
                 f"process 0 and {values[other]!r} in process {other}; give all loaders "
                 "the same arguments, and load the same state everywhere"
             )
+    if None in (rank for rank, _ in every_rank) and not any(groups):
+        # Who gets no batch of a fleet need not be told from others.
+        kept = [rank is not None for rank, _ in every_rank]
+        every_rank, parts, groups = (
+            tuple(compress(each, kept)) for each in (every_rank, parts, groups)
+        )
     all_ranks = [Ranks(*each) for each in every_rank]
     _check_sizes(all_ranks)
     _check_parts(all_ranks, [Ranks(*each) for each in parts])

@@ -29,7 +29,6 @@ from pagefeed.run import (
     DatasetOrder,
     LoaderState,
     Positions,
-    Route,
     Run,
     SequencesOf,
     check_bound,
@@ -112,12 +111,10 @@ class MixtureCursor(Cursor):
         begin, step_sequences = self.begin, self.run.step_sequences
         if max_steps <= begin.step:
             return begin.position + (max_steps - begin.step) * step_sequences
-        endless = Route(
+        endless = self.run.route(
+            self,
             start=begin.position,
             end=None,
-            batch_size=step_sequences,
-            rank=0,
-            world_size=1,
             drop_last=True,
             first_step=begin.step,
             skipped=begin.skipped,
@@ -166,11 +163,11 @@ class MixtureCursor(Cursor):
     def horizon(self, memory: int) -> int:
         """Return how many sequences of a rank to plan ahead, to use each page well."""
         shares, run = self._largest_shares, self.run
-        horizons = [0.0]
+        num_ranks, horizons = self.route.world_size, [0.0]
         for name, orders in zip(run.names, run.orders(self.begin.epoch), strict=True):
-            ahead = orders.ahead(self.begin, memory)
+            ahead = orders.ahead(self.begin, memory, num_ranks)
             horizons.append(ahead / max(RARE, shares[name]))
-        return min(int(max(horizons)) // run.world_size, 2 * MAX_HORIZON)
+        return min(int(max(horizons)) // num_ranks, 2 * MAX_HORIZON)
 
     @lazy
     def _largest_shares(self) -> dict[str | None, float]:

@@ -179,7 +179,7 @@ def _follow(
 ) -> tuple[int, LoaderState]:
     """Mark what all ranks of a leg deliver; return the position and state after it."""
     taken = {}
-    for rank in range(run.world_size):
+    for rank in range(run.num_ranks):
         cursor = run.at(begin, rank=rank)
         chunk = max(1, CHUNK_SEQUENCES // run.batch_size)
         for first in range(0, steps, chunk):

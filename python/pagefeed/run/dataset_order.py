@@ -102,7 +102,7 @@ class DatasetOrder:
         # Of other columns only those count that have several numbers a token.
         return spans.page_values * (value_bytes + wide_bytes(self.dataset))
 
-    def ahead(self, state: LoaderState, memory: int) -> int:
+    def ahead(self, state: LoaderState, memory: int, num_ranks: int) -> int:
         """Return how many sequences of all ranks to plan ahead, to use each page well.
 
         In blocks that is from the first to the last use of a page. Where the uses of a
@@ -113,7 +113,7 @@ class DatasetOrder:
             return 2 * self.reach(state)
         held = int(memory / max(1.0, self.page_bytes))
         most = MAX_HORIZON if held >= self.dataset.spans.num_pages else 2 * held
-        most = min(most, MAX_HORIZON) * self.run.world_size
+        most = min(most, MAX_HORIZON) * num_ranks
         return min(most, self.index.num_sequences)
 
     def reach(self, state: LoaderState) -> int:

@@ -59,7 +59,8 @@ class DatasetCursor(Cursor):
 
     def horizon(self, memory: int) -> int:
         """Return how many sequences of a rank to plan ahead, to use each page well."""
-        return self.run.orders.ahead(self.begin, memory) // self.run.world_size
+        num_ranks = self.route.world_size
+        return self.run.orders.ahead(self.begin, memory, num_ranks) // num_ranks
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts; None after other work."""
@@ -87,6 +88,16 @@ class DatasetCursor(Cursor):
                 local = first[number] - first[parts[0]] + sequences
                 places.append(self._order(epoch).positions(local))
         return self._first(epoch) + np.concatenate(places)
+
+    def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the lane of each position, and of how many: int64 each."""
+        place, num_lanes = np.empty((2, len(positions)), dtype=np.int64)
+        epochs = [self._epoch_of(position) for position in positions.tolist()]
+        for epoch in set(epochs):
+            which = np.equal(epochs, epoch)
+            place[which] = positions[which] - self._first(epoch)
+            num_lanes[which] = self._lanes(epoch)[0]
+        return place % num_lanes, num_lanes
 
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
         epoch, end = self._epoch_of(position) + 1, self.end

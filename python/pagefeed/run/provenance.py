@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pagefeed.dataset import PageIndex, Spans
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import SequenceIndex
+import numpy as np
 
-__all__ = ["Origin", "number_of_row", "origins_of_sequence"]
+from pagefeed._base import Int64Array
+from pagefeed.dataset import Dataset, Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.sequences import SequenceIndex, epochs_of, numbers_of
+
+__all__ = ["Origin", "origins_of_sequence", "sequences_of_document"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,16 +40,19 @@ class Origin:
 
 
 def origins_of_sequence(
-    index: PageIndex, sequences: SequenceIndex, sequence: int, epoch: int = 0
+    dataset: Dataset, sequences: SequenceIndex, sequence: int
 ) -> list[Origin]:
-    """Return where the tokens of a sequence come from, in their order, in an epoch.
+    """Return where the tokens of a sequence come from, in their order.
+
+    Its number tells the epoch where tokens differ by it, see :func:`with_epoch`.
 
     Separators, and special tokens of infilled documents, come from nowhere. The pages
     of the sequence are read, to learn the lengths of their rows. A document without
     tokens has an origin, too.
     """
-    layout = sequences.layout
-    sources = []
+    layout, index = sequences.layout, dataset.index
+    asked, sources = np.array([sequence]), []
+    [sequence], [epoch] = numbers_of(asked).tolist(), epochs_of(asked).tolist()
     for page, row, first, count, offset in zip(*sequences.parts(sequence), strict=True):
         first_own, end_own = map(layout.without_bos, (int(first), int(first + count)))
         num_bos = int(count) - (end_own - first_own)
@@ -80,7 +87,33 @@ def origins_of_sequence(
     return sources
 
 
-def number_of_row(spans: Spans, file: str, row: int) -> int | None:
+def sequences_of_document(
+    datasets: Sequence[Dataset],
+    indexes: Sequence[SequenceIndex],
+    file: str,
+    row: int,
+) -> list[tuple[int, Int64Array, int | None]]:
+    """Return the sequences of datasets with tokens of a document.
+
+    See :meth:`~pagefeed.run.Run.document_sequences`.
+    """
+    holding = [
+        number
+        for number, dataset in enumerate(datasets)
+        if dataset.index.find_file(file) is not None
+    ]
+    found = list[tuple[int, Int64Array, int | None]]()
+    for number in holding or [0]:  # Without one the error says which files exist.
+        place = _number_of_row(datasets[number].spans, file, row)
+        if place is None:
+            continue
+        index = indexes[number]
+        sequences = index.sequences_of_row(place)
+        found.append((number, sequences, index.place_in_sequence(place)))
+    return found
+
+
+def _number_of_row(spans: Spans, file: str, row: int) -> int | None:
     """Return the number of a row of a file among those of the spans.
 
     Returns:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,29 @@ class Route:
         """Sequences of a step on all ranks."""
         return self.batch_size * self.world_size
 
+    def rows(self, index: int) -> int:  # noqa: ARG002 - others have steps of more sizes
+        """Return the rows of this rank's batch of a step."""
+        return self.batch_size
+
+    def num_alike(self, index: int) -> int | None:  # noqa: ARG002
+        """Return how many steps from one on have as many rows; None for all."""
+        return None
+
+    def weight(self, index: int) -> float:
+        """Return what this rank's part of a step weighs in a mean over ranks.
+
+        That is its share of the step's sequences, times the number of ranks.
+        """
+        here = int((self._positions_of(index) != NO_POSITION).sum())
+        begin, end = self._first_place(index), self._first_place(index + 1)
+        if self.end is not None:
+            end = min(end, int(self._places(self.end)))
+        return here * self.world_size / max(1, int(end - begin))
+
+    def _positions_of(self, index: int) -> Int64Array:
+        """This rank's positions of a step, whichever process takes it."""
+        return replace(self, worker=0, num_workers=1).positions(index, 1)
+
     @property
     def num_sequences(self) -> int | None:
         """Sequences to the end that are not skipped, over all ranks."""
@@ -93,8 +116,8 @@ class Route:
         """Steps to the end, equal on all ranks."""
         if (num_sequences := self.num_sequences) is None:
             return None
-        steps, rest = divmod(num_sequences, self.step_sequences)
-        return steps + (rest > 0 and not self.drop_last)
+        steps, rest = self._divided(num_sequences)
+        return int(steps) + bool(rest > 0 and not self.drop_last)
 
     @property
     def num_taken_here(self) -> int | None:
@@ -157,7 +180,7 @@ class Route:
     def number_of(self, index: int) -> int:
         """Return the number of the ``index``-th step from the start."""
         last, number = self._last_number
-        found = self._number_at(self.start + index * self.step_sequences)
+        found = self._number_at(self.start + self._distance(index))
         return max(found, number + index - last) if index >= last else found
 
     def _number_at(self, place: int) -> int:
@@ -231,12 +254,12 @@ class Route:
             )
         kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]
         places, last = self._places(kept) - self.start, self.num_steps
-        index, place = np.divmod(places, self.step_sequences)
+        index, place = self._divided(places)
         if self._borrowed and last is not None:
             begin = (last - 1) * self.step_sequences - self._borrowed
             index = np.where(places < begin, index, last - 1)
             place = np.where(places < begin, place, places - begin)
-        row, rank = np.divmod(place, self.world_size)
+        row, rank = self._dealt(index, place)
         return sorted(
             Slot(self.number_of(step), rank, row)
             for step, rank, row in zip(
@@ -256,8 +279,26 @@ class Route:
         return int(self._positions(np.array([self._first_place(index)]))[0])
 
     def _first_place(self, index: int) -> int:
-        place = self.start + index * self.step_sequences
+        place = self.start + self._distance(index)
         return place - self._borrowed if index + 1 == self.num_steps else place
+
+    # What steps of other sizes, or dealt in another way, have of their own.
+
+    def _distance(self, index: int) -> int:
+        """Sequences between the start and a step."""
+        return index * self.step_sequences
+
+    def _divided(self, distance: Any) -> tuple[Any, Any]:
+        """Index of the step at a distance from the start, and how far that is in it."""
+        return np.divmod(distance, self.step_sequences)
+
+    def _dealt(
+        self,
+        index: Int64Array,  # noqa: ARG002
+        place: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:
+        """Row and rank of places in steps."""
+        return np.divmod(place, self.world_size)
 
     # A place is a position less the skipped ones between the start and it.
 

@@ -21,7 +21,11 @@ from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import Balancing, Costs, Shuffle, derive_key
 from pagefeed.run.erasures import Records, records_after, records_of
-from pagefeed.run.provenance import Origin, number_of_row, origins_of_sequence
+from pagefeed.run.provenance import (
+    Origin,
+    origins_of_sequence,
+    sequences_of_document,
+)
 from pagefeed.run.route import NO_POSITION, Route
 from pagefeed.run.state import LoaderState
 from pagefeed.run.unreadable import unreadable_sequences
@@ -29,7 +33,6 @@ from pagefeed.sequences import (
     Cut,
     JoinedIndex,
     SequenceIndex,
-    epochs_of,
     numbers_of,
     with_epoch,
 )
@@ -82,6 +85,8 @@ class Run(ABC):
     """Bytes that orders may hold of what they read ahead."""
     balance: Balancing | None = None
     """How ranks are balanced."""
+    fleet: Any = None
+    """Deals steps of a fixed size to any number of ranks, in place of the above."""
 
     _cursor: ClassVar[type[Cursor]]
     rest: ClassVar[str]
@@ -146,6 +151,7 @@ class Run(ABC):
         begin: LoaderState,
         *,
         rank: int | None = None,
+        world_size: int | None = None,
         worker: int = 0,
         num_workers: int = 1,
     ) -> Cursor:
@@ -154,10 +160,13 @@ class Run(ABC):
         Args:
             begin: The state.
             rank: Whose cursor; by default this rank's.
+            world_size: Of how many ranks, if a fleet has another number of them now.
             worker: This process, of those that take the rank's steps in turn.
             num_workers: Number of these processes.
         """
-        return self._cursor(self, begin, rank, worker, num_workers)
+        return self._cursor(
+            self, begin, rank, worker, num_workers, world_size=world_size
+        )
 
     @property
     def step_sequences(self) -> int:
@@ -165,9 +174,29 @@ class Run(ABC):
         return self.batch_size * self.world_size
 
     @property
+    def num_ranks(self) -> int:
+        """Ranks that share a step, until a fleet is asked for another number."""
+        return self.world_size if self.fleet is None else int(self.fleet.world_size)
+
+    @property
     def sizes(self) -> tuple[int, int]:
-        """Batch size and world size."""
-        return self.batch_size, self.world_size
+        """Batch size and world size; a fleet has a size alone."""
+        fleet = self.fleet
+        return (self.batch_size, self.world_size) if fleet is None else fleet.sizes
+
+    def route(self, cursor: Cursor, **settings: Any) -> Route:
+        """Return a route of a cursor's rank, with these settings of :class:`Route`."""
+        if self.fleet is not None:
+            made: Route = self.fleet.route(
+                cursor.lanes_of, cursor.rank, cursor.world_size, **settings
+            )
+            return made
+        return Route(
+            batch_size=self.batch_size,
+            rank=self.rank if cursor.rank is None else cursor.rank,
+            world_size=self.world_size,
+            **settings,
+        )
 
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration begins with this epoch."""
@@ -277,19 +306,7 @@ class Run(ABC):
         Raises:
             InvalidArgumentError: If there is no such file or row.
         """
-        all_of_them = enumerate(self.datasets)
-        holding = [
-            n for n, each in all_of_them if each.index.find_file(file) is not None
-        ]
-        found = list[tuple[int, Int64Array, int | None]]()
-        for number in holding or [0]:  # Without one the error says which files exist.
-            place = number_of_row(self.datasets[number].spans, file, row)
-            if place is None:
-                continue
-            index = self.indexes[number]
-            sequences = index.sequences_of_row(place)
-            found.append((number, sequences, index.place_in_sequence(place)))
-        return found
+        return sequences_of_document(self.datasets, self.indexes, file, row)
 
     def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
         """Return which documents of a batch were not erased: bool, in its order."""
@@ -305,14 +322,9 @@ class Run(ABC):
     def origins(self, sequence: int) -> list[Origin]:
         """Return where the tokens of a sequence come from."""
         number = int(self.dataset_of(np.array([sequence]))[0])
-        asked = np.array([sequence])
-        [plain], [epoch] = numbers_of(asked).tolist(), epochs_of(asked).tolist()
-        local = plain - int(self.index.first_sequence[number])
-        index = self.datasets[number].index
-        return [
-            replace(origin, dataset=self.names[number])
-            for origin in origins_of_sequence(index, self.indexes[number], local, epoch)
-        ]
+        local = sequence - int(self.index.first_sequence[number])
+        found = origins_of_sequence(self.datasets[number], self.indexes[number], local)
+        return [replace(origin, dataset=self.names[number]) for origin in found]
 
 
 @dataclass(eq=False)
@@ -337,6 +349,8 @@ class Cursor(ABC):
     """Where the route ends; None for the end of the iteration."""
     num_taken: int = 0
     """Steps that this process has taken."""
+    world_size: int | None = None
+    """Number of ranks; None for that of the run."""
 
     @property
     @abstractmethod
@@ -408,16 +422,19 @@ class Cursor(ABC):
     def _moved(self, state: LoaderState, position: int) -> LoaderState:
         """Return a state of this epoch, or of a later one, moved to a position."""
 
+    def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the lane of each position, and of how many: int64 each."""
+        num_lanes = np.full_like(positions, self.begin.num_lanes)
+        return positions % num_lanes, num_lanes
+
     @lazy
     def route(self) -> Route:
         """The positions of this process's steps, to the end of the iteration."""
         run, end = self.run, self.end if self.until is None else self.until
-        return Route(
+        return run.route(
+            self,
             start=self.start,
             end=end if end is None else max(self.start, end),
-            batch_size=run.batch_size,
-            rank=run.rank if self.rank is None else self.rank,
-            world_size=run.world_size,
             drop_last=run.drop_last,
             first_step=self.begin.step,
             skipped=self.begin.skipped,
@@ -464,8 +481,8 @@ class Cursor(ABC):
         """
         route = self.route
         index = route.checked_index(step)
-        if not 0 <= row < route.batch_size:
-            raise InvalidArgumentError(f"row={row} must lie below {route.batch_size}")
+        if not 0 <= row < (rows := route.rows(index)):
+            raise InvalidArgumentError(f"row={row} must lie below {rows}")
         if route.number_of(index) != step:
             raise InvalidArgumentError(f"step={step} is skipped")
         sequence = int(finished(self._found(index, 1))[row])
@@ -528,7 +545,7 @@ class Cursor(ABC):
 
         Args:
             first: First step.
-            count: Number of steps.
+            count: Number of steps, with as many rows each.
             most: Sequences of a piece at most, if these are a step or more.
             is_begin: Whether an engine begins with them. Pieces are then longer: the
                 engine lets go of pages that no known piece needs, and would read them
@@ -538,7 +555,7 @@ class Cursor(ABC):
             The sequences of the next few steps, all of each; None after other work.
         """
         sequences = yield from self._found(first, count)
-        batch_size = self.route.batch_size
+        batch_size = self.route.rows(first)
         least = (LEAST_SEQUENCES << is_begin) * len(self.run.datasets)
         size = min(max(PIECE_STEPS * batch_size, least), MOST_SEQUENCES, most)
         size = int(size / self.run.documents_each)
@@ -551,7 +568,10 @@ class Cursor(ABC):
         positions = self.route.progression(first, count)
         if positions is not None:
             return (yield from gathered(self.at(positions)))
-        return (yield from self._sequences_at(self.route.positions(first, count)))
+        wanted = self.route.positions(first, count)
+        if len(wanted) and wanted[0] >= 0 and np.all(wanted[1:] > wanted[:-1]):
+            return (yield from gathered(self.at(wanted)))
+        return (yield from self._sequences_at(wanted))
 
     def _sequences_at(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
         """Find the sequences at positions in any order, or ``NO_POSITION``."""

@@ -47,7 +47,8 @@ class LoaderState:
     first_epoch: int = 0
     """Epoch in which the iteration began."""
     sizes: tuple[int, int] | None = None
-    """Batch size and world size of all steps so far; None if they changed."""
+    """Batch size and world size of all steps so far; None if they changed. A fleet's
+    are the size of its steps and 0."""
     skipped: Ranges = ()
     """Positions, counted through all epochs, that the iteration passes over."""
     num_lanes: int
@@ -281,7 +282,10 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
     sizes = state["sizes"]
     if sizes is not None:
         batch_size, world_size = sizes
-        sizes = check_positive(batch_size, "sizes"), check_positive(world_size, "sizes")
+        sizes = (
+            check_positive(batch_size, "sizes"),
+            check_whole(world_size, "sizes", least=0),
+        )
     return values | {"sizes": sizes}
 
 

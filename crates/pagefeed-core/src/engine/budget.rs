@@ -31,7 +31,8 @@ pub(super) struct Budget {
     pub held: usize,
     /// Estimates of pages being loaded.
     pub loading: usize,
-    /// Bytes of spent pages kept for reuse, only where there is room.
+    /// Bytes of spent pages kept for reuse, and of pages kept though no plan needs them: only
+    /// where there is room.
     pub spare: usize,
     /// Batches' memory that exists, wherever it is.
     pub num_buffers: usize,
@@ -49,15 +50,20 @@ pub(super) struct Budget {
 
 impl Budget {
     pub fn new(config: &EngineConfig) -> Self {
-        let batch_bytes = config.batch_bytes();
-        let fewest = batch_bytes.saturating_mul(config.num_threads + 4);
-        let wanted = fewest.max(READY_BYTES.min(config.budget / 8));
-        Self {
+        let mut budget = Self {
             limit: config.budget,
-            batch_bytes,
-            set_aside: wanted.min(config.budget / 2).max(batch_bytes),
             ..Self::default()
-        }
+        };
+        budget.resize(config);
+        budget
+    }
+
+    /// Goes on with batches of another size. Those that exist count as if they had it.
+    pub fn resize(&mut self, config: &EngineConfig) {
+        self.batch_bytes = config.batch_bytes();
+        let fewest = self.batch_bytes.saturating_mul(config.num_threads + 4);
+        let wanted = fewest.max(READY_BYTES.min(config.budget / 8));
+        self.set_aside = wanted.min(config.budget / 2).max(self.batch_bytes);
     }
 
     /// Bytes of its scratch that a worker may keep from one load to the next.

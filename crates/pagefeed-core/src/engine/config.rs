@@ -50,7 +50,7 @@ pub struct EngineConfig {
     pub budget: usize,
     /// Type of the tokens in a batch.
     pub token_type: TokenType,
-    /// Rows of a batch.
+    /// Rows of a batch, unless its plan says otherwise.
     pub batch_rows: usize,
     /// Tokens of a row; 0 where batches have none.
     pub row_length: usize,
@@ -94,6 +94,21 @@ impl EngineConfig {
             bos: self.layout.bos,
             eos: self.layout.eos,
             bos_every: if repeats_bos { length } else { 0 },
+        }
+    }
+
+    /// The same for batches of so many rows, or of its own number.
+    pub(super) fn with_rows(self: &Arc<Self>, batch_rows: Option<usize>) -> Result<Arc<Self>> {
+        match batch_rows {
+            Some(batch_rows) if batch_rows != self.batch_rows => {
+                let config = Self {
+                    batch_rows,
+                    ..Self::clone(self)
+                };
+                config.check()?;
+                Ok(Arc::new(config))
+            }
+            _ => Ok(Arc::clone(self)),
         }
     }
 

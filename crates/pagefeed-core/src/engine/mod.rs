@@ -190,9 +190,18 @@ impl Engine {
 
     /// Drops all batches submitted and not yet taken, and their errors.
     pub fn clear(&self) -> Result<()> {
+        self.drop_batches(false)
+    }
+
+    /// The same, but pages stay as long as there is room: plans to come may need them.
+    pub fn clear_keeping_pages(&self) -> Result<()> {
+        self.drop_batches(true)
+    }
+
+    fn drop_batches(&self, keeps_pages: bool) -> Result<()> {
         self.check_process()?;
         let mut state = self.shared.lock();
-        state.clear();
+        state.clear(keeps_pages);
         unlock(state);
         Ok(())
     }

@@ -60,6 +60,15 @@ struct Record {
     bytes: usize,
 }
 
+/// A page that is held though no plan needs it.
+pub(super) struct KeptPage {
+    pub page: Arc<Page>,
+    /// The bundle that it is, unless it is a page: it knows how it was packed.
+    pub bundle: Option<Arc<Bundle>>,
+    /// Bytes counted against the budget.
+    pub bytes: usize,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct PageTable {
     slots: HashMap<u64, Slot, PageHasher>,
@@ -371,14 +380,47 @@ impl PageTable {
         self.entries[slot as usize].uses.iter().copied()
     }
 
-    /// All pages that are held.
-    pub fn into_held(self) -> impl Iterator<Item = Page> {
-        self.entries
-            .into_iter()
-            .filter_map(|entry| match entry.content {
-                State::Held(page) => Arc::into_inner(page),
-                _ => None,
-            })
+    /// All pages that are held, by number.
+    pub fn into_held(self) -> impl Iterator<Item = (u64, KeptPage)> {
+        let both = self.entries.into_iter().zip(self.records);
+        both.filter_map(|(entry, record)| match entry.content {
+            State::Held(page) => Some((
+                record.page,
+                KeptPage {
+                    page,
+                    bundle: record.bundle,
+                    bytes: record.bytes,
+                },
+            )),
+            _ => None,
+        })
+    }
+
+    /// Holds a page that was kept. It was just entered into its slot.
+    pub fn restore(&mut self, slot: Slot, kept: KeptPage) {
+        self.fresh.pop_back();
+        self.entries[slot as usize].content = State::Held(kept.page);
+        let record = &mut self.records[slot as usize];
+        (record.bundle, record.bytes) = (kept.bundle, kept.bytes);
+        self.evictable.clear(); // Its uses are not known yet.
+        self.tracks_evictable = false;
+    }
+
+    /// The slot of a page that is to be loaded and need not be, off its queue; of a bundle,
+    /// the one that was loaded knows how it is packed.
+    pub fn adopt(&mut self, page: u64, bundle: Option<&Arc<Bundle>>) -> Option<Slot> {
+        let slot = *self.slots.get(&page)?;
+        if !matches!(self.entries[slot as usize].content, State::Absent) {
+            return None;
+        }
+        self.begin_load(slot);
+        self.records[slot as usize].bundle = bundle.cloned();
+        Some(slot)
+    }
+
+    /// Whether some plan needs a page.
+    pub fn has(&self, page: u64) -> bool {
+        self.slots.contains_key(&page)
     }
 }
 

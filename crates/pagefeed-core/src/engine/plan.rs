@@ -31,6 +31,8 @@ pub struct Plan {
     pub destination_offset: Vec<u32>,
     /// What is loaded as one although it is more than a page.
     pub bundles: Bundles,
+    /// Rows of its batches, unless as many as the engine was told.
+    pub batch_rows: Option<usize>,
 }
 
 impl Plan {
@@ -55,6 +57,8 @@ fn vec_bytes<T>(values: &Vec<T>) -> usize {
 /// A plan that keeps its promises, its segments in the order of their destination.
 #[derive(Debug)]
 pub(super) struct PreparedPlan {
+    /// The engine's, with the rows of these batches.
+    pub config: Arc<EngineConfig>,
     plan: Plan,
     /// Pages of the whole plan, each once, in the order of their first use.
     pub pages: Vec<u64>,
@@ -108,15 +112,16 @@ impl PreparedPlan {
     /// Checks `plan` against the shape of the batches.
     pub fn new(
         mut plan: Plan,
-        config: &EngineConfig,
+        config: &Arc<EngineConfig>,
         source: &dyn PageSource,
         numbers: &mut PageNumbers,
     ) -> Result<Self> {
         check_lengths(&plan)?;
+        let config = config.with_rows(plan.batch_rows)?;
         let num_batches = plan.batch_offsets.len().saturating_sub(1);
         let mut num_covered = Vec::with_capacity(num_batches);
         for batch in 0..num_batches {
-            num_covered.push(check_destinations(&mut plan, batch, config)?);
+            num_covered.push(check_destinations(&mut plan, batch, &config)?);
         }
         let mut prepared = Self {
             pages: Vec::new(),
@@ -127,9 +132,10 @@ impl PreparedPlan {
             is_loose: Vec::new(),
             bundles: plan.bundles.by_key()?,
             plan,
+            config: Arc::clone(&config),
         };
         let num_uses = prepared.number_pages(num_batches, numbers);
-        prepared.find_loose(&num_uses, config, source);
+        prepared.find_loose(&num_uses, &config, source);
         // The uses say it.
         prepared.plan.page = Vec::new();
         prepared.plan.bundles = Bundles::default();

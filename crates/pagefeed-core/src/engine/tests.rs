@@ -22,6 +22,7 @@ mod eviction;
 mod failures;
 mod fetching;
 mod fields;
+mod replanned;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -152,15 +153,26 @@ fn config(num_threads: usize, budget: usize, token_type: TokenType) -> EngineCon
 
 /// A plan and the batches it must give.
 fn random_plan(random: &mut Random, num_batches: usize, num_pages: u64) -> (Plan, Vec<Vec<i64>>) {
+    random_plan_of(ROWS, random, num_batches, num_pages)
+}
+
+/// The same for batches of so many rows.
+fn random_plan_of(
+    rows: usize,
+    random: &mut Random,
+    num_batches: usize,
+    num_pages: u64,
+) -> (Plan, Vec<Vec<i64>>) {
     let mut plan = Plan {
         batch_offsets: vec![0],
+        batch_rows: Some(rows),
         ..Plan::default()
     };
     let mut expected = Vec::new();
     for _ in 0..num_batches {
-        let mut batch = vec![65535i64; ROWS * LENGTH];
+        let mut batch = vec![65535i64; rows * LENGTH];
         let mut segments = Vec::new();
-        for row in 0..ROWS as u64 {
+        for row in 0..rows as u64 {
             let mut offset = random.below(3);
             while offset < LENGTH as u64 && random.below(8) > 0 {
                 let page = random.below(num_pages);
@@ -219,6 +231,7 @@ fn first_tokens(pages: &[u64]) -> Plan {
         destination_row: (0..count as u32).collect(),
         destination_offset: vec![0; count],
         bundles: Bundles::default(),
+        batch_rows: None,
     }
 }
 

@@ -30,7 +30,7 @@ pub enum Role {
 /// What the threads and the consumer share.
 pub struct Shared {
     pub source: Arc<dyn PageSource>,
-    pub config: EngineConfig,
+    pub config: Arc<EngineConfig>,
     state: Mutex<State>,
     /// Bytes of plans that were not taken yet, and of the table of their pages.
     pub plan_bytes: Arc<AtomicUsize>,
@@ -47,7 +47,8 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(source: Arc<dyn PageSource>, config: EngineConfig) -> Self {
-        let state = State::new(config.clone(), source.num_in_flight() > 0);
+        let config = Arc::new(config);
+        let state = State::new(Arc::clone(&config), source.num_in_flight() > 0);
         Self {
             source,
             plan_bytes: Arc::clone(&state.plan_bytes),
@@ -252,7 +253,7 @@ fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Pag
 
 fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Result<()> {
     if let BatchMemory::Wanted(count) = job.memory {
-        let mut buffers = Buffer::map(&shared.config.sections(), count)?;
+        let mut buffers = Buffer::map(&job.plan.config.sections(), count)?;
         if let Some(buffer) = buffers.pop() {
             job.memory = BatchMemory::Ready(buffer);
         }
@@ -261,8 +262,9 @@ fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Resul
     let BatchMemory::Ready(buffer) = &mut job.memory else {
         return Err(Error::invalid("a batch without memory"));
     };
+    buffer.num_rows = job.plan.config.batch_rows;
     let batch = Gathering {
-        config: &shared.config,
+        config: &job.plan.config,
         plan: &job.plan,
         number_in_plan: job.number_in_plan,
         pages: &job.pages,

@@ -210,7 +210,12 @@ impl Consumer {
         note("clears");
         self.submitted.replace(0..0);
         self.num_seeks.set(self.num_seeks.get() + 1);
-        match self.call(|| engine.clear()) {
+        let keeps_pages = simulated::random(|random| random.below(2) == 0);
+        let clear = || match keeps_pages {
+            true => engine.clear_keeping_pages(),
+            false => engine.clear(),
+        };
+        match self.call(clear) {
             Ok(()) => self.submit(engine, to),
             Err(error) if self.is_over(&error) => {}
             Err(error) => fail(&format!("it is not cleared: {error}")),

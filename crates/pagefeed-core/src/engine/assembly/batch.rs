@@ -29,6 +29,8 @@ pub struct Buffer {
     sections: Arc<Sections>,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
+    /// Rows of the batch.
+    pub(in crate::engine) num_rows: usize,
     pub(in crate::engine) written: Written,
     /// What its fields came to.
     pub(crate) made: Made,
@@ -84,12 +86,18 @@ impl Buffer {
             num_bytes,
             sections: Arc::clone(&sections),
             mapping: Arc::clone(&mapping),
+            num_rows: 0,
             written: Written::default(),
             made: Made::default(),
             columns: Vec::new(),
             metadata: Vec::new(),
         });
         Ok(buffers.collect())
+    }
+
+    /// Bytes of its tokens and fields.
+    pub fn num_bytes(&self) -> usize {
+        self.num_bytes
     }
 
     /// Whether dropping it gives its memory back to the system.
@@ -131,7 +139,7 @@ impl Written {
     }
 }
 
-/// A finished batch: `batch_rows * row_length` tokens, row-major, and the columns of its
+/// A finished batch: `num_rows * row_length` tokens, row-major, and the columns of its
 /// cells. Dropping it gives its memory back to the engine.
 pub struct Batch {
     /// Always there until dropped.
@@ -145,6 +153,11 @@ impl Batch {
             buffer: Some(buffer),
             engine,
         }
+    }
+
+    /// Its rows, those of padding included.
+    pub fn num_rows(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.num_rows)
     }
 
     /// Its cells.

@@ -13,7 +13,7 @@ impl State {
         self.pages.audit()?;
         let sums = [
             ("held", self.budget.held, self.pages.held_bytes()),
-            ("spare", self.budget.spare, self.spares.num_bytes()),
+            ("spare", self.budget.spare, self.spare_bytes()),
             (
                 "pending_bytes",
                 self.pending_bytes,
@@ -37,6 +37,11 @@ impl State {
             self.audit_at_rest(outside)?;
         }
         Ok(())
+    }
+
+    fn spare_bytes(&self) -> usize {
+        let kept = self.kept.values().map(|kept| kept.bytes);
+        self.spares.num_bytes() + kept.sum::<usize>()
     }
 
     /// Whether the budget holds what is loaded and kept.

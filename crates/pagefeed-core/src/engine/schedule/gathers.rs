@@ -18,10 +18,11 @@ impl State {
     pub(super) fn begin_gather(&mut self, batch: BatchNumber) -> Job {
         let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
         self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
-        let spare = self.spare_buffers.pop();
         self.ready.remove(&batch);
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];
+        let is_usual = pending.plan.config.batch_rows == self.config.batch_rows;
+        let spare = self.spare_buffers.pop_if(|_| is_usual);
         pending.phase = Phase::Gathering;
         let mut pages = Vec::with_capacity(pending.uses.len());
         for slots in pending.uses.chunks(FETCHED_AT_ONCE) {
@@ -54,7 +55,8 @@ impl State {
                 Some(buffer) => BatchMemory::Ready(buffer),
                 None => {
                     let best = Buffer::num_at_once(self.config.sections().num_bytes());
-                    let count = self.budget.buffers_at_once(best);
+                    let most = if is_usual { best } else { 1 };
+                    let count = self.budget.buffers_at_once(most);
                     self.budget.num_buffers += count;
                     BatchMemory::Wanted(count)
                 }
@@ -85,7 +87,9 @@ impl State {
         if let BatchMemory::Wanted(count) = job.memory {
             self.budget.num_buffers -= count; // They could not be allocated.
         }
-        self.spare_buffers.append(&mut job.spare_buffers);
+        for buffer in std::mem::take(&mut job.spare_buffers) {
+            self.take_back(buffer);
+        }
         self.budget.scratch += job.scratch_after;
         self.budget.scratch -= job.scratch_before;
         self.stats.parts_read += job.reads.reads;

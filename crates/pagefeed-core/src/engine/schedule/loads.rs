@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use crate::engine::job::LoadJob;
-use crate::engine::pages::{BatchNumber, Slot};
+use crate::engine::pages::{BatchNumber, KeptPage, Slot};
 use crate::engine::{Page, PageSource};
 use crate::error::Result;
 use crate::storage::Fetched;
@@ -124,15 +124,22 @@ impl State {
         self.budget.scratch += job.scratch_after;
         self.budget.scratch -= job.scratch_before;
         self.num_freed += job.scratch_freed;
-        match result {
-            Ok(page) if job.generation == self.generation => {
-                let packing = job.bundle.as_ref().map_or(0, |b| b.packing_bytes());
-                let bytes = page.num_bytes() + packing;
+        let packing = job.bundle.as_ref().map_or(0, |b| b.packing_bytes());
+        let bytes = result.as_ref().map_or(0, Page::num_bytes) + packing;
+        let slot = if job.generation == self.generation {
+            Some(job.slot)
+        } else if self.keeps_pages && result.is_ok() && self.budget.fits(bytes) {
+            self.pages.adopt(job.page, job.bundle.as_ref())
+        } else {
+            None
+        };
+        match (result, slot) {
+            (Ok(page), Some(slot)) => {
                 self.budget.held += bytes;
                 if bytes != job.recycled_bytes {
                     self.num_freed += job.recycled_bytes;
                 }
-                for &batch in self.pages.loaded(job.slot, page, bytes) {
+                for &batch in self.pages.loaded(slot, page, bytes) {
                     let pending = &mut self.batches[(batch - self.head) as usize];
                     pending.num_missing -= 1;
                     if pending.is_ready() {
@@ -140,12 +147,20 @@ impl State {
                     }
                 }
             }
-            Err(error) if job.generation == self.generation => {
-                let batch = self.pages.failed(job.slot);
+            (Err(error), Some(slot)) => {
+                let batch = self.pages.failed(slot);
                 self.fail(batch, error);
             }
-            Ok(page) => self.garbage.pages.push(page),
-            Err(_) => {}
+            (Ok(page), None) if self.keeps_pages && !self.pages.has(job.page) => {
+                let kept = KeptPage {
+                    page: Arc::new(page),
+                    bundle: job.bundle.clone(),
+                    bytes,
+                };
+                self.keep(job.page, kept);
+            }
+            (Ok(page), None) => self.garbage.pages.push(page),
+            (Err(_), None) => {}
         }
         self.give_up_spares();
         self.budget.note_peak();
@@ -171,7 +186,8 @@ impl State {
     pub(super) fn give_up_spares(&mut self) {
         while self.budget.is_over() {
             let Some((bytes, page)) = self.spares.take_largest() else {
-                return;
+                self.drop_kept();
+                continue;
             };
             self.budget.spare -= bytes;
             self.num_freed += bytes;

@@ -13,14 +13,15 @@ mod jobs;
 mod loads;
 mod pending;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::assembly::batch::Buffer;
 use super::budget::Budget;
 use super::job::{Garbage, LoadJob};
-use super::pages::{BatchNumber, FETCHED_AT_ONCE, PageTable, Slot};
+use super::page_hasher::PageHasher;
+use super::pages::{BatchNumber, FETCHED_AT_ONCE, KeptPage, PageTable, Slot};
 use super::plan::PreparedPlan;
 use super::spares::SparePages;
 use super::{EngineConfig, EngineStats, Page, PageSource};
@@ -36,7 +37,10 @@ const FIRST_AHEAD: usize = 2;
 
 /// Everything the lock protects.
 pub(super) struct State {
-    config: EngineConfig,
+    /// With the rows of the batches submitted last.
+    config: Arc<EngineConfig>,
+    /// Bytes of tokens and fields of these.
+    buffer_bytes: usize,
     /// Submitted and not taken; the first is number `head`.
     batches: VecDeque<Pending>,
     head: BatchNumber,
@@ -54,6 +58,11 @@ pub(super) struct State {
     /// Fetched and not decoded, by their next use.
     fetched: BTreeMap<(BatchNumber, Slot), LoadJob>,
     spares: SparePages,
+    /// Pages by number that were held when all batches were dropped, and no plan has needed
+    /// since.
+    kept: HashMap<u64, KeptPage, PageHasher>,
+    /// Whether what is loaded for batches that were dropped is kept.
+    keeps_pages: bool,
     spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
@@ -85,7 +94,7 @@ pub(super) struct State {
 impl State {
     /// Nothing is there yet. A storage that answers late is asked as far ahead as there
     /// is room.
-    pub fn new(config: EngineConfig, is_late: bool) -> Self {
+    pub fn new(config: Arc<EngineConfig>, is_late: bool) -> Self {
         let budget = Budget::new(&config);
         let most = budget.batches_ahead();
         Self {
@@ -102,6 +111,9 @@ impl State {
             budget,
             fetched: BTreeMap::new(),
             spares: SparePages::default(),
+            kept: HashMap::default(),
+            keeps_pages: false,
+            buffer_bytes: config.sections().num_bytes(),
             spare_buffers: Vec::new(),
             failure: None,
             generation: 0,
@@ -127,9 +139,20 @@ impl State {
 
     /// Appends the batches of `plan`.
     pub fn append(&mut self, plan: &Arc<PreparedPlan>, source: &dyn PageSource) {
+        if plan.config.batch_rows != self.config.batch_rows {
+            self.resize(&plan.config);
+        }
         let enter = |(number, &page): (u32, &u64)| match plan.is_loose(number) {
             true => DONE,
-            false => self.pages.enter(page, plan.bundles.get(&page), source),
+            false => {
+                let slot = self.pages.enter(page, plan.bundles.get(&page), source);
+                if let Some(kept) = self.kept.remove(&page) {
+                    self.budget.spare -= kept.bytes;
+                    self.budget.held += kept.bytes;
+                    self.pages.restore(slot, kept);
+                }
+                slot
+            }
         };
         let slots: Vec<Slot> = (0..).zip(&plan.pages).map(enter).collect();
         for number_in_plan in 0..plan.num_batches() {
@@ -163,14 +186,26 @@ impl State {
         self.keep_to_budget();
     }
 
+    /// Goes on with batches of other rows: memory of others is of no use to them.
+    fn resize(&mut self, config: &Arc<EngineConfig>) {
+        self.config = Arc::clone(config);
+        self.buffer_bytes = config.sections().num_bytes();
+        self.budget.resize(config);
+        self.ahead = self.ahead.min(self.budget.batches_ahead());
+        self.budget.num_buffers -= self.spare_buffers.len();
+        self.garbage.buffers.append(&mut self.spare_buffers);
+    }
+
     fn count_plans(&mut self) {
         self.budget.plans = self.pending_bytes + self.pages.num_bytes();
         self.budget.most_plans = self.budget.most_plans.max(self.budget.plans);
         self.plan_bytes.store(self.budget.plans, Ordering::Relaxed);
     }
 
-    /// Drops all pending batches. Work in progress ends unseen.
-    pub fn clear(&mut self) {
+    /// Drops all pending batches. Work in progress ends unseen; or its pages are kept, and
+    /// those that are held, as long as there is room for them.
+    pub fn clear(&mut self, keeps_pages: bool) {
+        self.keeps_pages = keeps_pages;
         self.head = self.end();
         self.ready.clear();
         for pending in std::mem::take(&mut self.batches) {
@@ -187,11 +222,42 @@ impl State {
         self.budget.most_plans = 0;
         let dropped = std::mem::take(&mut self.pages);
         self.count_plans();
-        self.garbage.pages.extend(dropped.into_held());
-        self.num_freed += self.budget.held;
+        for (number, kept) in dropped.into_held() {
+            if keeps_pages {
+                self.keep(number, kept);
+            } else {
+                self.garbage.pages.extend(Arc::into_inner(kept.page));
+            }
+        }
+        if !keeps_pages {
+            self.num_freed += self.budget.held;
+            while self.drop_kept() {}
+        }
         self.budget.held = 0;
+        self.give_up_spares();
         self.failure.take_if(|(batch, _)| *batch > 0);
         self.generation += 1;
+    }
+
+    /// Keeps a page that no plan needs.
+    fn keep(&mut self, number: u64, kept: KeptPage) {
+        self.budget.spare += kept.bytes;
+        if let Some(before) = self.kept.insert(number, kept) {
+            self.budget.spare -= before.bytes;
+        }
+    }
+
+    /// Drops a page that no plan needs; whether there was one.
+    fn drop_kept(&mut self) -> bool {
+        let Some(number) = self.kept.keys().next().copied() else {
+            return false;
+        };
+        if let Some(kept) = self.kept.remove(&number) {
+            self.budget.spare -= kept.bytes;
+            self.num_freed += kept.bytes;
+            self.garbage.pages.extend(Arc::into_inner(kept.page));
+        }
+        true
     }
 
     /// The batch at the head if it is finished, or the error in its place.
@@ -209,8 +275,9 @@ impl State {
         self.was_ahead |= matches!(last, Some(Phase::Done));
         self.head += 1;
         self.stats.batches += 1;
-        self.stats.tokens += self.config.batch_tokens() as u64;
         let taken = self.batches.pop_front();
+        let tokens = taken.as_ref().map(|taken| taken.plan.config.batch_tokens());
+        self.stats.tokens += tokens.unwrap_or(0) as u64;
         self.pending_bytes -= taken.as_ref().map_or(0, Pending::num_bytes);
         self.count_plans();
         let buffer = taken.and_then(|pending| pending.buffer);
@@ -246,6 +313,7 @@ impl State {
     /// Stores the memory of a batch for reuse.
     pub fn take_back(&mut self, buffer: Buffer) {
         let is_kept = self.budget.num_buffers <= self.budget.max_buffers() || !buffer.is_alone();
+        let is_kept = is_kept && buffer.num_bytes() == self.buffer_bytes;
         if is_kept && !self.is_stopping {
             self.spare_buffers.push(buffer);
         } else {
@@ -276,7 +344,7 @@ impl State {
 
     /// Gives up all memory that is kept for reuse.
     pub fn release(&mut self) {
-        self.clear();
+        self.clear(false);
         while let Some((bytes, page)) = self.spares.take_largest() {
             self.budget.spare -= bytes;
             self.garbage.pages.push(Page::Tokens(page));

@@ -49,8 +49,8 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     // 27 kB are for pages, beside plans. While the second is loaded the third does not
     // fit, whether the first is held for the last batch or not.
     let source = Sized(vec![8_000, 18_000, 12_000]);
-    let config = config(1, 42_000, TokenType::I64);
-    let mut state = State::new(config.clone(), false);
+    let config = Arc::new(config(1, 42_000, TokenType::I64));
+    let mut state = State::new(Arc::clone(&config), false);
     let mut numbers = PageNumbers::default();
     for page in [0, 1, 2, 0] {
         let plan = first_tokens(&[page]);
@@ -125,8 +125,8 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
         pages: Sized(vec![8_000; 3]),
         kept: AtomicUsize::new(0),
     };
-    let config = config(1, limit, TokenType::I64);
-    let mut state = State::new(config.clone(), false);
+    let config = Arc::new(config(1, limit, TokenType::I64));
+    let mut state = State::new(Arc::clone(&config), false);
     let mut numbers = PageNumbers::default();
     for page in [0, 1, 2, 0, 1, 2] {
         let plan = first_tokens(&[page]);

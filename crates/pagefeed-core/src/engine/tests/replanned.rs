@@ -1,0 +1,85 @@
+//! Plans that are dropped for others, of batches of other sizes.
+
+use super::*;
+
+#[test]
+fn batches_of_any_rows_are_as_planned_wherever_plans_are_dropped() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let largest = EngineConfig {
+            batch_rows: 9,
+            ..config(1, 0, TokenType::I64)
+        };
+        let budget = largest.batch_bytes() + [0, 900, 40_000, 1 << 24][random.below(4) as usize];
+        let source = Arc::new(Formula {
+            in_flight: [0, 0, 1, 5][random.below(4) as usize],
+            ..Formula::default()
+        });
+        let num_threads = 1 + random.below(4) as usize;
+        let config = config(num_threads, budget, TokenType::I64);
+        let engine = Engine::new(source, config).unwrap();
+        let mut waiting: Vec<Vec<i64>> = Vec::new();
+        let mut kept = Vec::new();
+        let mut num_tokens = 0;
+        for _ in 0..12 {
+            let rows = 1 + random.below(9) as usize;
+            let (plan, expected) = random_plan_of(rows, &mut random, 8, 30);
+            engine.submit(plan).unwrap();
+            waiting.extend(expected);
+            let num_taken = random.below(waiting.len() as u64 + 1) as usize;
+            for expected in waiting.drain(..num_taken) {
+                let batch = next(&engine).unwrap();
+                assert_eq!(values(&batch, TokenType::I64), expected, "seed {seed}");
+                assert_eq!(batch.num_rows() * LENGTH, expected.len());
+                num_tokens += expected.len() as u64;
+                if random.below(4) == 0 {
+                    kept.push((batch, expected));
+                }
+            }
+            if random.below(3) == 0 {
+                engine.clear_keeping_pages().unwrap();
+                waiting.clear();
+            }
+        }
+        for (batch, expected) in kept {
+            assert_eq!(values(&batch, TokenType::I64), expected, "reused too early");
+        }
+        assert_eq!(engine.stats().unwrap().tokens, num_tokens);
+    }
+}
+
+#[test]
+fn pages_that_are_held_are_not_loaded_again_for_another_plan() {
+    for in_flight in [0, 3] {
+        let source = Arc::new(Formula {
+            in_flight,
+            ..Formula::default()
+        });
+        let engine = Engine::new(source.clone(), config(2, 1 << 24, TokenType::I64)).unwrap();
+        let pages: Vec<u64> = (0..5).collect();
+        engine.submit(first_tokens(&pages)).unwrap();
+        engine.submit(first_tokens(&pages)).unwrap();
+        drop(next(&engine).unwrap());
+        for _ in 0..50 {
+            engine.clear_keeping_pages().unwrap();
+            engine.submit(first_tokens(&pages[1..])).unwrap();
+            engine.submit(first_tokens(&pages)).unwrap();
+            drop(next(&engine).unwrap());
+        }
+        let loads = source.loads.lock().unwrap();
+        assert_eq!(loads.len(), 5);
+        assert!(loads.values().all(|&loads| loads == 1));
+        drop(loads);
+        engine.clear().unwrap();
+        engine.submit(first_tokens(&pages)).unwrap();
+        drop(next(&engine).unwrap());
+        assert!(
+            source
+                .loads
+                .lock()
+                .unwrap()
+                .values()
+                .all(|&loads| loads == 2)
+        );
+    }
+}

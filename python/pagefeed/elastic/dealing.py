@@ -1,0 +1,104 @@
+"""Deals the rows of a step to ranks: whole lanes as far as that comes out even.
+
+A rank reads the pages of the lanes that its rows are of. Rows of a step are sorted by
+lane and cut into shares, so that at most two ranks share a lane where steps begin at
+the same lane. Where they do not, some lanes have a row more in some steps. Lanes are
+therefore sorted so that neighbours lie far apart: the lanes with a row more are then
+spread evenly over all shares, and the cuts hardly move.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from pagefeed._base import Int64Array
+
+__all__ = ["rows_of_ranks", "share_of_rank", "share_size"]
+
+
+def share_size(size: int, rank: int, world_size: int) -> int:
+    """Return how many of ``size`` rows a rank gets: the first ranks get one more.
+
+    Example:
+        >>> [share_size(10, rank, 4) for rank in range(4)]
+        [3, 3, 2, 2]
+    """
+    return size // world_size + (rank < size % world_size)
+
+
+@lru_cache(maxsize=1024)
+def share_of_rank(
+    size: int, num_lanes: int, first_lane: int, rank: int, world_size: int
+) -> Int64Array:
+    """Return the rows of a step that a rank gets, rising: int64.
+
+    Args:
+        size: Rows of the step.
+        num_lanes: Lanes of the order; row j is of lane ``first_lane + j``, counted
+            around.
+        first_lane: The lane of the first row.
+        rank: The rank.
+        world_size: Number of ranks.
+
+    Example:
+        >>> [share_of_rank(6, 4, 1, rank, 3).tolist() for rank in range(3)]
+        [[1, 3], [0, 5], [2, 4]]
+    """
+    least, more = divmod(size, world_size)
+    begin = rank * least + min(rank, more)
+    rows = _by_lane(size, num_lanes, first_lane, world_size)
+    share: Int64Array = np.sort(
+        rows[begin : begin + share_size(size, rank, world_size)]
+    )
+    return share
+
+
+def rows_of_ranks(
+    size: int, num_lanes: int, first_lane: int, world_size: int
+) -> tuple[Int64Array, Int64Array]:
+    """Return row and rank that each row of a step is dealt to: int64 each."""
+    row, rank = np.empty((2, size), dtype=np.int64)
+    for number in range(world_size):
+        share = share_of_rank(size, num_lanes, first_lane, number, world_size)
+        row[share], rank[share] = np.arange(len(share)), number
+    return row, rank
+
+
+def _by_lane(size: int, num_lanes: int, first_lane: int, world_size: int) -> Int64Array:
+    """Rows of a step, those of a lane next to each other."""
+    lanes = (first_lane + np.arange(size)) % num_lanes
+    sorted_rows: Int64Array = np.argsort(
+        _places_of_lanes(num_lanes, world_size)[lanes], kind="stable"
+    )
+    return sorted_rows
+
+
+@lru_cache(maxsize=64)
+def _places_of_lanes(num_lanes: int, world_size: int) -> Int64Array:
+    """Where each lane is sorted to: neighbours far apart, by their digits reversed.
+
+    The first digit counts by what lanes and ranks have in common: where lanes divide
+    evenly among ranks, each rank has every ``world_size``-th of them.
+    """
+    rest = np.arange(num_lanes)
+    places = np.zeros(num_lanes, dtype=np.int64)
+    weight, common = num_lanes, math.gcd(num_lanes, world_size)
+    for base in [common, *_factors(num_lanes // common)]:
+        weight //= base
+        places += rest % base * weight
+        rest //= base
+    return places
+
+
+def _factors(number: int) -> list[int]:
+    """Prime factors of a number, the smallest first."""
+    found, factor = [], 2
+    while number > 1:
+        while number % factor == 0:
+            found.append(factor)
+            number //= factor
+        factor += 1
+    return found

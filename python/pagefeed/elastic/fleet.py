@@ -1,0 +1,264 @@
+"""A fleet: steps of given sizes, for any number of ranks; and the route of a rank."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pagefeed._base import Int64Array, check_positive, check_whole, lazy
+from pagefeed.batches import LoaderSettings, RunView
+from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
+from pagefeed.elastic.fleet_session import FleetSession
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.run import NO_POSITION, Route
+
+__all__ = ["Fleet", "FleetRoute"]
+
+LanesOf: TypeAlias = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
+"""Gives the lane of each position, and of how many."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The sizes of steps, and the place of a rank until another one is asked for."""
+
+    stages: tuple[tuple[int, int], ...]
+    """First step and size of each stage; the first begins at step 0."""
+    rank: int = 0
+    world_size: int = 1
+
+    @classmethod
+    def parse(cls, asked: int | Sequence[tuple[int, int]]) -> Fleet:
+        """Return a fleet of steps of one size, or of stages ``(step, size)``.
+
+        Raises:
+            InvalidArgumentError: If a size is not positive, or stages do not rise from
+                step 0.
+        """
+        if not isinstance(asked, list | tuple):
+            size = check_positive(asked, "global_batch_size")
+            return cls(((0, size),))
+        stages = []
+        for stage in asked:
+            if not isinstance(stage, list | tuple) or len(stage) != 2:
+                raise InvalidArgumentError(
+                    f"global_batch_size has the stage {stage!r:.60}: each is a first "
+                    "step and a size, such as [(0, 256), (10_000, 512)]"
+                )
+            first = check_whole(stage[0], "step of global_batch_size", least=0)
+            stages.append((first, check_positive(stage[1], "global_batch_size")))
+        firsts = [first for first, _ in stages]
+        if firsts[:1] != [0] or firsts != sorted(set(firsts)):
+            raise InvalidArgumentError(
+                f"global_batch_size has stages that begin at steps {firsts}: the first "
+                "begins at step 0, and each further one later than the one before it"
+            )
+        return cls(tuple(stages))
+
+    def placed(self, rank: int, world_size: int) -> Fleet:
+        """Return the fleet with another place.
+
+        Raises:
+            InvalidArgumentError: If there is no such place, or no row for it.
+        """
+        world_size = check_positive(world_size, "world_size")
+        rank = check_whole(rank, "rank", least=0)
+        if rank >= world_size:
+            raise InvalidArgumentError(
+                f"rank={rank} must lie below world_size={world_size}"
+            )
+        least = min(size for _, size in self.stages)
+        if world_size > least:
+            raise InvalidArgumentError(
+                f"world_size={world_size} ranks cannot share a step of {least} "
+                "sequences: each needs one at least; give a larger global_batch_size, "
+                "or rank=None to those that wait"
+            )
+        return replace(self, rank=rank, world_size=world_size)
+
+    @property
+    def asked(self) -> int | list[tuple[int, int]]:
+        """The sizes as a user writes them."""
+        [_, size], *further = self.stages
+        return list(self.stages) if further else size
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """What states record of them: a size, or a number that tells all; and 0."""
+        if len(self.stages) == 1:
+            return self.stages[0][1], 0
+        digest = hashlib.sha256(repr(self.stages).encode()).digest()
+        return int.from_bytes(digest[:6], "little") + 1, 0
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of this rank's batch in the first stage."""
+        return share_size(self.stages[0][1], self.rank, self.world_size)
+
+    def open_session(self, settings: LoaderSettings) -> RunView:
+        """Return what is behind a loader whose steps are shared like this."""
+        return FleetSession(settings)
+
+    def route(
+        self,
+        lanes_of: LanesOf,
+        rank: int | None,
+        world_size: int | None,
+        **settings: Any,
+    ) -> FleetRoute:
+        """Return the route of a rank, or that of this place."""
+        return FleetRoute(
+            fleet=self,
+            lanes_of=lanes_of,
+            batch_size=0,
+            rank=self.rank if rank is None else rank,
+            world_size=self.world_size if world_size is None else world_size,
+            **settings,
+        )
+
+    @lazy
+    def _table(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """First step and size of each stage, and sequences before it."""
+        first, size = np.array(self.stages, dtype=np.int64).T
+        before = np.cumsum(np.append(0, np.diff(first) * size[:-1]))
+        return first, size, before
+
+    def size_of(self, step: int) -> int:
+        """Return the sequences of a step."""
+        return max(stage for stage in self.stages if stage[0] <= step)[1]
+
+    def end_of_size(self, step: int) -> int | None:
+        """Return the first step of the next stage; None in the last one."""
+        return next((first for first, _ in self.stages if first > step), None)
+
+    def before(self, step: Any) -> Any:
+        """Return the sequences before a step, or before each of many."""
+        first, size, before = self._table
+        stage = np.searchsorted(first, step, side="right") - 1
+        return before[stage] + (step - first[stage]) * size[stage]
+
+    def divided(self, sequences: Any) -> tuple[Any, Any]:
+        """Return the step behind so many sequences, and how many are of that step."""
+        first, size, before = self._table
+        stage = np.searchsorted(before, sequences, side="right") - 1
+        steps, rest = np.divmod(sequences - before[stage], size[stage])
+        return first[stage] + steps, rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRoute(Route):
+    """The positions of one rank in steps of a fleet.
+
+    The k-th step is the k-th that is not skipped, whatever was skipped before it: all
+    ranks count alike, also those that come later. The rows of a step that is not whole
+    are dealt in turn. No sequence is borrowed from the step before it, as that would
+    depend on the number of ranks.
+    """
+
+    fleet: Fleet
+    lanes_of: LanesOf
+
+    _borrowed = 0
+
+    def __post_init__(self) -> None:
+        """Find the rows of this rank's batch."""
+        object.__setattr__(self, "batch_size", self.rows(0))
+
+    @property
+    def step_sequences(self) -> int:
+        """Sequences of the first step on all ranks."""
+        return self.fleet.size_of(self.first_step)
+
+    def rows(self, index: int) -> int:
+        """Return the rows of this rank's batch of a step."""
+        size = self.fleet.size_of(self.number_here(index))
+        return share_size(size, self.rank, self.world_size)
+
+    def num_alike(self, index: int) -> int | None:
+        """Return how many steps from one on have as many rows; None for all."""
+        number = self.number_here(index)
+        end = self.fleet.end_of_size(number)
+        return None if end is None else -(-(end - number) // self.num_workers)
+
+    def number_of(self, index: int) -> int:
+        """Return the number of the ``index``-th step from the start."""
+        return self.first_step + index
+
+    def index_of(self, number: int) -> int:
+        """Return the index of the step with this number."""
+        return number - self.first_step
+
+    def positions(self, first: int, count: int) -> Int64Array:
+        """Return the positions of this process's steps ``first .. first + count``."""
+        found = [np.empty(0, dtype=np.int64)]
+        while count > 0:
+            alike = min(count, self.num_alike(first) or count)
+            found.append(self._positions_alike(first, alike))
+            first, count = first + alike, count - alike
+        places = np.concatenate(found)
+        positions = self._positions(places)
+        if self.end is None:
+            return positions
+        return np.where(positions < self.end, positions, NO_POSITION)
+
+    def _positions_alike(self, first: int, count: int) -> Int64Array:
+        """Places of steps of one size."""
+        index = np.arange(first, first + count) * self.num_workers + self.worker
+        size, here = self.fleet.size_of(self.number_here(first)), self.rows(first)
+        begin = self.start + self._distance(index)
+        lane, num_lanes = self.lanes_of(self._positions(begin))
+        kinds, which = np.unique(num_lanes << 32 | lane, return_inverse=True)
+        shares = np.empty((len(kinds), here), dtype=np.int64)
+        for number, kind in enumerate(kinds.tolist()):
+            lanes, first_lane = kind >> 32, kind & 0xFFFFFFFF
+            shares[number] = share_of_rank(
+                size, lanes, first_lane, self.rank, self.world_size
+            )
+        places = begin[:, None] + shares[which]
+        places[index == self._short] = begin[index == self._short, None] + np.arange(
+            self.rank, size, self.world_size
+        )
+        return places.reshape(-1)
+
+    @lazy
+    def _short(self) -> int:
+        """Index of the step that is not whole; -1 if there is none."""
+        if self.drop_last or (num_sequences := self.num_sequences) is None:
+            return -1
+        steps, rest = self._divided(num_sequences)
+        return int(steps) if rest else -1
+
+    def progression(self, first: int, count: int) -> range | None:
+        """Return :meth:`positions` as a range, if they are one without padding."""
+        if self.world_size > 1 or self.num_workers > 1 or len(self._gaps[0]):
+            return None
+        begin, end = (self._first_place(index) for index in (first, first + count))
+        return range(begin, end) if self.end is None or end <= self.end else None
+
+    def _distance(self, index: Any) -> Any:
+        before = self.fleet.before
+        return before(self.first_step + index) - before(self.first_step)
+
+    def _divided(self, distance: Any) -> tuple[Any, Any]:
+        begin = self.fleet.before(self.first_step)
+        steps, rest = self.fleet.divided(begin + distance)
+        return steps - self.first_step, rest
+
+    def _dealt(
+        self, index: Int64Array, place: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        row, rank = np.divmod(place, self.world_size)
+        for step in np.unique(index[index != self._short]).tolist():
+            which = index == step
+            begin = self._positions(self.start + np.array([self._distance(step)]))
+            [lane], [num_lanes] = self.lanes_of(begin)
+            size = self.fleet.size_of(self.number_of(step))
+            rows, ranks = rows_of_ranks(
+                size, int(num_lanes), int(lane), self.world_size
+            )
+            row[which], rank[which] = rows[place[which]], ranks[place[which]]
+        return row, rank

@@ -1,0 +1,126 @@
+"""The session of a fleet: any step for any rank, whenever it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pagefeed._base import check_whole
+from pagefeed.batches import Batch, Iteration, LoaderSettings, Session
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.run import LoaderState
+
+__all__ = ["FleetSession"]
+
+
+class FleetSession(Session):
+    """A run whose ranks come and go.
+
+    The step that was asked for last is held and not counted as taken: the state is its
+    beginning until another step is asked for.
+
+    Args:
+        settings: The settings of the loader, with a fleet.
+    """
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        super().__init__(settings)
+        self._rank: int | None = settings.rank
+        self._world_size = settings.world_size
+        self._held: tuple[int, Batch | None] | None = None
+        """The step that was asked for last, and its batch; none if it may be another
+        now."""
+        self._is_ahead = False
+        """Whether what the iteration delivers next is the step behind it."""
+
+    @property
+    def place(self) -> tuple[int | None, int]:
+        """The rank whose batches come, of how many; None for one that gets none."""
+        return self._rank, self._world_size
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"rank": self._rank, "world_size": self._world_size}
+
+    @property
+    def weight(self) -> float:
+        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        held, running = self._held, self._iteration
+        if held is not None and self._rank is None:
+            return 0.0
+        if running is None or not (held or running.cursor.num_taken):
+            raise InvalidArgumentError("no batch was taken that could have a weight")
+        cursor = running.cursor
+        last = cursor.num_taken - (held is None)
+        return cursor.route.weight(last * cursor.num_workers + cursor.worker)
+
+    def at(self, step: int, rank: int | None, world_size: int) -> Batch | None:
+        """Return the batch of a step for a rank, see :meth:`Loader.at`."""
+        step = check_whole(step, "step", least=0)
+        self.settings.fleet.placed(rank or 0, world_size)
+        with self.lock:
+            is_here = (rank, world_size) == self.place
+            held = self._held
+            if held is None or not is_here or held[0] != step:
+                is_next = held is not None and is_here and held[0] + 1 == step
+                self._go_to(step, rank, world_size, is_next=is_next)
+                held = self._held = step, self._taken()
+            batch = held[1]
+            # Consumers take fields out of it.
+            return dict(batch) if isinstance(batch, dict) else batch
+
+    def _go_to(
+        self, step: int, rank: int | None, world_size: int, *, is_next: bool
+    ) -> None:
+        """Stand at the beginning of a step, with what was planned if it is the next."""
+        known = self.known()
+        index = known.route.checked_index(step)
+        is_ahead, self._held, self._is_ahead = self._is_ahead, None, False
+        self._rank, self._world_size, running = rank, world_size, self._iteration
+        if is_next and is_ahead and running is not None:
+            running.count()
+            return
+        state = known.state_after(index)
+        if rank is None:
+            self.restart(state)
+        elif running is not None and running.is_here:
+            self.move(state, is_new=False)
+        else:
+            self._check_learned()
+            self._start(state, 0, 1)
+
+    def _taken(self) -> Batch | None:
+        """Return the next batch, without counting it; None for who gets none."""
+        running = self._iteration
+        if self._rank is None or running is None:
+            return None
+        batch = self._take(running)
+        self._is_ahead = True
+        return batch
+
+    def move(self, state: LoaderState, *, is_new: bool) -> None:
+        """Continue this iteration at ``state``, the running iterator too."""
+        self._held = None
+        super().move(state, is_new=is_new)
+
+    def restart(self, begin: LoaderState) -> None:
+        """End the running iteration; the next begins at ``begin``."""
+        self._held = None
+        super().restart(begin)
+
+    def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
+        """Mix with other weights from the next step on: behind the one that is held."""
+        held, known = self._held, self.known()
+        if held is None:
+            super().reweight(weights, anneal)
+            return
+        after = known.state_after(known.route.index_of(held[0]) + 1)
+        mixture = self.run.reweighted(after, weights, anneal).mixture
+        self.move(replace(self.state, mixture=mixture), is_new=False)
+        self._held, self._is_ahead = held, False
+
+    def _begin(self, worker: int, num_workers: int) -> Iteration:
+        """Begin a loop, whose place is that of the settings."""
+        self._rank, self._world_size = self.settings.rank, self.settings.world_size
+        return super()._begin(worker, num_workers)
