@@ -15,7 +15,7 @@ from pagefeed.dataset import (
     what_changed,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.order import GrownOrder, Ordered
+from pagefeed.order import GrownOrder, Ordered, derive_key
 from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun
 from pagefeed.run.erasures import Records, records_after, records_of
@@ -245,12 +245,15 @@ class MixedOrder(DatasetOrder):
     def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
         order, size = super()._make(epoch, num_lanes, ranks), self.index.num_sequences
         for part, position in self._added:
+            # Where all is shuffled in full lanes mean nothing, but rows of ranks do.
+            has_lanes = self.shuffle.delayed or part.shuffle.delayed
             order = GrownOrder(
                 order,
                 part.of(epoch, num_lanes, ranks),
                 sizes=(size, part.index.num_sequences),
                 position=position,
-                group=num_lanes,
+                group=num_lanes if has_lanes else ranks or 1,
+                key=derive_key(self.seed, epoch, part.name),
             )
             size += part.index.num_sequences
         return order
