@@ -50,7 +50,7 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
             padding.
         batch_size: Rows of a batch.
     """
-    places = np.flatnonzero(sequences != NO_SEQUENCE)
+    places = (sequences != NO_SEQUENCE).nonzero()[0]
     epochs = epochs_of(sequences)
     tells_epochs = bool((epochs > 0).any())
     numbers = numbers_of(sequences) if tells_epochs else sequences

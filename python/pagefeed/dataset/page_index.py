@@ -335,9 +335,13 @@ class PageIndex:
             token in the page, its tokens, and its place in the range (uint32).
         """
         found = self.core.cut(starts, stops, per_row)
-        ranges, pages = (np.frombuffer(each, np.int64) for each in found[:2])
-        first, num, offset = (np.frombuffer(each, np.uint32) for each in found[2:])
-        return ranges, pages, first, num, offset
+        return (
+            np.frombuffer(found[0], np.int64),
+            np.frombuffer(found[1], np.int64),
+            np.frombuffer(found[2], np.uint32),
+            np.frombuffer(found[3], np.uint32),
+            np.frombuffer(found[4], np.uint32),
+        )
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
         """Return the first page of each run of pages that a shuffle moves as one.
