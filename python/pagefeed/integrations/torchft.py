@@ -1,0 +1,111 @@
+"""torchft: the step that replica groups commit together, shared by those that live."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pagefeed._base import check_positive, check_whole
+from pagefeed.batches import Batch
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.loader import Loader
+
+__all__ = ["Feed"]
+
+KEY = "pagefeed"
+"""Under which a manager sends the loader's state to replicas that join."""
+
+
+class Manager(Protocol):
+    """What is asked of ``torchft.Manager``."""
+
+    def current_step(self) -> int:
+        """Steps committed so far."""
+
+    def participating_rank(self) -> int | None:
+        """Number of this replica group in the quorum; None if it is not in it."""
+
+    def num_participants(self) -> int:
+        """Replica groups in the quorum."""
+
+    def is_participating(self) -> bool:
+        """Whether its gradients count."""
+
+    def register_state_dict_fn(self, key: str, load: Any, save: Any) -> None:
+        """Send a state to replicas that join."""
+
+
+class Feed:
+    """Feeds the members of a quorum of torchft: no sequence is lost or comes twice.
+
+    Step s of the loader is what the quorum trains on in its step s. If it is not
+    committed, the next quorum gets the same step, shared by whoever is in it then. A
+    replica that joins needs the number of the step, and the state of a peer only where
+    steps were skipped or weights were set: the manager sends it.
+
+    Args:
+        manager: A ``torchft.Manager``.
+        loader: With ``global_batch_size``.
+        rank: Of this process among the data-parallel ranks of its replica group.
+        world_size: How many these are.
+
+    Raises:
+        InvalidArgumentError: If the loader has no ``global_batch_size``.
+
+    Example:
+        >>> feed = Feed(manager, loader)  # doctest: +SKIP
+        >>> while manager.current_step() < num_steps:  # doctest: +SKIP
+        ...     optimizer.zero_grad()  # Starts the quorum.
+        ...     batch = feed.batch()
+        ...     loss = model(batch) * feed.weight
+        ...     loss.backward()
+        ...     optimizer.step()  # Commits.
+    """
+
+    def __init__(
+        self, manager: Manager, loader: Loader, *, rank: int = 0, world_size: int = 1
+    ) -> None:
+        if loader.global_batch_size is None:
+            raise InvalidArgumentError(
+                f"replicas come and go, and batch_size={loader.batch_size} is of one "
+                "number of them: give the Loader global_batch_size="
+            )
+        self._manager, self._loader = manager, loader
+        self._world_size = check_positive(world_size, "world_size")
+        self._rank = check_whole(rank, "rank", least=0, most=world_size - 1)
+        manager.register_state_dict_fn(KEY, loader.load_state_dict, loader.state_dict)
+
+    def batch(self) -> Batch | None:
+        """Return this process's batch of the step of the quorum; call it once a step.
+
+        It waits for the quorum. A replica that is not in it, as its weights are older
+        or it is a spare, gets None: its gradients would count for nothing.
+
+        Raises:
+            InvalidArgumentError: If a replica is counted whose weights still come from
+                a peer: torchft leaves its gradients out, and its rows would be lost.
+                All but one are in a first step, unless the manager has
+                ``init_sync=False`` or ``use_async_quorum=False``. Or if there are more
+                ranks than sequences of a step, or no such step.
+        """
+        manager = self._manager
+        replica, num_replicas = manager.participating_rank(), manager.num_participants()
+        step = manager.current_step()
+        if replica is None:
+            return self._loader.at(
+                step, rank=None, world_size=max(1, num_replicas) * self._world_size
+            )
+        if not manager.is_participating():
+            raise InvalidArgumentError(
+                f"step {step} would lose the rows of replica {replica}: torchft counts "
+                "it, and leaves out its gradients, as its weights still come from a "
+                "peer; give the Manager init_sync=False, and all replicas the same "
+                "first weights, or use_async_quorum=False"
+            )
+        rank = replica * self._world_size + self._rank
+        world_size = num_replicas * self._world_size
+        return self._loader.at(step, rank=rank, world_size=world_size)
+
+    @property
+    def weight(self) -> float:
+        """What the batch weighs in a mean over ranks, see :attr:`Loader.weight`."""
+        return self._loader.weight
