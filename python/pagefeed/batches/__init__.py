@@ -9,6 +9,7 @@ from pagefeed._names import name_as_imported
 from pagefeed.batches.aligned import AlignedColumns
 from pagefeed.batches.context_parallel import ContextParallel
 from pagefeed.batches.engines import ProcessEngine
+from pagefeed.batches.explanation import explain
 from pagefeed.batches.feeds import EngineFeed, Feed, check_infills, token_engine
 from pagefeed.batches.fields import FieldName, Fields
 from pagefeed.batches.formats import (
@@ -56,6 +57,7 @@ __all__ = [
     "check_infills",
     "check_padding",
     "converted",
+    "explain",
     "make_converter",
     "make_feed",
     "make_run",

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pagefeed._base import check_whole
-from pagefeed.batches import Batch, Iteration, LoaderSettings, Session
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.batches import Batch, Iteration, LoaderSettings, Session, explain
+from pagefeed.errors import CancelledError, InvalidArgumentError
 from pagefeed.run import LoaderState
 
 __all__ = ["FleetSession"]
@@ -95,7 +95,14 @@ class FleetSession(Session):
         running = self._iteration
         if self._rank is None or running is None:
             return None
-        batch = self._take(running)
+        try:
+            delivered = running.take()
+            batch = None if delivered is None else self._made(delivered, running)
+        except CancelledError:
+            raise
+        except Exception as error:
+            explain(error, self.run.at(self.state), running.cursor.step)
+            raise
         self._is_ahead = True
         return batch
 
