@@ -82,7 +82,7 @@ class Watch:
                 "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
                 "epochs=None if an endless loop is what you want",
                 PagefeedWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         if self._looks_at_balance and accumulated < LEAST_ACCUMULATED:
             self._looks_at_balance = False
@@ -93,7 +93,7 @@ class Watch:
                 "more, give batch_size=4 or more, or leave balance out. A loop of "
                 "your own that accumulates may ignore pagefeed.errors.BalanceWarning",
                 BalanceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         if not self._looks_at_padding:
             return
@@ -107,7 +107,7 @@ class Watch:
                 "'attention_mask', 'loss_mask' or 'document_ids'; or leave padding out "
                 "(Windows with tail='drop' and join='dataset', drop_last=True)",
                 PaddingWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def look(self, stats: Mapping[str, float]) -> None:
@@ -121,7 +121,7 @@ class Watch:
                 "this order; give more, or shuffle with a smaller window (`pagefeed "
                 "plan` says how much is needed, and how often pages are read)",
                 ReloadWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
 
