@@ -321,23 +321,19 @@ class Session(RunView):
         if iterator.iteration is None:
             iterator.iteration = self._begin(iterator.worker, iterator.num_workers)
         running = iterator.iteration
-        batch = self._take(running)
-        if batch is None:
-            self._end(running)
-        else:
-            running.count()
-        return batch
-
-    def _take(self, running: Iteration) -> Batch | None:
-        """Return the next batch, which is not counted yet; None after the last one."""
         try:
             delivered = running.take()
-            return None if delivered is None else self._made(delivered, running)
+            batch = None if delivered is None else self._made(delivered, running)
         except CancelledError:
             raise
         except Exception as error:
             explain(error, self.run.at(self.state), running.cursor.step)
             raise
+        if batch is None:
+            self._end(running)
+        else:
+            running.count()
+        return batch
 
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""

@@ -121,7 +121,7 @@ class Watch:
                 "this order; give more, or shuffle with a smaller window (`pagefeed "
                 "plan` says how much is needed, and how often pages are read)",
                 ReloadWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
 
 
