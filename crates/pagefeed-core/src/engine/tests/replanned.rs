@@ -48,6 +48,23 @@ fn batches_of_any_rows_are_as_planned_wherever_plans_are_dropped() {
     }
 }
 
+/// More batches of some pages than are written ahead: every page has uses left.
+fn many_batches(pages: &[u64]) -> Plan {
+    let (one, count) = (first_tokens(pages), 40);
+    Plan {
+        batch_offsets: (0..=count)
+            .map(|batch| batch * pages.len() as u32)
+            .collect(),
+        page: one.page.repeat(count as usize),
+        row: one.row.repeat(count as usize),
+        first_token: one.first_token.repeat(count as usize),
+        num_tokens: one.num_tokens.repeat(count as usize),
+        destination_row: one.destination_row.repeat(count as usize),
+        destination_offset: one.destination_offset.repeat(count as usize),
+        ..Plan::default()
+    }
+}
+
 #[test]
 fn pages_that_are_held_are_not_loaded_again_for_another_plan() {
     for in_flight in [0, 3] {
@@ -57,18 +74,20 @@ fn pages_that_are_held_are_not_loaded_again_for_another_plan() {
         });
         let engine = Engine::new(source.clone(), config(2, 1 << 24, TokenType::I64)).unwrap();
         let pages: Vec<u64> = (0..5).collect();
-        engine.submit(first_tokens(&pages)).unwrap();
-        engine.submit(first_tokens(&pages)).unwrap();
+        let submit_many = || engine.submit(many_batches(&pages)).unwrap();
+        submit_many();
         drop(next(&engine).unwrap());
         for _ in 0..50 {
             engine.clear_keeping_pages().unwrap();
-            engine.submit(first_tokens(&pages[1..])).unwrap();
-            engine.submit(first_tokens(&pages)).unwrap();
+            submit_many();
             drop(next(&engine).unwrap());
         }
         let loads = source.loads.lock().unwrap();
         assert_eq!(loads.len(), 5);
-        assert!(loads.values().all(|&loads| loads == 1));
+        assert!(
+            loads.values().all(|&loads| loads == 1),
+            "{in_flight}: {loads:?}"
+        );
         drop(loads);
         engine.clear().unwrap();
         engine.submit(first_tokens(&pages)).unwrap();
