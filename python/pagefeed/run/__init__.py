@@ -9,16 +9,10 @@ from pagefeed.run.dataset_order import DatasetOrder
 from pagefeed.run.dataset_run import DatasetCursor, DatasetRun, check_bound
 from pagefeed.run.erasures import Records, records_after, records_of
 from pagefeed.run.grown_run import GrownRun, MixedOrder, rest_of_dataset
+from pagefeed.run.pieces import MAX_HORIZON
 from pagefeed.run.provenance import Origin
 from pagefeed.run.route import NO_POSITION, Ranges, Route, Slot, joined_ranges_of
-from pagefeed.run.run import (
-    MAX_HORIZON,
-    NO_SEQUENCE,
-    Cursor,
-    Positions,
-    Run,
-    SequencesOf,
-)
+from pagefeed.run.run import NO_SEQUENCE, Cursor, Positions, Run, SequencesOf
 from pagefeed.run.skips import MOST_RANGES
 from pagefeed.run.state import Grown, LoaderState
 from pagefeed.run.state_checks import check_same_run, reading_state

@@ -19,7 +19,8 @@ from pagefeed.order import (
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.run.run import MAX_HORIZON, Run
+from pagefeed.run.pieces import MAX_HORIZON
+from pagefeed.run.run import Run
 from pagefeed.run.state import LoaderState
 from pagefeed.sequences import Blocks
 from pagefeed.wiring import provided

@@ -21,6 +21,7 @@ from pagefeed.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
 from pagefeed.order import Balancing, Costs, Shuffle, derive_key
 from pagefeed.run.erasures import Records, records_after, records_of
+from pagefeed.run.pieces import LEAST_SEQUENCES, MOST_SEQUENCES, in_pieces
 from pagefeed.run.provenance import (
     Origin,
     origins_of_sequence,
@@ -37,22 +38,10 @@ from pagefeed.sequences import (
     with_epoch,
 )
 
-__all__ = ["MAX_HORIZON", "NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
+__all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
 
 NO_SEQUENCE = -1
 """Stands for a row of padding."""
-
-MAX_HORIZON = 1 << 17
-"""Sequences that are planned ahead at most where a page's sequences are anywhere."""
-
-PIECE_STEPS = 16
-"""Steps of a piece of a plan: the consumer of one step waits for a whole piece."""
-
-LEAST_SEQUENCES = 1 << 9
-"""Sequences of a piece at least, of each dataset: so that NumPy's calls cost little."""
-
-MOST_SEQUENCES = 1 << 13
-"""Sequences of a piece at most, where a step has many: planning takes a millisecond."""
 
 SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Sequences by dataset: the number of the dataset, and numbers of its sequences."""
@@ -555,13 +544,9 @@ class Cursor(ABC):
             The sequences of the next few steps, all of each; None after other work.
         """
         sequences = yield from self._found(first, count)
-        batch_size = self.route.rows(first)
-        least = (LEAST_SEQUENCES << is_begin) * len(self.run.datasets)
-        size = min(max(PIECE_STEPS * batch_size, least), MOST_SEQUENCES, most)
-        size = int(size / self.run.documents_each)
-        size = max(1, size // batch_size) * batch_size
-        for begin in range(0, len(sequences), size):
-            yield sequences[begin : begin + size]
+        run, rows = self.run, self.route.rows(first)
+        least = (LEAST_SEQUENCES << is_begin) * len(run.datasets)
+        yield from in_pieces(sequences, rows, run.documents_each, least, most)
 
     def _found(self, first: int, count: int) -> Generator[None, None, Int64Array]:
         """Find the sequences of steps, yielding every few milliseconds."""

@@ -21,8 +21,9 @@ from made.numbered import (
     write_numbered,
 )
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.run.pieces import MOST_SEQUENCES
 from pagefeed.run.route import Slot
-from pagefeed.run.run import MOST_SEQUENCES, NO_SEQUENCE
+from pagefeed.run.run import NO_SEQUENCE
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
 
