@@ -25,7 +25,7 @@ from pagefeed.dataset.recorded import (
 )
 from pagefeed.dataset.source import SourceKind
 from pagefeed.dataset.table_columns import TableColumns
-from pagefeed.errors import ColumnNotFoundError, MissingFileError
+from pagefeed.errors import ColumnNotFoundError, MissingFileError, UnsupportedError
 from pagefeed.storage import Storage
 
 __all__ = ["ParquetRows"]
@@ -82,6 +82,9 @@ class ParquetRows(Dataset):
             shared=self.shared,
             constants=self._constants_of(column),
         )
+        if table is not None:
+            for path in table.inner_defaults_of(column):
+                self._build_index(path)  # Refuses a file without it.
         if column in self._of_more_files:
             core = self._of_more_files[column].core
             return PageIndex(part_of(recipe, core), recipe)
@@ -99,6 +102,11 @@ class ParquetRows(Dataset):
         except ColumnNotFoundError as error:
             if column.partition(".")[0] not in table.types:
                 raise
+            if column in table.inner_defaults:
+                raise UnsupportedError(
+                    f"{error}; {column} has an initial-default, which pagefeed knows "
+                    "of whole columns alone: write such files anew"
+                ).at(file=error.file) from None
             error.add_note(
                 "files that were written before a table got a column lack it: with "
                 'missing="null" its rows are null for where() and metadata; tokens are '

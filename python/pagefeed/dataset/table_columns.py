@@ -17,6 +17,7 @@ import numpy as np
 from pagefeed import _core
 from pagefeed.dataset.bounds import FileBounds
 from pagefeed.dataset.folders import FolderColumn
+from pagefeed.errors import UnsupportedError
 from pagefeed.storage import Storage, open_renamed
 
 __all__ = ["Held", "NamedField", "Naming", "TableColumns", "TablePast"]
@@ -113,6 +114,9 @@ class TableColumns:
     """Whether a partition's value is that of the rows, whatever the file holds."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What rows of files that lack a column have: a ``pyarrow.Scalar``."""
+    inner_defaults: tuple[str, ...] = ()
+    """Dotted paths of fields in structs that have such a value, and columns with lists
+    and maps of such. No such value is made up: files must have the field."""
     reads: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Files that were read to know this, and their bytes, by what they are."""
     missing_as_null: bool = False
@@ -138,6 +142,20 @@ class TableColumns:
         parts += [f"{name} {value}" for name, value in self.defaults.items()]
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
+    def inner_defaults_of(self, column: str) -> list[str]:
+        """Return the fields of a column that files must have.
+
+        Raises:
+            UnsupportedError: If values are not known of those that lack one.
+        """
+        found = [path for path in self.inner_defaults if path.startswith(f"{column}.")]
+        if column in self.inner_defaults and column in self.types:
+            raise UnsupportedError(
+                f"{self.snapshot}: fields in the lists or maps of {column} have an "
+                "initial-default, which pagefeed knows of columns alone"
+            )
+        return found
+
     def decides(self, column: str) -> bool:
         """Whether a column is that of the partition, whatever files hold."""
         return self.partition_decides and column in self.of_files
@@ -151,6 +169,8 @@ class TableColumns:
             column: Its dotted name.
             num_files: Number of the files.
         """
+        if any(f"{column}.".startswith(f"{path}.") for path in self.inner_defaults):
+            return None
         found, default = self.of_files.get(column), self.defaults.get(column)
         top = column.partition(".")[0]
         has_rule = self.missing_as_null and top in self.types

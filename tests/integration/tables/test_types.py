@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyiceberg.types import DecimalType
+from pyiceberg.types import DecimalType, DoubleType, LongType
 
 import pagefeed as pf
 from made.tables import catalog_in, rows_table, write_delta
+from pagefeed.errors import UnsupportedError
 
 PREDICATES: dict[str, Callable[[str | None], bool]] = {
     "source == 'web'": lambda value: value == "web",
@@ -161,3 +162,69 @@ def test_delta_columns_are_mapped_by_ids(tmp_path):
     ]
     assert ids(web.where("score < 3")) == [0, 1, 2]
     assert ids(web.where("other >= 118 and id > 5")) == [18, 19]
+
+
+def test_types_that_iceberg_promotes(tmp_path):
+    """Files of before hold narrower ones, also in structs and lists."""
+
+    def schema(whole: Any, real: Any, digits: int) -> pa.Schema:
+        of_struct = pa.struct([("x", whole)])
+        return pa.schema(
+            {
+                "id": whole,
+                "real": real,
+                "price": pa.decimal128(digits, 2),
+                "s": of_struct,
+                "tokens": pa.list_(whole),
+            }
+        )
+
+    catalog, _ = catalog_in(tmp_path)
+    narrow = schema(pa.int32(), pa.float32(), 5)
+    table = catalog.create_table("corpus.web", schema=narrow)
+    prices = [decimal.Decimal(text) for text in ("1.25", "999.99", "1234567.25")]
+    rows = [
+        {"id": n, "real": n + 0.5, "price": price, "s": {"x": n}, "tokens": [n, n]}
+        for n, price in zip((1, 2, 1 << 40), prices, strict=True)
+    ]
+    rows[2]["tokens"] = [70_000]
+    table.append(pa.Table.from_pylist(rows[:2], narrow))
+    with table.update_schema() as changed:
+        for path in ("id", ("s", "x"), ("tokens", "element")):
+            changed.update_column(path, LongType())
+        changed.update_column("real", DoubleType())
+        changed.update_column("price", DecimalType(10, 2))
+    wide = schema(pa.int64(), pa.float64(), 10)
+    table.append(pa.Table.from_pylist(rows[2:], wide))
+    web = pf.iceberg(table, column="tokens", metadata=["id", "real", "price", "s"])
+    catalog.close()
+    assert sorted(web, key=lambda row: row["id"]) == rows
+    for predicate, expected in {
+        "id > 1": [2, 1 << 40],
+        "id == 2": [2],
+        "id > 5000000000": [1 << 40],
+        "real < 2": [1],
+        "price > 100": [2, 1 << 40],
+        "s.x > 1": [2, 1 << 40],
+    }.items():
+        assert ids(web.where(predicate)) == expected
+    wanted: Any = ["input_ids", "metadata"]
+    loader = pf.Loader(web, sequences=pf.Windows(5), batch_size=1, fields=wanted)
+    [batch] = loader
+    assert sorted(batch["input_ids"][0].tolist()) == [1, 1, 2, 2, 70_000]
+    told = pa.table(batch["metadata"]).to_pylist()
+    assert {row["price"] for row in told} == {*prices}
+
+
+def test_types_that_delta_widened_are_refused_by_name(tmp_path):
+    """deltalake reads no table with this feature."""
+    write_delta(tmp_path, [rows_table(0, 10)])
+    path = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    names = {"readerFeatures": ["typeWidening"], "writerFeatures": ["typeWidening"]}
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **names}
+    path.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(UnsupportedError, match="must know typeWidening"):
+        pf.delta(tmp_path, column="tokens")

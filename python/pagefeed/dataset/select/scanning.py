@@ -290,11 +290,29 @@ def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]
 def _in_table(schema: Schema, table: TableColumns) -> Schema:
     """Return the columns of a file that a table has, in their types of now."""
     held = [
-        field.with_type(table.types[field.name])
+        field.with_type(_held(table.types[field.name], field.type, field.name, table))
         for field in schema
         if field.name in table.types and not table.decides(field.name)
     ]
     return arrow().schema(held)
+
+
+def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
+    """Return a type of a table without the fields that a file cannot tell.
+
+    These have a default inside a struct, and the file lacks them.
+    """
+    pa, types = arrow(), arrow("pyarrow.types")
+    if not table.inner_defaults or not types.is_struct(kind):
+        return kind
+    held, fields = {each.name: each.type for each in own}, []
+    for field in kind:
+        name = f"{path}.{field.name}"
+        if field.name not in held and name in table.inner_defaults:
+            continue
+        inside = held.get(field.name, field.type)
+        fields.append(field.with_type(_held(field.type, inside, name, table)))
+    return pa.struct(fields)
 
 
 def _open(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pagefeed.dataset.tables.snapshot import value_as
-from pagefeed.errors import FileAccessError, MissingFileError, UnsupportedError
+from pagefeed.errors import FileAccessError, MissingFileError
 from pagefeed.storage import StorageOptions, is_url, located_exactly
 
 __all__ = ["newest_metadata", "types_of"]
@@ -54,39 +54,38 @@ def newest_metadata(table: str, options: StorageOptions | None) -> str:
     return found
 
 
-def types_of(table: str, schema: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def types_of(schema: Any) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
     """Return Arrow types of columns, and what rows of files without one have.
 
-    Args:
-        table: Its name, for messages.
-        schema: The ``Schema`` of pyiceberg whose columns are meant.
+    And the dotted paths of fields inside columns that have such a value.
 
-    Raises:
-        UnsupportedError: If a field inside a column has such a value.
+    Args:
+        schema: The ``Schema`` of pyiceberg whose columns are meant.
     """
     from pyarrow import scalar
     from pyiceberg.conversions import from_json
 
     in_arrow = schema.as_arrow()
     types = dict(zip(in_arrow.names, in_arrow.types, strict=True))
-    defaults = {}
+    defaults, inside = {}, list[str]()
     for field in schema.fields:
-        inside = next(_with_default(field.field_type), None)
-        if inside is not None:
-            raise UnsupportedError(
-                f"{table}: {field.name}.{inside} has an initial-default, which "
-                "pagefeed knows of whole columns alone: write older files anew"
-            )
+        inside += _with_default(field.field_type, field.name)
         if field.initial_default is not None:
             kind = types[field.name]
             value = from_json(field.field_type, field.initial_default)
             defaults[field.name] = scalar(value_as(value, kind), kind)
-    return types, defaults
+    return types, defaults, tuple(inside)
 
 
-def _with_default(kind: Any) -> Iterator[str]:
-    """Names of the fields inside a type that have a default."""
+def _with_default(kind: Any, path: str) -> Iterator[str]:
+    """Yield the paths of fields inside a type that have a default."""
     for field in getattr(kind, "fields", ()):
+        name = f"{path}.{field.name}"
         if field.initial_default is not None:
-            yield field.name
-        yield from (f"{field.name}.{name}" for name in _with_default(field.field_type))
+            yield name
+        yield from _with_default(field.field_type, name)
+    for name in ("element_type", "key_type", "value_type"):
+        inside = getattr(kind, name, None)
+        # Files call what is inside in ways of their own: the column is named.
+        if inside is not None and any(_with_default(inside, "")):
+            yield path

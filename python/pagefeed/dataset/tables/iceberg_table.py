@@ -140,7 +140,7 @@ def iceberg(
         chosen = _snapshot_of(opened, snapshot)
         schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
         live = live_files(opened, chosen, schema)
-        types, defaults = types_of(given, schema)
+        types, defaults, inside = types_of(schema)
         naming = iceberg_naming(given, schema, metadata.properties)
     paths = [path_of(entry.path) for entry in live.data]
     deletes = (*live.positions, *live.vectors, *live.keys)
@@ -160,6 +160,7 @@ def iceberg(
         naming,
         of_files=partitions_of(files, live.types),
         defaults=defaults,
+        inner_defaults=inside,
         reads=live.reads,
         missing_as_null=is_null,
         past=IcebergPast(
