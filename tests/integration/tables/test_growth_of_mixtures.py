@@ -211,7 +211,7 @@ def test_new_data_are_mixed_into_the_epoch_of_their_dataset(tmp_path, taken, shu
         if row in remaining
     ]
     assert len(moved) >= left - 2 * LANES
-    assert max(moved) <= LANES
+    assert max(moved) <= 2 * LANES  # Lanes take turns otherwise than before.
     again = mixed(tmp_path, shuffle=shuffle)
     again.load_state_dict(state, grown="now")
     head = rows([again], 5)
