@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pagefeed as pf
-from pagefeed.dataset import lengths_of_rows
-from pagefeed.sequences import JoinedIndex, SequenceCosts
+from pagefeed.balance import SequenceCosts
+from pagefeed.core.dataset import lengths_of_rows
+from pagefeed.core.sequences import JoinedIndex
 
 CASES = [(8, 1), (8, 4), (64, 1), (64, 8)]
 """Ranks, and sequences a rank."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pagefeed as pf
-from pagefeed.batches import plan_batches
+from pagefeed.core.batches import plan_batches
 
 LENGTH = 256
 BATCH_SIZE = 8

@@ -17,13 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pagefeed.order import (
-    Blocks,
-    EpochOrder,
-    ExplicitBlocks,
-    Permutation,
-    Shuffle,
-)
+from pagefeed.core.order import EpochOrder, Permutation, Shuffle
+from pagefeed.core.sequences import Blocks, ExplicitBlocks
 
 EPOCH_UNITS = 2 * 10**7
 NUM_LANES = 48

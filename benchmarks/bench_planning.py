@@ -20,11 +20,11 @@ import numpy as np
 
 import data
 import pagefeed as pf
-from pagefeed.batches.feeds import Feed
-from pagefeed.batches.iteration import Iteration
-from pagefeed.batches.plan import BatchPlan, plan_batches
-from pagefeed.order import Shuffle
-from pagefeed.sequences import AnyIndex
+from pagefeed.core.batches.feeds import Feed
+from pagefeed.core.batches.iteration import Iteration
+from pagefeed.core.batches.plan import BatchPlan, plan_batches
+from pagefeed.core.order import Shuffle
+from pagefeed.core.sequences import AnyIndex
 
 LENGTH = 2048
 BATCH_SIZE = 64

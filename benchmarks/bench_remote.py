@@ -41,7 +41,7 @@ from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import pagefeed as pf
-    from pagefeed.storage import StorageOptions
+    from pagefeed.remote import StorageOptions
 
 LENGTH = 2048
 BATCH_SIZE = 16
@@ -87,7 +87,7 @@ def pagefeed_run(options: StorageOptions, shuffle: Any, memory: str) -> Run:
 
 def ranged_run(options: StorageOptions) -> Run:
     """What 16 threads of plain reads reach: one token for every byte."""
-    from pagefeed.storage import located
+    from pagefeed.core.storage import located
 
     found = located("s3://bucket/tokens/", options)
     pieces = [

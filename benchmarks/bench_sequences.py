@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import pagefeed as pf
-from pagefeed._base import FIELDS
+from pagefeed.core._base import FIELDS
 
 LENGTH = 2048
 BATCH_SIZE = 64

@@ -20,27 +20,21 @@ from pagefeed.rooms import PROVIDED as _PROVIDED  # noqa: F401 - it says where t
 if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     __version__: str
     from pagefeed import errors, mixing
-    from pagefeed._base import Progress, show_progress
-    from pagefeed.batches import ContextParallel, Fields
-    from pagefeed.dataset import (
-        Aligned,
-        Infill,
-        PageIndex,
-        StreamWriter,
-        delta,
-        iceberg,
-        mds,
-        megatron,
-        parquet,
-        stream,
-        tokens,
-    )
+    from pagefeed.balance import Balance
+    from pagefeed.context_parallel import ContextParallel
+    from pagefeed.core._base import Progress, show_progress
+    from pagefeed.core.batches import Fields
+    from pagefeed.core.dataset import Aligned, PageIndex
+    from pagefeed.core.loader import Loader
+    from pagefeed.core.order import Permutation, Shuffle
+    from pagefeed.core.sequences import Packed, Windows
     from pagefeed.documents import Decode, Documents
     from pagefeed.errors import PagefeedError
+    from pagefeed.flat import StreamWriter, mds, megatron, stream, tokens
     from pagefeed.images import with_images
-    from pagefeed.loader import Loader
+    from pagefeed.infilling import Infill
     from pagefeed.mixture import Mixture, Stage, mix
-    from pagefeed.order import Balance, Permutation, Shuffle
+    from pagefeed.parquet_files import parquet
     from pagefeed.prepare import TeacherWriter, convert, tokenize
     from pagefeed.reports import (
         diagnose,
@@ -52,7 +46,7 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
         trace,
         verify,
     )
-    from pagefeed.sequences import Packed, Windows
+    from pagefeed.tables import delta, iceberg
     from pagefeed.tokenizer import Tokenizer
     from pagefeed.view import SequenceView
 

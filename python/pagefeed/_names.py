@@ -12,25 +12,34 @@ FACES = ("dataset", "errors", "mixing", "prepare", "reports", "run")
 """Modules of results, and of what few people call."""
 
 _NAMES = {
-    "_base": ("Progress", "show_progress"),
     "_core": ("__version__",),
-    "batches": ("ContextParallel", "Fields"),
-    "dataset": (
-        *("Aligned", "Infill", "PageIndex", "StreamWriter", "delta", "iceberg"),
-        *("mds", "megatron", "parquet", "stream", "tokens"),
-    ),
+    "balance": ("Balance",),
+    "context_parallel": ("ContextParallel",),
+    "core._base": ("Progress", "show_progress"),
+    "core.batches": ("Fields",),
+    "core.dataset": ("Aligned", "PageIndex"),
+    "core.loader": ("Loader",),
+    "core.order": ("Permutation", "Shuffle"),
+    "core.sequences": ("Packed", "Windows"),
     "documents": ("Decode", "Documents"),
     "errors": ("PagefeedError",),
+    "flat": ("StreamWriter", "mds", "megatron", "stream", "tokens"),
     "images": ("with_images",),
-    "loader": ("Loader",),
+    "infilling": ("Infill",),
     "mixture": ("Mixture", "Stage", "mix"),
-    "order": ("Balance", "Permutation", "Shuffle"),
+    "parquet_files": ("parquet",),
     "prepare": ("TeacherWriter", "convert", "tokenize"),
     "reports": (
-        *("diagnose", "doctor", "forecast", "inspect", "report", "smoke", "trace"),
+        "diagnose",
+        "doctor",
+        "forecast",
+        "inspect",
+        "report",
+        "smoke",
+        "trace",
         "verify",
     ),
-    "sequences": ("Packed", "Windows"),
+    "tables": ("delta", "iceberg"),
     "tokenizer": ("Tokenizer",),
     "view": ("SequenceView",),
 }
@@ -57,5 +66,6 @@ def name_as_imported(module: str) -> None:
     for name in exports["__all__"]:
         thing, is_public = exports[name], EXPORTS.get(name) == own
         is_ours = getattr(thing, "__module__", "").startswith("pagefeed.")
-        if callable(thing) and is_ours and (is_public or own in FACES):
+        is_here = own in FACES and name not in EXPORTS
+        if callable(thing) and is_ours and (is_public or is_here):
             thing.__module__ = "pagefeed" if is_public else module

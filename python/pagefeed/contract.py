@@ -32,8 +32,8 @@ Example:
         loader = pf.Loader(data, sequences=FirstTokens(128), batch_size=8)
 """
 
-from pagefeed.batches import Batch, BatchPlan, Feed, LoaderSettings, RunView
-from pagefeed.dataset import (
+from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, RunView
+from pagefeed.core.dataset import (
     Dataset,
     PageIndex,
     Source,
@@ -41,17 +41,9 @@ from pagefeed.dataset import (
     Spans,
     lengths_of_rows,
 )
-from pagefeed.order import Ordered, Permutation, derive_key
-from pagefeed.run import (
-    NO_SEQUENCE,
-    Cursor,
-    LoaderState,
-    Origin,
-    Route,
-    Run,
-    Slot,
-)
-from pagefeed.sequences import (
+from pagefeed.core.order import Ordered, Permutation, derive_key
+from pagefeed.core.run import NO_SEQUENCE, Cursor, LoaderState, Origin, Route, Run, Slot
+from pagefeed.core.sequences import (
     Blocks,
     Cut,
     DocumentParts,
@@ -61,7 +53,7 @@ from pagefeed.sequences import (
     SpanIndex,
     TokenCut,
 )
-from pagefeed.wiring import provided, room
+from pagefeed.core.wiring import provided, room
 
 __all__ = [
     "NO_SEQUENCE",

@@ -4,22 +4,22 @@ A static table, read when :mod:`pagefeed` is imported; rooms are imported when t
 first used.
 """
 
-from pagefeed.wiring import provide
+from pagefeed.core.wiring import provide
 
 __all__ = ["PROVIDED"]
 
 PROVIDED = {
     "room launch": "pagefeed.launch",
     # Arguments of a loader.
-    "balance": "pagefeed.order:Balance.parse",
-    "context_parallel": "pagefeed.batches:ContextParallel.parse",
+    "balance": "pagefeed.balance:Balance.parse",
+    "context_parallel": "pagefeed.context_parallel:ContextParallel.parse",
     "decode": "pagefeed.documents:Decode.parse",
     "global_batch_size": "pagefeed.elastic:Fleet.parse",
     # Where files lie.
-    "storage of URLs": "pagefeed.storage:storage_of_options",
+    "storage of URLs": "pagefeed.remote:storage_of_options",
     # What delivers a kind of source.
-    "order of balanced ranks": "pagefeed.order:BalancedOrder",
-    "rest of a dataset": "pagefeed.run:rest_of_dataset",
+    "order of balanced ranks": "pagefeed.balance:BalancedOrder",
+    "rest of a dataset": "pagefeed.growth:rest_of_dataset",
     "rest of a mixture": "pagefeed.mixture:rest_of_mixture",
     "run of a mixture": "pagefeed.mixture:MixtureRun",
     "mixture of a state": "pagefeed.mixture:Schedule.from_dict",

@@ -15,7 +15,9 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pagefeed.batches import Batch, Session
+from pagefeed.core.batches import Batch, Session
+from pagefeed.core.loader import Loader, share
+from pagefeed.core.run import LoaderState
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
     Leaf,
@@ -26,9 +28,7 @@ from pagefeed.integrations import (
     sdpa_mask,
     varlen_arguments,
 )
-from pagefeed.loader import Loader, share
 from pagefeed.mixture import MAX_STATE_BYTES
-from pagefeed.run import LoaderState
 
 try:
     import torch

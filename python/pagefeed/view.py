@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, check_vocab_size, parse_bytes
 from pagefeed._names import name_as_imported
-from pagefeed.batches import (
+from pagefeed.core._base import Int64Array, check_vocab_size, parse_bytes
+from pagefeed.core.batches import (
     AlignedColumns,
     Batch,
     DType,
@@ -25,11 +25,11 @@ from pagefeed.batches import (
     plan_batches,
     token_engine,
 )
-from pagefeed.dataset import Dataset, check_dataset, known_vocab_size
+from pagefeed.core.dataset import Dataset, check_dataset, known_vocab_size
+from pagefeed.core.ranks import resolve_threads
+from pagefeed.core.sequences import Cut, SequenceIndex, check_sequences
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
-from pagefeed.launch import resolve_threads
-from pagefeed.sequences import Cut, SequenceIndex, check_sequences
 
 __all__ = ["SequenceView"]
 

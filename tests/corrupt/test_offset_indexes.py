@@ -31,8 +31,8 @@ from made.handmade import (
 from made.thrift import Struct, i32, i64
 from models.probing import Job, assert_all, probe
 from pagefeed import Documents, Loader, Packed, Windows
+from pagefeed.core.sequences import Cut
 from pagefeed.errors import CorruptFileError
-from pagefeed.sequences import Cut
 
 Locations = list[Struct]
 COLUMNS = ["input_ids", "text"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pagefeed.order import ExplicitBlocks
+from pagefeed.core.sequences import ExplicitBlocks
 
 
 def equal_blocks(num_units: int, block_units: int) -> ExplicitBlocks:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.dataset.spans import cut_at
+from pagefeed.core.dataset.spans import cut_at
 
 
 class ListedSpans:

@@ -13,7 +13,7 @@ from models.machines import SIZES
 from models.mixture_runs import FAR, MAX_STEPS, MixtureMachine, mixture_loader
 from models.run_model import RunModel
 from models.runs import BALANCED, rows_of_file
-from pagefeed._base import finished, gathered
+from pagefeed.core._base import finished, gathered
 from pagefeed.run import LoaderState
 
 NUM_POSITIONS = 16 * FAR

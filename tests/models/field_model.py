@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import IGNORED
+from pagefeed.core._base import IGNORED
 
 Part = tuple[int, int, int]
 """Row of the batch, first token there, number of tokens of a part of a document."""

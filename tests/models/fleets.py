@@ -15,7 +15,8 @@ import pagefeed as pf
 from made.numbered import numbered_loader
 from models.mixture_runs import mixture_loader
 from models.runs import numbered
-from pagefeed.run import LoaderState, Run
+from pagefeed.core.run import Run
+from pagefeed.run import LoaderState
 
 CUTS = [
     pf.Windows(32),

@@ -28,8 +28,8 @@ from models.mixture_runs import APART, ROWS, WEIGHTS, CoarseMachine, MixtureMach
 from models.run_model import RunModel
 from models.runs import folder, rows_of_file
 from models.wide import FIRST_TOKEN, Wide
-from pagefeed.order import derive_key
-from pagefeed.sequences.packed import pack_lengths
+from pagefeed.core.order import derive_key
+from pagefeed.core.sequences.packed import pack_lengths
 
 EOS, EVERY, IGNORED = 1, 2, -100
 REHEARSED, SHARE, SEED = 0.75, 0.8, 3

@@ -25,7 +25,8 @@ from made.numbered import numbered_loader
 from models.mixture_runs import FAR, MAX_STEPS, ROWS, mixture_loader
 from models.run_model import RunModel
 from models.runs import folder, infilled, numbered
-from pagefeed.run import LoaderState, Run
+from pagefeed.core.run import Run
+from pagefeed.run import LoaderState
 
 SHUFFLES = [*made.shuffles.SHUFFLES, pf.Shuffle(window=20, passes=2)]
 BUDGETS = {"batch_tokens": 150, "batch_size": None}

@@ -22,8 +22,8 @@ import made.shuffles
 import pagefeed as pf
 from made.files import ParquetBytes
 from made.handmade import one_column, token_list, token_page
-from pagefeed.sequences.packed import pack_lengths
-from pagefeed.sequences.sequence_index import SequenceLayout
+from pagefeed.core.sequences.packed import pack_lengths
+from pagefeed.core.sequences.sequence_index import SequenceLayout
 
 PINNED = Path(__file__).with_name("released.json")
 GROUPS, PAGES, ROWS = 4, 6, 5

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pagefeed.dataset.flat import (
+from pagefeed.core.storage import Storage
+from pagefeed.flat import (
     FlatDataset,
     FlatFile,
     FlatFormat,
@@ -17,7 +18,6 @@ from pagefeed.dataset.flat import (
     corrupt,
     document_pages,
 )
-from pagefeed.storage import Storage
 
 MAGIC = b"tokens"
 

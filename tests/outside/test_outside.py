@@ -17,7 +17,7 @@ from outside.step_trainer import StepTrainer
 
 HERE = Path(__file__).parent
 EXTENSIONS = sorted(path for path in HERE.glob("*.py") if "__" not in path.name)
-ALLOWED = {"pagefeed", "pagefeed.contract", "pagefeed.dataset.flat", "pagefeed.storage"}
+ALLOWED = {"pagefeed", "pagefeed.contract", "pagefeed.flat", "pagefeed.core.storage"}
 
 DOCUMENTS = [[10 * row + place for place in range(row % 7)] for row in range(40)]
 

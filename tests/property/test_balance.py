@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
+from pagefeed.balance import BalancedOrder
+from pagefeed.balance.balance import quantiles
+from pagefeed.balance.balanced_order import Part
+from pagefeed.core.order import EpochOrder, Shuffle
+from pagefeed.core.order.keys import expand_key, mix
+from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import BalancedOrder, EpochOrder, ExplicitBlocks, Shuffle
-from pagefeed.order.balance import quantiles
-from pagefeed.order.balanced_order import Part
-from pagefeed.order.keys import expand_key, mix
 
 KEY = b"tested"
 COSTS = np.random.default_rng(1).lognormal(6, 1.3, 5000).round(-1)  # With ties.

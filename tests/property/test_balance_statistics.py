@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-from pagefeed._base import finished
-from pagefeed.order import Dealing, derive_key
+from pagefeed.balance import Dealing
+from pagefeed.core._base import finished
+from pagefeed.core.order import derive_key
 
 RNG = np.random.default_rng(7)
 TOKENS = pf.order.Balance.parse("tokens")

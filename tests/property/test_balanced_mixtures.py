@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from pagefeed._base import finished, gathered
+from pagefeed.core._base import finished, gathered
 from pagefeed.mixture import MixtureCursor
 
 SIZES = {"small": 1000, "large": 6000, "tiny": 20}

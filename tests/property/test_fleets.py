@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from models.fleets import planned_fleet
+from pagefeed.core.run import NO_POSITION
+from pagefeed.core.run.route import merge_ranges
 from pagefeed.elastic import Fleet, FleetRoute
 from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
-from pagefeed.run import NO_POSITION
-from pagefeed.run.route import merge_ranges
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.order import EpochOrder, ExplicitBlocks, GrownOrder, Shuffle, derive_key
+from pagefeed.core.order import EpochOrder, Shuffle, derive_key
+from pagefeed.core.sequences import ExplicitBlocks
+from pagefeed.growth import GrownOrder
 
 
 def shuffled(size, name):

@@ -25,8 +25,8 @@ from models.infill_model import (
     is_chosen,
     within_parts,
 )
-from pagefeed.dataset.infill import infilling_of
-from pagefeed.sequences.packed import pack_lengths
+from pagefeed.core.sequences.packed import pack_lengths
+from pagefeed.infilling.infill import infilling_of
 
 NUM_DOCUMENTS = 90
 MARKERS: dict[str, Any] = {"prefix": 900_001, "middle": 900_002, "suffix": 900_003}

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from made.equal_blocks import equal_blocks
 from models.hashes import mix_one, permute_one
-from pagefeed.order import (
-    Blocks,
+from pagefeed.core.order import (
     EpochOrder,
-    ExplicitBlocks,
     Lanes,
     Permutation,
     Shuffle,
@@ -20,9 +18,10 @@ from pagefeed.order import (
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.order import window as window_module
-from pagefeed.order.keys import expand_key, mix
-from pagefeed.order.permutation import PermutationFamily
+from pagefeed.core.order import window as window_module
+from pagefeed.core.order.keys import expand_key, mix
+from pagefeed.core.order.permutation import PermutationFamily
+from pagefeed.core.sequences import Blocks, ExplicitBlocks
 
 LARGEST = (1 << 63) - 1
 

@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from made.equal_blocks import equal_blocks
-from pagefeed.order import (
-    EpochOrder,
-    ExplicitBlocks,
-    Permutation,
-    Shuffle,
-)
+from pagefeed.core.order import EpochOrder, Permutation, Shuffle
+from pagefeed.core.sequences import ExplicitBlocks
 
 BITS = 20
 SIZE = 1 << BITS

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.listed import ListedSpans
-from pagefeed._base import joined_ranges
-from pagefeed.sequences.bundles import Bundles, bundle_keys
-from pagefeed.sequences.packed import BLOCK_SEQUENCES, pack_lengths
+from pagefeed.core._base import joined_ranges
+from pagefeed.core.sequences.bundles import Bundles, bundle_keys
+from pagefeed.core.sequences.packed import BLOCK_SEQUENCES, pack_lengths
 
 
 class PackedSpans(ListedSpans):

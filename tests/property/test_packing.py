@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.sequences.packed import pack_lengths
-from pagefeed.sequences.sequence_index import SequenceLayout
+from pagefeed.core.sequences.packed import pack_lengths
+from pagefeed.core.sequences.sequence_index import SequenceLayout
 
 METHODS = ("best_fit", "first_fit", "greedy")
 LENGTHS = {

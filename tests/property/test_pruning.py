@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.dataset.bounds import Bounds
-from pagefeed.dataset.folders import column_of_values
-from pagefeed.dataset.select import Files, files_that_may_match
-from pagefeed.dataset.table_columns import TableColumns
-from pagefeed.storage import Storage
+from pagefeed.core.dataset.bounds import Bounds
+from pagefeed.core.dataset.folders import column_of_values
+from pagefeed.core.dataset.table_columns import TableColumns
+from pagefeed.core.storage import Storage
+from pagefeed.selection import Files, files_that_may_match
 
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "n": (pa.int32(), [-3, -1, 0, 1, 2, 7, 90]),
@@ -140,7 +140,7 @@ def test_no_file_with_a_matching_row_is_left_out(files, langs, predicate, data):
 
 
 def expression_of(predicate: str, schema: pa.Schema) -> pc.Expression:
-    from pagefeed.dataset.select.predicate import Predicate
+    from pagefeed.selection.predicate import Predicate
 
     return Predicate(predicate).bind(schema)
 

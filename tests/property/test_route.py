@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.run.route import Route, merge_ranges
+from pagefeed.core.run.route import Route, merge_ranges
 
 SKIPPED = st.lists(st.tuples(st.integers(0, 90), st.integers(1, 20)), max_size=2)
 

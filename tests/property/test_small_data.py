@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.core.order import EpochOrder, Shuffle, choose_num_lanes
+from pagefeed.core.run import dataset_order
+from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.mixture import mixture_run
-from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle, choose_num_lanes
-from pagefeed.run import dataset_order
 
 SIGMAS = 5
 LENGTH = 64

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.listed import ListedSpans
-from pagefeed._base.arrays import sorted_with_places
-from pagefeed.sequences.lines import Lines
+from pagefeed.core._base.arrays import sorted_with_places
+from pagefeed.core.sequences.lines import Lines
 
 # Of empty spans, of rows without values, and of one long row among short ones.
 SIZES = st.one_of(

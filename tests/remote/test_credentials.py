@@ -13,8 +13,8 @@ import pytest
 import pagefeed as pf
 from made.numbered import numbered_loader
 from pagefeed.errors import AccessDeniedError, UnavailableError
-from pagefeed.storage.credentials import Keys, find_keys
-from pagefeed.storage.credentials.tokens import signature
+from pagefeed.remote.credentials import Keys, find_keys
+from pagefeed.remote.credentials.tokens import signature
 from servers.credential_servers import ROLE, credential_server
 from servers.object_store import ACCESS_KEY, SECRET_KEY
 

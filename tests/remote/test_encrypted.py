@@ -13,7 +13,7 @@ from pagefeed.errors import (
     MissingFileError,
     UnavailableError,
 )
-from pagefeed.storage import RemoteStorage, StorageOptions
+from pagefeed.remote import RemoteStorage, StorageOptions
 from servers.web_servers import Handler, WebServer, running
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from pagefeed.core.storage import located
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning, UnavailableError
-from pagefeed.storage import located, output_folder
+from pagefeed.remote import output_folder
 from servers.list_server import ListServer
 from servers.web_servers import running
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pagefeed.errors import AccessDeniedError, FileAccessError, MissingFileError
-from pagefeed.storage import RemoteStorage, output_folder
+from pagefeed.remote import RemoteStorage, output_folder
 from servers.refusing_store import refusing
 
 MIB = 1 << 20

@@ -8,8 +8,9 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader
+from pagefeed.core.storage import located_exactly
 from pagefeed.errors import AccessDeniedError, InvalidArgumentError, PagefeedError
-from pagefeed.storage import RemoteStorage, StorageOptions, located_exactly
+from pagefeed.remote import RemoteStorage, StorageOptions
 from servers.object_store import ACCESS_KEY, SECRET_KEY
 from servers.web_servers import Handler, WebServer, running
 

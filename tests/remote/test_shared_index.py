@@ -14,8 +14,9 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.cli import main
-from pagefeed.dataset import check_index, index_writing, write_index
-from pagefeed.storage import paths
+from pagefeed.core.storage import paths
+from pagefeed.dataset import check_index, write_index
+from pagefeed.remote import index_writing
 from servers.counting_store import CountingStore
 from servers.web_servers import running
 

@@ -11,7 +11,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.errors import UnavailableError
-from pagefeed.storage import output_folder
+from pagefeed.remote import output_folder
 from servers.object_store import options_of
 from servers.slow_proxy import slow_proxy
 

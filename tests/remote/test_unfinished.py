@@ -28,7 +28,7 @@ from pagefeed.errors import (
     TokenRangeError,
 )
 from pagefeed.prepare.rows import rows_of as conversion_rows
-from pagefeed.storage import FileWriter, ObjectWriter, output_folder
+from pagefeed.remote import FileWriter, ObjectWriter, output_folder
 
 DOCUMENTS = [[row * 10 + n for n in range(row % 7)] for row in range(300)]
 
@@ -304,7 +304,7 @@ import json, os, sys
 from pathlib import Path
 from random import Random
 from remote.test_unfinished import Folder, convert
-from pagefeed.storage import FileWriter, ObjectWriter
+from pagefeed.remote import FileWriter, ObjectWriter
 
 source, url, path, options, number = sys.argv[1:]
 left = int(number)

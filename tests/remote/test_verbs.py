@@ -8,9 +8,9 @@ import pytest
 
 from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import VERBS, main
+from pagefeed.core.storage import located
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import bench_storage
-from pagefeed.storage import located
 
 
 @pytest.fixture

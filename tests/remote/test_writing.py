@@ -20,7 +20,7 @@ from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
 from pagefeed.cli import main
 from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
-from pagefeed.storage import output_file, output_folder, outputs
+from pagefeed.remote import output_file, output_folder, outputs
 
 PROGRAM = """
 import json, sys

@@ -17,7 +17,8 @@ ray = pytest.importorskip("ray", reason="make test-trainers ARGS=ray")
 from ray.cluster_utils import Cluster  # noqa: E402 - likewise
 
 import pagefeed as pf  # noqa: E402
-from pagefeed.dataset import index_writing, write_index  # noqa: E402
+from pagefeed.dataset import write_index  # noqa: E402
+from pagefeed.remote import index_writing  # noqa: E402
 from trainers.running import TESTS  # noqa: E402
 
 NUM_FILES, FILES_PER_GROUP = 300, 4
@@ -25,7 +26,8 @@ NUM_FILES, FILES_PER_GROUP = 300, 4
 DRIVER = """
 import json, sys
 import ray
-from pagefeed.dataset import index_writing, write_index
+from pagefeed.remote import index_writing
+from pagefeed.dataset import write_index
 
 source, output, address, environment = sys.argv[1:]
 index_writing.FILES_PER_GROUP, index_writing.MOST_PACKS = 4, 100

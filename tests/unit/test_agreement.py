@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.launch import (
-    Ranks,
-    check_agreement,
-    from_jax,
-    from_mesh,
-    gather_from,
-)
+from pagefeed.launch import Ranks, check_agreement, from_jax, from_mesh, gather_from
 
 
 def mesh_of(shape, names, coordinate):

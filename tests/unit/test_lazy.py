@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pagefeed._base.lazy_attribute import lazy
+from pagefeed.core._base.lazy_attribute import lazy
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "pagefeed"
 
 FORKED = """
 import os, threading
-from pagefeed._base import lazy
+from pagefeed.core._base import lazy
 
 class Thing:
     def __init__(self, make):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pagefeed._base import lease, made_once
+from pagefeed.core._base import lease, made_once
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from pagefeed._base import made_once
+from pagefeed.core._base import made_once
 def make(_):
     print("begun", flush=True)
     time.sleep(600)
@@ -24,7 +24,7 @@ made_once(Path(sys.argv[1]), lambda: None, make)
 MAKE = """
 import sys, time
 from pathlib import Path
-from pagefeed._base import made_once
+from pagefeed.core._base import made_once
 folder = Path(sys.argv[1])
 def find():
     made = folder / "made"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from made.equal_blocks import equal_blocks
-from pagefeed.order import EpochOrder, Shuffle
-from pagefeed.order.lane_reader import LaneReader
+from pagefeed.core.order import EpochOrder, Shuffle
+from pagefeed.core.order.lane_reader import LaneReader
 
 NUM_UNITS, NUM_LANES = 600_000, 6
 

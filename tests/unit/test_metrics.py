@@ -5,7 +5,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from pagefeed.batches.meter import Meter, over_ranks
+from pagefeed.core.batches.meter import Meter, over_ranks
 from pagefeed.errors import InvalidArgumentError, WaitWarning
 from pagefeed.metrics import WaitAlarm, exposition, serve
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from made.equal_blocks import equal_blocks
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.order import (
+from pagefeed.core.order import (
     EpochOrder,
-    ExplicitBlocks,
     Permutation,
     Shuffle,
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.order import lane_reader as reader_module
-from pagefeed.order.lane_reader import LaneReader
+from pagefeed.core.order import lane_reader as reader_module
+from pagefeed.core.order.lane_reader import LaneReader
+from pagefeed.core.sequences import ExplicitBlocks
+from pagefeed.errors import InvalidArgumentError
 
 MIB = 1 << 20
 
@@ -336,7 +336,7 @@ def test_long_delays_are_looked_through_in_parts(monkeypatch, options, spread):
     monkeypatch.setattr(reader_module, "LONG_DELAY", 100)
     for name in ("AT_ONCE", "LOOKED_AT"):
         monkeypatch.setattr(reader_module, name, 100)
-    monkeypatch.setattr("pagefeed.order.window.MIN_SPREAD", spread)
+    monkeypatch.setattr("pagefeed.core.order.window.MIN_SPREAD", spread)
     order = make_order(blocks, most_held=600, **settings)
     assert order._reader._is_long
     begins = range(0, blocks.num_sequences, 200)

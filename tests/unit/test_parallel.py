@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pagefeed._base.parallel import in_order
+from pagefeed.core._base.parallel import in_order
 
 
 @pytest.mark.parametrize("num_started", [0, 1, 99])

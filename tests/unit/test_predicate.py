@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.selecting import predicates, text_of
-from pagefeed.dataset.select.predicate import Predicate
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.selection.predicate import Predicate
 
 
 @given(predicates())

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagefeed.core.storage import Storage
+from pagefeed.core.storage.arrow_files import RangeFile
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
-from pagefeed.storage import Storage
-from pagefeed.storage.arrow_files import RangeFile
 
 STORAGE: Storage = Storage()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage.options import core_settings, texts_of
+from pagefeed.remote.options import core_settings, texts_of
 
 VARIABLES = ("AWS_ALLOW_HTTP", "HF_ENDPOINT", "HF_TOKEN", "PAGEFEED_CACHE_DIR")
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pagefeed.core.order import EpochOrder, Shuffle
+from pagefeed.core.order import starts as starts_module
+from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.errors import InternalError
-from pagefeed.order import EpochOrder, ExplicitBlocks, Shuffle
-from pagefeed.order import starts as starts_module
 
 
 def make_order(blocks, *, begins=True, **options):

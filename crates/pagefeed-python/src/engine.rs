@@ -21,7 +21,7 @@ use crate::metadata::Asked;
 use crate::packing::AskedPacking;
 use crate::run::{detached, interruptible};
 
-/// Executes plans on its own threads; see `pagefeed.loader` for the plans.
+/// Executes plans on its own threads; see `pagefeed.core.loader` for the plans.
 #[pyclass(frozen, weakref, module = "pagefeed._core")]
 pub struct Engine {
     engine: CoreEngine,

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pagefeed._base import printable_output, show_progress
 from pagefeed._core import version
 from pagefeed.cli.common import Parser, add_verbs, check_storage_options, in_flags
+from pagefeed.core._base import printable_output, show_progress
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError, PagefeedError
 
 __all__ = ["VERBS", "main", "make_parser"]

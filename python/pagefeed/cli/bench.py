@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
     SOME_PATHS,
     STORAGE,
@@ -24,8 +23,9 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
+from pagefeed.core._base import format_bytes
+from pagefeed.core.storage import located
 from pagefeed.reports import StorageBench, bench_storage
-from pagefeed.storage import located
 
 READS = parameters(bench_storage, "sizes depths seconds")
 ARGUMENTS = SOME_PATHS | READS | STORAGE

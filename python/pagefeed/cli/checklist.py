@@ -21,7 +21,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pagefeed._base import write_errors
 from pagefeed.cli.common import (
     NO_COLUMN,
     RUN,
@@ -32,10 +31,11 @@ from pagefeed.cli.common import (
     read_json,
     tell,
 )
+from pagefeed.core._base import write_errors
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.remote import checked_output, make_folder
 from pagefeed.reports import checklist as compare
 from pagefeed.reports import facts_of_node
-from pagefeed.storage import checked_output, make_folder
 
 ARGUMENTS = {
     **RUN,

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
-from pagefeed.batches import Batch
 from pagefeed.cli.common import (
     RUN,
     arg,
@@ -30,6 +29,7 @@ from pagefeed.cli.common import (
     parameters,
     tell,
 )
+from pagefeed.core.batches import Batch
 from pagefeed.reports import doctor as find_limit
 
 STEP = {

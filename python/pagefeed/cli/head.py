@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pagefeed._base import check_whole, format_bytes
 from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
@@ -25,8 +24,11 @@ from pagefeed.cli.common import (
     make_text_tokenizer,
     tell,
 )
-from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset
+from pagefeed.core._base import check_whole, format_bytes
+from pagefeed.core.dataset import Dataset
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.flat import FlatDataset
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.reports import (
     UNREADABLE,
     Damage,

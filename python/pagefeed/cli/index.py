@@ -29,8 +29,9 @@ from pagefeed.cli.common import (
     same_named,
     tell_facts,
 )
-from pagefeed.dataset import PageIndex, check_index, write_index
+from pagefeed.core.dataset import PageIndex
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.remote import check_index, write_index
 
 _SHOWN = 5
 """Files that are named of each kind of difference."""

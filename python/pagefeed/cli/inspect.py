@@ -15,7 +15,6 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed._base import format_bytes
 from pagefeed.cli.common import (
     RUN,
     arg,
@@ -25,6 +24,7 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
+from pagefeed.core._base import format_bytes
 from pagefeed.reports import Inspection, facts_of_inspection, inspect
 
 BAR = 40

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed._base import format_bytes, parse_bytes
 from pagefeed.cli.common import (
     BESIDE,
     RUN,
@@ -28,14 +27,15 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
-from pagefeed.order import Shuffle
+from pagefeed.core._base import format_bytes, parse_bytes
+from pagefeed.core.order import Shuffle
+from pagefeed.core.storage import is_url
 from pagefeed.reports import (
     facts_of_plan,
     forecast,
     mixture_tables,
     plot_mixture,
 )
-from pagefeed.storage import is_url
 
 LATENCY = 0.05
 """Seconds until a bucket usually answers."""

@@ -27,8 +27,8 @@ from pagefeed.cli.common import (
     tell,
 )
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.remote import output_file
 from pagefeed.reports import report as make_page
-from pagefeed.storage import output_file
 
 ARGUMENTS = RUN | {
     "--output": arg(str, "the page", required=True, metavar="FILE"),

@@ -19,7 +19,6 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed.batches import Fields
 from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
@@ -32,6 +31,7 @@ from pagefeed.cli.common import (
     same_named,
     tell,
 )
+from pagefeed.core.batches import Fields
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import smoke as try_run
 

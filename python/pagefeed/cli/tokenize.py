@@ -32,8 +32,8 @@ from pagefeed.cli.common import (
     same_named,
     tell,
 )
+from pagefeed.core.storage import Storage
 from pagefeed.prepare import tokenize
-from pagefeed.storage import Storage
 
 ROLES = "ROLE=NAME"
 

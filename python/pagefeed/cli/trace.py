@@ -29,8 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Work, require
-from pagefeed.batches import Batch
 from pagefeed.cli.common import (
     RUN,
     TEXT_TOKENIZER,
@@ -43,8 +41,12 @@ from pagefeed.cli.common import (
     table_lines,
     tell,
 )
+from pagefeed.core._base import Work, require
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
+from pagefeed.core.run import Slot
 from pagefeed.errors import InvalidArgumentError, PaddingWarning
-from pagefeed.loader import Loader
+from pagefeed.remote import checked_output, make_folder
 from pagefeed.reports import (
     UNREADABLE,
     Damage,
@@ -53,8 +55,6 @@ from pagefeed.reports import (
 )
 from pagefeed.reports import replay as steps_again
 from pagefeed.reports import trace as trace_rows
-from pagefeed.run import Slot
-from pagefeed.storage import checked_output, make_folder
 
 ARGUMENTS = RUN | {
     "--weights": arg(bool, "the shares of a mixture's datasets over time"),

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
-from pagefeed.dataset import Spans
-from pagefeed.documents.document_index import DocumentIndex, RowCut
-from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import (
+from pagefeed.core._base import CheckedArray, Int64Array, distinct, joined_ranges, lazy
+from pagefeed.core.dataset import Spans
+from pagefeed.core.sequences import (
     DocumentParts,
     Lines,
     PackedRuns,
@@ -25,6 +23,8 @@ from pagefeed.sequences import (
     stored_counts,
     stored_numbers,
 )
+from pagefeed.documents.document_index import DocumentIndex, RowCut
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["BudgetCut", "DocumentBatchIndex", "batches_of_lengths"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pagefeed._base import check_flag, check_positive
+from pagefeed.core._base import check_flag, check_positive
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Decode"]

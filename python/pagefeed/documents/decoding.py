@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from pagefeed import _core
-from pagefeed._base import Int64Array
-from pagefeed.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
+from pagefeed.core._base import Int64Array
+from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
+from pagefeed.core.run import Run
 from pagefeed.documents.decode import Decode
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.errors import DataError, InvalidArgumentError
-from pagefeed.run import Run
 
 __all__ = ["DecodingFeed"]
 

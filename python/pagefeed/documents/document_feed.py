@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, UInt32Array, UInt64Array, distinct
-from pagefeed.batches import (
+from pagefeed.core._base import Int64Array, UInt32Array, UInt64Array, distinct
+from pagefeed.core.batches import (
     Batch,
     BatchPlan,
     EngineFeed,
@@ -20,7 +20,9 @@ from pagefeed.batches import (
     Metadata,
     ProcessEngine,
 )
-from pagefeed.dataset import Dataset, FolderColumn, PageIndex
+from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
+from pagefeed.core.run import NO_SEQUENCE, Run
+from pagefeed.core.sequences import EPOCH_SHIFT, epochs_of, numbers_of
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import DocumentIndex, RowCut
 from pagefeed.documents.row_columns import (
@@ -28,8 +30,6 @@ from pagefeed.documents.row_columns import (
     row_columns,
 )
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.run import NO_SEQUENCE, Run
-from pagefeed.sequences import EPOCH_SHIFT, epochs_of, numbers_of
 
 __all__ = ["DocumentFeed"]
 

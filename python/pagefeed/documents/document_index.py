@@ -9,22 +9,22 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import CheckedArray, Int64Array, joined_ranges, lazy
-from pagefeed.dataset import (
+from pagefeed.core._base import CheckedArray, Int64Array, joined_ranges, lazy
+from pagefeed.core.dataset import (
     Spans,
     length_counts,
     refuse_null_tokens,
     refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.errors import UnsupportedError
-from pagefeed.sequences import (
+from pagefeed.core.sequences import (
     DocumentParts,
     Segments,
     SequenceLayout,
     SpanIndex,
     document_lengths,
 )
+from pagefeed.errors import UnsupportedError
 
 __all__ = ["DocumentIndex", "RowCut"]
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from pagefeed._base import check_choice, check_columns, check_whole
-from pagefeed.dataset import Spans
+from pagefeed.core._base import check_choice, check_columns, check_whole
+from pagefeed.core.dataset import Spans
+from pagefeed.core.sequences import PACKING, Cut, Delivers
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.decoding import DecodingFeed
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import PACKING, Cut, Delivers
 
 __all__ = ["DocumentBatches", "Documents"]
 

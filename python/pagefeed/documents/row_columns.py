@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.dataset import Dataset
+from pagefeed.core.dataset import Dataset
 from pagefeed.documents.document_index import RowCut
 from pagefeed.errors import InvalidArgumentError
 

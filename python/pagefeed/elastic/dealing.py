@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 
 __all__ = ["rows_of_ranks", "share_of_rank", "share_size"]
 

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pagefeed._base import Int64Array, check_positive, check_whole, lazy
-from pagefeed.batches import LoaderSettings, RunView
+from pagefeed.core._base import Int64Array, check_positive, check_whole, lazy
+from pagefeed.core.batches import LoaderSettings, RunView
+from pagefeed.core.run import NO_POSITION, Route
 from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
 from pagefeed.elastic.fleet_session import FleetSession
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.run import NO_POSITION, Route
 
 __all__ = ["Fleet", "FleetRoute"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pagefeed._base import check_whole
-from pagefeed.batches import Batch, Iteration, LoaderSettings, Session, explain
+from pagefeed.core._base import check_whole
+from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Session, explain
+from pagefeed.core.run import LoaderState
 from pagefeed.errors import CancelledError, InvalidArgumentError
-from pagefeed.run import LoaderState
 
 __all__ = ["FleetSession"]
 

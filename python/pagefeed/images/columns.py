@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array, require
+from pagefeed.core._base import Int64Array, require
 from pagefeed.errors import UnsupportedError
 
 __all__ = ["Images", "images_of", "pyarrow", "shapes_of"]

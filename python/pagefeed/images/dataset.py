@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NoReturn
 
-from pagefeed._base import check_choice, check_column, check_positive
 from pagefeed.contract import PageIndex, provided
-from pagefeed.dataset import ParquetDataset
+from pagefeed.core._base import check_choice, check_column, check_positive
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.images.feed import ImageFeed
 from pagefeed.images.numbers import IMAGE_TOKENS, ImageNumbers, SizesOf
 from pagefeed.images.rows import image_rows, placeholder_id
 from pagefeed.images.survey import told_long
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ImageDataset", "with_images"]

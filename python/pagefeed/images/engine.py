@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from pagefeed import _core
-from pagefeed._base import Int64Array
 from pagefeed.contract import Batch, BatchPlan
+from pagefeed.core._base import Int64Array
 from pagefeed.images.decoding import IMAGES_AHEAD, Decoder
 
 __all__ = ["Begun", "Documents", "ImageEngine", "ImagePlan"]

@@ -11,8 +11,6 @@ from typing import Any, cast
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, UInt64Array, distinct
-from pagefeed.batches import ProcessEngine, make_converter
 from pagefeed.contract import (
     NO_SEQUENCE,
     Batch,
@@ -21,12 +19,14 @@ from pagefeed.contract import (
     LoaderSettings,
     Run,
 )
+from pagefeed.core._base import Int64Array, UInt64Array, distinct
+from pagefeed.core.batches import ProcessEngine, make_converter
+from pagefeed.core.sequences import numbers_of
 from pagefeed.errors import DataError, InvalidArgumentError
 from pagefeed.images.columns import Images, images_of, pyarrow
 from pagefeed.images.decoding import Decoder
 from pagefeed.images.engine import Begun, Documents, ImageEngine, ImagePlan
 from pagefeed.images.survey import check_cut, check_images, rows_of
-from pagefeed.sequences import numbers_of
 
 __all__ = ["ImageFeed"]
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import (
+from pagefeed.contract import PageIndex
+from pagefeed.core._base import (
     ArrayFolder,
     ArrayWriter,
     Int64Array,
@@ -19,12 +20,12 @@ from pagefeed._base import (
     keeps_arrays,
     logger,
 )
-from pagefeed.contract import PageIndex
-from pagefeed.dataset import derived_arrays, derived_key
+from pagefeed.core.dataset import derived_arrays, derived_key
+from pagefeed.core.storage import names_in
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.images.columns import images_of, pyarrow, shapes_of
 from pagefeed.images.headers import size_of
-from pagefeed.storage import FileWriter, names_in
+from pagefeed.remote import FileWriter
 
 __all__ = ["IMAGE_TOKENS", "ImageNumbers", "SizesOf"]
 

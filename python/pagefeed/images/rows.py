@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.images.columns import pyarrow
 from pagefeed.images.numbers import BROKEN, IMAGE_TOKENS

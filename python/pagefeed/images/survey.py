@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import ArrayFolder, ArrayWriter, Int64Array, Work, format_bytes
 from pagefeed.contract import LoaderSettings, Run
-from pagefeed.dataset import derived_arrays, derived_key
+from pagefeed.core._base import ArrayFolder, ArrayWriter, Int64Array, Work, format_bytes
+from pagefeed.core.dataset import derived_arrays, derived_key
+from pagefeed.core.sequences import document_lengths, with_erased
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import ImageNumbers
-from pagefeed.sequences import document_lengths, with_erased
 
 __all__ = ["check_cut", "check_images", "rows_of", "told_long"]
 

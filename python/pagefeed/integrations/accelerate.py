@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pagefeed._base import check_callable, require
+from pagefeed.core._base import check_callable, require
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has
 from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
@@ -22,7 +23,6 @@ from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
-from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy, Replacing
 
 accelerate = require("accelerate", extra="accelerate", purpose=__name__)

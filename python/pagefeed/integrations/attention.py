@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pagefeed._base import require
+from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.dialects import check_borders
 

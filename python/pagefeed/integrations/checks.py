@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import Ranks
-from pagefeed.loader import Loader
 
 __all__ = [
     "MakeLoader",

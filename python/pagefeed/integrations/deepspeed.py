@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagefeed._base import check_flag, require
+from pagefeed.core._base import check_flag, require
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
@@ -21,7 +22,6 @@ from pagefeed.integrations.delivery import KEY, Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_deepspeed
-from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy, Replacing
 
 require("deepspeed", extra="deepspeed", purpose=__name__)

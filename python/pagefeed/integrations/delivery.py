@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from pagefeed._base import check_choice, check_flag, logger
-from pagefeed.batches import Batch
+from pagefeed.core._base import check_choice, check_flag, logger
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError, PositionWarning, StateMismatchError
 from pagefeed.integrations.checks import (
     check_epochs,
@@ -25,7 +26,6 @@ from pagefeed.integrations.checks import (
     check_whole,
 )
 from pagefeed.launch import Ranks
-from pagefeed.loader import Loader
 
 __all__ = [
     "KEY",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import FIELDS
+from pagefeed.core._base import FIELDS
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [

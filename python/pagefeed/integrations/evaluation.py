@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_fields, check_loader
 from pagefeed.launch import gather_from
-from pagefeed.loader import Loader
 from pagefeed.mixing import token_losses
 from pagefeed.mixture import Mixture
 from pagefeed.tokenizer import IGNORED

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import require
-from pagefeed.batches import Batch
+from pagefeed.core._base import require
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader, check_shapes
 from pagefeed.integrations.delivery import Delivery, ResumableDelivery, Start
 from pagefeed.launch import from_jax
-from pagefeed.loader import Loader
 
 jax = require("jax", extra="jax", purpose=__name__)
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy, Replacing
 from pagefeed.mixture import Mixture
 

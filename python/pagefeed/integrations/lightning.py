@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pagefeed._base import check_choice, require
+from pagefeed.core._base import check_choice, require
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,
@@ -31,7 +32,6 @@ from pagefeed.integrations.delivery import (
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
-from pagefeed.loader import Loader
 from pagefeed.mixing import Learner, Policy, Replacing
 from pagefeed.mixture import Mixture
 

@@ -12,8 +12,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pagefeed._base import check_callable, check_whole, require
-from pagefeed.batches import Fields
+from pagefeed.core._base import check_callable, check_whole, require
+from pagefeed.core.batches import Fields
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,
@@ -26,7 +27,6 @@ from pagefeed.integrations.dialects import megatron as micro_batch
 from pagefeed.integrations.dialects import packed_parameters
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import from_megatron
-from pagefeed.loader import Loader
 from pagefeed.mixing import Policy, Replacing
 
 _calculator: Any = require(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from pagefeed._base import require
+from pagefeed.core._base import require
+from pagefeed.core.loader import Loader
 from pagefeed.integrations.checks import check_ends, check_fields, check_shapes
 from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
-from pagefeed.loader import Loader
 
 _Base: Any = require(
     "olmo_core.data.data_loader", extra="olmo", purpose=__name__

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import check_positive, require
-from pagefeed.dataset import Dataset
+from pagefeed.core._base import check_positive, require
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.loader import Loader
+from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader
 from pagefeed.integrations.delivery import KEY, Grown
 from pagefeed.launch import Ranks
-from pagefeed.loader import Loader
-from pagefeed.sequences import Cut
-from pagefeed.storage import output_folder
+from pagefeed.remote import output_folder
 from pagefeed.view import SequenceView
 
 _Datasource: Any = require("ray.data", extra="ray", purpose=__name__).Datasource

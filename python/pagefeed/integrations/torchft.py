@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pagefeed._base import check_positive, check_whole
-from pagefeed.batches import Batch
+from pagefeed.core._base import check_positive, check_whole
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
 
 __all__ = ["Feed"]
 

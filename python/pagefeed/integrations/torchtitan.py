@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from pagefeed._base import require
-from pagefeed.batches import Batch
+from pagefeed.core._base import require
+from pagefeed.core.batches import Batch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from pagefeed._base import check_flag
-from pagefeed.batches import Batch
+from pagefeed.core._base import check_flag
+from pagefeed.core.batches import Batch
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 
 try:  # First: it brings Accelerate, and its extra is the one to name.
@@ -22,6 +22,7 @@ except ImportError as error:
         "'pagefeed[transformers]'"
     ) from error
 
+from pagefeed.core.loader import Loader
 from pagefeed.documents import Documents
 from pagefeed.integrations.accelerate import PreparedLoader, Skippable, expected_ranks
 from pagefeed.integrations.checks import (
@@ -35,7 +36,6 @@ from pagefeed.integrations.delivery import KEY, Convert, Grown, Start, check_beg
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
 from pagefeed.integrations.learning import EVERY, logits_of, make_learner
-from pagefeed.loader import Loader
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
 

@@ -20,7 +20,6 @@ from pagefeed.launch.frameworks import (
     from_mesh,
     warn_of_accelerator,
 )
-from pagefeed.launch.ranks import check_share, resolve_rank, resolve_threads
 from pagefeed.launch.sums import sums_over
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "Ranks",
     "check_agreement",
     "check_ranks",
-    "check_share",
     "from_deepspeed",
     "from_group",
     "from_jax",
@@ -36,8 +34,6 @@ __all__ = [
     "from_mesh",
     "gather_from",
     "members",
-    "resolve_rank",
-    "resolve_threads",
     "sums_over",
     "warn_of_accelerator",
 ]

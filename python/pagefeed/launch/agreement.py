@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, product
 from typing import Any
 
-from pagefeed._base import require, some_of
+from pagefeed.core._base import require, some_of
 from pagefeed.errors import InvalidArgumentError, RankWarning
 from pagefeed.launch.frameworks import Ranks
 

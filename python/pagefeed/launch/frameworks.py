@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagefeed._base import require
+from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError, PositionWarning
 
 __all__ = [

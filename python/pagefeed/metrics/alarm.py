@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 
-from pagefeed._base import check_callable, check_number, check_positive
+from pagefeed.core._base import check_callable, check_number, check_positive
 from pagefeed.errors import WaitWarning
 
 __all__ = ["WaitAlarm"]

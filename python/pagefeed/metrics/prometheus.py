@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Self
 
-from pagefeed._base import check_callable, check_whole
+from pagefeed.core._base import check_callable, check_whole
 
 __all__ = ["Endpoint", "exposition", "serve"]
 

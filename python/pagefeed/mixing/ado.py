@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_number, check_whole
+from pagefeed.core._base import check_number, check_whole
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixing.policy import Weights, shares_of, usable_losses
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pagefeed._base import IGNORED, require
+from pagefeed.core._base import IGNORED, require
 
 __all__ = ["token_losses"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import check_number
+from pagefeed.core._base import check_number
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixing.policy import (
     LARGEST_LOSS,

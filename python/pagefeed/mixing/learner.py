@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_flag, check_positive, logger, require
+from pagefeed.core._base import check_flag, check_positive, logger, require
+from pagefeed.core.loader import Loader
 from pagefeed.errors import (
     CancelledError,
     InvalidArgumentError,
 )
 from pagefeed.launch import sums_over
-from pagefeed.loader import Loader
 from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.memory import Memory, on_host
 from pagefeed.mixing.policy import Policy, Replacing, usable_losses

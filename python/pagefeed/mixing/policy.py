@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from pagefeed._base import check_whole
+from pagefeed.core._base import check_whole
 from pagefeed.errors import InvalidArgumentError, LossWarning
 from pagefeed.mixture import check_weights
 

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array, check_positive, check_whole, sorted_with_places
+from pagefeed.core._base import (
+    Int64Array,
+    check_positive,
+    check_whole,
+    sorted_with_places,
+)
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Component", "Former", "Mixed"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, lazy
+from pagefeed.core._base import Int64Array, lazy
 from pagefeed.mixture.lane_layout import LaneLayout
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.stretches import ENDED, groups, turns_before

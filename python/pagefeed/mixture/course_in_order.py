@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 from pagefeed.mixture.course import Course
 from pagefeed.mixture.stretches import ENDED, groups
 from pagefeed.mixture.tree import MAX_TURN

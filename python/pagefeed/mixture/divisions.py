@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed.balance import NEVER, Part
+from pagefeed.core._base import Int64Array
 from pagefeed.mixture.course import Course
-from pagefeed.order import NEVER, Part
 
 __all__ = ["MixtureDivisions"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pagefeed._base import FIELDS, check_columns
+from pagefeed.core._base import FIELDS, check_columns
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["checked_fill"]

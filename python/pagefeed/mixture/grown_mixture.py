@@ -11,22 +11,22 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from pagefeed.dataset import Dataset, before_growth, growth_parts, what_changed
-from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.mixture.component import Component, Former, Mixed
-from pagefeed.mixture.mixture_run import MixtureRun
-from pagefeed.mixture.schedule import Schedule
-from pagefeed.mixture.state_part import schedule_of
-from pagefeed.run import (
+from pagefeed.core.dataset import Dataset, what_changed
+from pagefeed.core.run import (
     DatasetOrder,
     Grown,
     LoaderState,
-    MixedOrder,
     Records,
     Run,
     records_after,
     records_of,
 )
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.growth import MixedOrder, before_growth, growth_parts
+from pagefeed.mixture.component import Component, Former, Mixed
+from pagefeed.mixture.mixture_run import MixtureRun
+from pagefeed.mixture.schedule import Schedule
+from pagefeed.mixture.state_part import schedule_of
 
 __all__ = ["GrownMixtureRun", "rest_of_mixture"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.phases import Phases
 from pagefeed.mixture.schedule import Schedule

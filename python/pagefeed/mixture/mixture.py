@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
-from pagefeed._base import (
+from pagefeed.core._base import (
     check_choice,
     check_number,
     check_positive,
     check_whole,
     html_table,
 )
-from pagefeed.dataset import Dataset, Source, SourceKind, check_dataset
+from pagefeed.core.dataset import Dataset, Source, SourceKind, check_dataset
+from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.filling import checked_fill
 from pagefeed.mixture.tokenizers import check_tokenizers
-from pagefeed.wiring import provided
 
 __all__ = [
     "Mixture",

@@ -10,7 +10,19 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from pagefeed._base import Int64Array, gathered, lazy, logger
+from pagefeed.balance import Balance, Dealing
+from pagefeed.core._base import Int64Array, gathered, lazy, logger
+from pagefeed.core.order import NODE_BYTES, Ordered, derive_key
+from pagefeed.core.run import (
+    MAX_HORIZON,
+    Cursor,
+    DatasetOrder,
+    LoaderState,
+    Positions,
+    Run,
+    SequencesOf,
+    check_bound,
+)
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import LEAST_LANES, Course
@@ -22,17 +34,6 @@ from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.state_part import check_size, cuts_of, make_parts, schedule_of
 from pagefeed.mixture.tokenizers import check_tokenizers
-from pagefeed.order import NODE_BYTES, Balance, Dealing, Ordered, derive_key
-from pagefeed.run import (
-    MAX_HORIZON,
-    Cursor,
-    DatasetOrder,
-    LoaderState,
-    Positions,
-    Run,
-    SequencesOf,
-    check_bound,
-)
 
 __all__ = ["MixtureCursor", "MixtureRun"]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
+from pagefeed.core.order import Permutation, derive_key
 from pagefeed.mixture.tree import ONE, Members, Tree
-from pagefeed.order import Permutation, derive_key
 
 __all__ = ["Phases"]
 

@@ -22,7 +22,7 @@ from typing import TypeAlias, Union
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 
 __all__ = ["LARGEST_SUM", "Shape", "best_shape", "huffman_shape"]
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pagefeed.dataset import Dataset, identity_of_data
+from pagefeed.core.dataset import Dataset, identity_of_data
+from pagefeed.core.run import LoaderState
+from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture
 from pagefeed.mixture.schedule import Schedule
-from pagefeed.run import LoaderState
-from pagefeed.sequences import SequenceIndex
 
 __all__ = ["MAX_STATE_BYTES", "check_size", "cuts_of", "make_parts", "schedule_of"]
 

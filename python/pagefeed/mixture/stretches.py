@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from pagefeed._base import Int64Array, distinct
+from pagefeed.core._base import Int64Array, distinct
 from pagefeed.mixture.tree import MAX_TURN
 
 __all__ = ["ENDED", "LaneStretches", "groups", "turns_before"]

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, distinct, lazy
+from pagefeed.core._base import Int64Array, distinct, lazy
 from pagefeed.mixture.shape import Shape, best_shape, huffman_shape
 
 __all__ = ["BITS", "MAX_TURN", "ONE", "Node", "Tree"]

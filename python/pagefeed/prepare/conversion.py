@@ -8,21 +8,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Work, check_choice, check_token, parse_bytes
-from pagefeed.dataset import (
-    FLAT_FORMATS,
-    Dataset,
-    FlatName,
-    TokenFormat,
-    TokenRows,
-    check_dataset,
-    given_dtype,
-    parquet,
-)
+from pagefeed.core._base import Work, check_choice, check_token, parse_bytes
+from pagefeed.core.dataset import Dataset, check_dataset
+from pagefeed.core.storage import PathLike
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.flat import FLAT_FORMATS, FlatName, TokenFormat, TokenRows, given_dtype
+from pagefeed.parquet_files import parquet
 from pagefeed.prepare.parquet_output import ParquetOutput
 from pagefeed.prepare.rows import rows_of
-from pagefeed.storage import PathLike, StorageOptions, output_folder
+from pagefeed.remote import StorageOptions, output_folder
 
 __all__ = ["TOKEN_FORMATS", "Conversion", "convert"]
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pagefeed.core.storage import UNFINISHED
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, PagefeedError
-from pagefeed.storage import UNFINISHED, OutputFolder
+from pagefeed.remote import OutputFolder
 
 __all__ = [
     "JOB",

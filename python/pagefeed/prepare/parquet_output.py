@@ -7,9 +7,10 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from pagefeed._base import WholeWriter, require
-from pagefeed.dataset import Output, TokenRows
+from pagefeed.core._base import WholeWriter, require
+from pagefeed.core.storage import MANIFEST, PARQUET, UNFINISHED
 from pagefeed.errors import FileAccessError
+from pagefeed.flat import Output, TokenRows
 from pagefeed.prepare.jobs import (
     JOB,
     check_same_job,
@@ -19,7 +20,7 @@ from pagefeed.prepare.jobs import (
     remove_drafts,
     write_json,
 )
-from pagefeed.storage import MANIFEST, PARQUET, UNFINISHED, FileWriter
+from pagefeed.remote import FileWriter
 
 __all__ = ["ParquetFile", "ParquetOutput"]
 

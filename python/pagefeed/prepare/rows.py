@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import in_order, require
-from pagefeed.dataset import Dataset, PageIndex, TokenRows
+from pagefeed.core._base import in_order, require
+from pagefeed.core.dataset import Dataset, PageIndex
 from pagefeed.errors import UnsupportedError
+from pagefeed.flat import TokenRows
 
 __all__ = ["rows_of"]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import (
+from pagefeed.core._base import (
     WholeWriter,
     check_choice,
     check_column,
@@ -19,6 +19,7 @@ from pagefeed._base import (
     parse_bytes,
     require,
 )
+from pagefeed.core.storage import PathLike
 from pagefeed.errors import FileAccessError, InvalidArgumentError
 from pagefeed.prepare.parquet_output import ParquetFile
 from pagefeed.prepare.teacher_rows import (
@@ -29,7 +30,7 @@ from pagefeed.prepare.teacher_rows import (
     stored_type,
     typed,
 )
-from pagefeed.storage import PathLike, StorageOptions, output_folder
+from pagefeed.remote import StorageOptions, output_folder
 
 __all__ = ["TeacherWriter"]
 

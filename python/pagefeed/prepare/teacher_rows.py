@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import to_bfloat16
+from pagefeed.core._base import to_bfloat16
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["Numbers", "cut_rows", "named", "num_of", "stored_type", "typed"]

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from pagefeed.dataset import Dataset, ParquetDataset
+from pagefeed.core.dataset import Dataset
 from pagefeed.mixture import Mixture
-from pagefeed.storage import StorageOptions
+from pagefeed.parquet_files import ParquetDataset
+from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["TextTokenizer", "load_tokenizer"]

@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pagefeed._base import Work, format_bytes
-from pagefeed.batches import Batch
+from pagefeed.core._base import Work, format_bytes
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
 from pagefeed.errors import (
     BalanceWarning,
     InvalidArgumentError,
     PaddingWarning,
     ReloadWarning,
 )
-from pagefeed.loader import Loader
 from pagefeed.mixture import Mixture
 from pagefeed.reports.evidence import Evidence, recording, wait_for_device
 from pagefeed.reports.soundness import Damage, sound_batches

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
+from pagefeed.core.sequences import PackedIndex, Segments, SequenceIndex, with_erased
 from pagefeed.documents import DocumentIndex
-from pagefeed.sequences import PackedIndex, Segments, SequenceIndex, with_erased
 
 __all__ = ["changed_sequences"]
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagefeed.batches import Batch
-from pagefeed.loader import Loader
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
 
 __all__ = ["Evidence", "recording", "wait_for_device"]
 

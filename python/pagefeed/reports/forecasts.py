@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.loader import Loader
+from pagefeed.core.loader import Loader
+from pagefeed.core.run import Cursor, DatasetRun
+from pagefeed.core.sequences import JoinedIndex, PackedIndex, SequenceIndex
 from pagefeed.mixture import (
     Component,
     Course,
@@ -28,8 +30,6 @@ from pagefeed.reports.sampling import evenly
 from pagefeed.reports.sharing import shared_pairs
 from pagefeed.reports.simulation import ColumnReads, simulate
 from pagefeed.reports.step_costs import StepCosts, step_costs
-from pagefeed.run import Cursor, DatasetRun
-from pagefeed.sequences import JoinedIndex, PackedIndex, SequenceIndex
 
 __all__ = ["DatasetForecast", "Forecast", "StageForecast", "forecast"]
 

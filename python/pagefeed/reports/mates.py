@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pagefeed.core.run import Cursor, DatasetRun
 from pagefeed.reports.sampling import evenly
-from pagefeed.run import Cursor, DatasetRun
 
 __all__ = ["met_again"]
 

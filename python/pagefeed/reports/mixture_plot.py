@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_choice, require
+from pagefeed.core._base import check_choice, require
+from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor, last_position
-from pagefeed.storage import checked_output, output_file
+from pagefeed.remote import checked_output, output_file
 
 __all__ = ["mixture_shares", "mixture_weights", "plot_mixture"]
 

@@ -7,8 +7,8 @@ import json
 
 import numpy as np
 
-from pagefeed._base import Int64Array
-from pagefeed.loader import Loader
+from pagefeed.core._base import Int64Array
+from pagefeed.core.loader import Loader
 
 __all__ = ["plan_digest", "sampled_steps", "sequences_of_step"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 
 __all__ = ["evenly"]
 

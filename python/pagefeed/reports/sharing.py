@@ -7,13 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
+from pagefeed.core.sequences import JoinedIndex, PackedRuns, SequenceIndex
 from pagefeed.reports.sampling import evenly
-from pagefeed.sequences import (
-    JoinedIndex,
-    PackedRuns,
-    SequenceIndex,
-)
 
 __all__ = ["Sharing", "shared_pairs"]
 

@@ -16,26 +16,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
-from pagefeed.batches import steps_ahead
-from pagefeed.dataset import (
-    Dataset,
-    FlatDataset,
-    FolderColumn,
-    PageIndex,
-    RecordColumn,
-)
-from pagefeed.documents import DocumentIndex
-from pagefeed.loader import Loader
-from pagefeed.reports.sampling import evenly
-from pagefeed.run import Cursor
-from pagefeed.sequences import (
+from pagefeed.core._base import Int64Array
+from pagefeed.core.batches import steps_ahead
+from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
+from pagefeed.core.loader import Loader
+from pagefeed.core.run import Cursor
+from pagefeed.core.sequences import (
     JoinedIndex,
     Segments,
     SequenceIndex,
     are_bundles,
     numbers_of,
 )
+from pagefeed.documents import DocumentIndex
+from pagefeed.flat import FlatDataset, RecordColumn
+from pagefeed.reports.sampling import evenly
 
 __all__ = ["ColumnReads", "simulate", "simulate_loads"]
 

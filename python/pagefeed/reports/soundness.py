@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pagefeed._base import Work
-from pagefeed.batches import Batch
-from pagefeed.dataset import Dataset, ParquetDataset
+from pagefeed.core._base import Work
+from pagefeed.core.batches import Batch
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.loader import Loader
 from pagefeed.errors import (
     ColumnNotFoundError,
     DataError,
     FileAccessError,
     PagefeedError,
 )
-from pagefeed.loader import Loader
+from pagefeed.parquet_files import ParquetDataset
 
 __all__ = ["UNREADABLE", "Damage", "damage_of", "sound_batches", "sound_part"]
 

@@ -8,13 +8,14 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, finished, gathered
-from pagefeed.batches import make_run
+from pagefeed.balance import Balance, BalanceLike, SequenceCosts
+from pagefeed.core._base import Int64Array, finished, gathered
+from pagefeed.core.batches import make_run
+from pagefeed.core.loader import Loader
+from pagefeed.core.order import Costs
+from pagefeed.core.run import Run
+from pagefeed.core.sequences import Cut, JoinedIndex, numbers_of
 from pagefeed.documents import Documents
-from pagefeed.loader import Loader
-from pagefeed.order import Balance, BalanceLike, Costs
-from pagefeed.run import Run
-from pagefeed.sequences import Cut, JoinedIndex, SequenceCosts, numbers_of
 
 __all__ = ["StepCosts", "slowest_ranks", "step_costs"]
 

@@ -11,9 +11,9 @@ from functools import partial
 from itertools import count
 from timeit import timeit
 
-from pagefeed._base import check_positive, parse_bytes
+from pagefeed.core._base import check_positive, parse_bytes
+from pagefeed.core.storage import Located
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.storage import Located
 
 __all__ = ["Measured", "StorageBench", "bench_storage"]
 
@@ -95,7 +95,7 @@ def bench_storage(
         FileAccessError: If it cannot be read.
 
     Example:
-        >>> from pagefeed.storage import located
+        >>> from pagefeed.core.storage import located
         >>> found = located("corpus/")  # Or a URL.  # doctest: +SKIP
         >>> bench_storage(
         ...     found, sizes=[1024], depths=[1], seconds=0.1

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pagefeed._base import format_bytes
+from pagefeed.core._base import format_bytes
 from pagefeed.reports.forecasts import Forecast
 from pagefeed.reports.inspection import Inspection
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_whole, require
-from pagefeed.batches import Batch, Fields, make_feed
+from pagefeed.core._base import check_whole, require
+from pagefeed.core.batches import Batch, Fields, make_feed
+from pagefeed.core.loader import Loader
+from pagefeed.core.run import Origin
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
-from pagefeed.run import Origin
 
 __all__ = ["TracedPart", "TracedRow", "replay", "trace"]
 

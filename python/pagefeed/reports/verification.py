@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pagefeed._base import Work
-from pagefeed.batches import LoaderSettings, make_run
+from pagefeed.core._base import Work
+from pagefeed.core.batches import LoaderSettings, make_run
+from pagefeed.core.loader import Loader
+from pagefeed.core.run import NO_SEQUENCE, LoaderState, Route, Run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.erasure import changed_sequences
-from pagefeed.run import NO_SEQUENCE, LoaderState, Route, Run
 
 __all__ = ["Leg", "Verification", "verify"]
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import IGNORED, LABELS, lazy
+from pagefeed.core._base import IGNORED, LABELS, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.tokenizer.answers import find_answer
 from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat

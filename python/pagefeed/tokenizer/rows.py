@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_column, check_columns, require
+from pagefeed.core._base import check_column, check_columns, require
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, LabelWarning
 from pagefeed.tokenizer.chat import ChatTemplate
 from pagefeed.tokenizer.row_text import RowText, TextOfRow

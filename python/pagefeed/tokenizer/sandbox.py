@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pagefeed._base import require
+from pagefeed.core._base import require
 
 __all__ = ["Sandbox", "TemplateRefusal"]
 

@@ -10,15 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pagefeed._base import require
+from pagefeed.core._base import require
+from pagefeed.core.storage import Storage, is_url, located_exactly, plain_paths
 from pagefeed.errors import FileAccessError, InvalidArgumentError, MissingFileError
-from pagefeed.storage import (
-    Storage,
-    StorageOptions,
-    is_url,
-    located_exactly,
-    plain_paths,
-)
+from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer.ranks import (
     ENCODINGS,
     Encoding,

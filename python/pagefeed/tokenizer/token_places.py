@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 __all__ = ["TokenPlaces"]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed._base import (
+from pagefeed.core._base import (
     Facts,
     Int64Array,
     check_choice,
@@ -25,7 +25,7 @@ from pagefeed._base import (
     text_of,
 )
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
-from pagefeed.storage import StorageOptions
+from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer.sources import (
     as_bytes,
     content_of,

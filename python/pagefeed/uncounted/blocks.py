@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array, UInt32Array, distinct, require
-from pagefeed.dataset import BlockKind, UncountedText
+from pagefeed.core._base import Int64Array, UInt32Array, distinct, require
+from pagefeed.core.dataset import BlockKind
+from pagefeed.core.sequences import TokenCut
 from pagefeed.documents import DocumentIndex, Documents
 from pagefeed.errors import (
     CorruptFileError,
@@ -18,7 +19,7 @@ from pagefeed.errors import (
     TokenRangeError,
     UnsupportedError,
 )
-from pagefeed.sequences import TokenCut
+from pagefeed.text import UncountedText
 from pagefeed.uncounted.lane_passes import LanePasses, Part
 
 __all__ = ["Block", "BlockReader", "EncodedBlock"]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed._base import Int64Array
-from pagefeed.order import Permutation, choose_num_lanes, derive_key
-from pagefeed.sequences import Blocks
+from pagefeed.core._base import Int64Array
+from pagefeed.core.order import Permutation, choose_num_lanes, derive_key
+from pagefeed.core.sequences import Blocks
 
 __all__ = ["Cursor", "LanePasses", "Part", "lanes_for_ranks"]
 

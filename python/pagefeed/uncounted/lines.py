@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 from pagefeed.uncounted.blocks import Block, EncodedBlock
 from pagefeed.uncounted.lane_passes import Cursor, LanePasses, Part
 from pagefeed.uncounted.packed_block import PackedBlock

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
-from pagefeed.sequences import Packed, pack_lengths
+from pagefeed.core._base import Int64Array
+from pagefeed.core.sequences import Packed, pack_lengths
 from pagefeed.uncounted.blocks import EncodedBlock
 
 __all__ = ["PackedBlock"]

@@ -13,8 +13,8 @@ from typing import Any, cast
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Facts, check_vocab_size, format_bytes
-from pagefeed.batches import (
+from pagefeed.core._base import Facts, check_vocab_size, format_bytes
+from pagefeed.core.batches import (
     Batch,
     BatchIterator,
     LoaderSettings,
@@ -24,15 +24,16 @@ from pagefeed.batches import (
     transformed,
     warn_of_return,
 )
-from pagefeed.dataset import BlockKind, UncountedText
+from pagefeed.core.dataset import BlockKind
+from pagefeed.core.order import derive_key
+from pagefeed.core.sequences import Packed, TokenCut
 from pagefeed.errors import (
     CancelledError,
     EmptySelectionError,
     InvalidArgumentError,
     StateMismatchError,
 )
-from pagefeed.order import derive_key
-from pagefeed.sequences import Packed, TokenCut
+from pagefeed.text import UncountedText
 from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
 from pagefeed.uncounted.lane_passes import (
     PASSES_HELD,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pagefeed._base import MOST, check_whole
+from pagefeed.core._base import MOST, check_whole
+from pagefeed.core.order import ORDER_VERSION
+from pagefeed.core.run import check_same_run, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.order import ORDER_VERSION
-from pagefeed.run import check_same_run, reading_state
 from pagefeed.uncounted.lane_passes import Cursor
 
 __all__ = ["UncountedState", "lanes_of_rank"]

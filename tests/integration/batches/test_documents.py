@@ -10,8 +10,8 @@ import pytest
 
 import pagefeed as pf
 from made.shuffles import SHUFFLES
+from pagefeed.core.run import DatasetRun
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.run import DatasetRun
 
 NUM_ROWS = 700
 COLUMNS = ["number", "text", "tags", "input_ids"]

@@ -21,8 +21,8 @@ from made.documents import (
     make_documents,
     write_documents,
 )
-from pagefeed._base import FIELDS
-from pagefeed.batches import FieldName
+from pagefeed.core._base import FIELDS
+from pagefeed.core.batches import FieldName
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.torch import check_isolation, flex_mask, sdpa_mask, varlen_arguments
 

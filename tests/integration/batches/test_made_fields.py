@@ -16,7 +16,7 @@ from made.documents import (
     write_documents,
 )
 from models.field_model import assert_model
-from pagefeed._base import FIELDS as ALL_FIELDS
+from pagefeed.core._base import FIELDS as ALL_FIELDS
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS: Any = pf.Fields(names=tuple(ALL_FIELDS)).made

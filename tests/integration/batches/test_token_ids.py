@@ -22,9 +22,9 @@ from made.handmade import (
     rle_run,
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
+from pagefeed.core.loader import share
+from pagefeed.core.sequences import Cut
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, TokenRangeError
-from pagefeed.loader import share
-from pagefeed.sequences import Cut
 
 SETTINGS = [Windows(4), Windows(4, eos=1), Packed(4), Documents(max_length=4)]
 TYPES = [pa.int32(), pa.int64(), pa.int16(), pa.int8()]

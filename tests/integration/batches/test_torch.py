@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from made.numbered import numbered_loader, write_numbered
+from pagefeed.core.loader import share
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import share
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 

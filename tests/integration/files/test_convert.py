@@ -14,7 +14,7 @@ import pagefeed as pf
 from made import flat_files
 from pagefeed import errors
 from pagefeed.cli import main
-from pagefeed.dataset import FLAT_FORMATS, FlatName
+from pagefeed.flat import FLAT_FORMATS, FlatName
 from pagefeed.prepare import TOKEN_FORMATS
 
 ROOT = Path(__file__).resolve().parents[3]

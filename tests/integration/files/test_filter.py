@@ -174,8 +174,8 @@ import json
 import pagefeed as pf
 from pagefeed.dataset import PageIndex
 PageIndex.row_lengths = None
-import pagefeed.dataset.select.criteria
-pagefeed.dataset.select.criteria.scan = None
+import pagefeed.selection.criteria
+pagefeed.selection.criteria.scan = None
 dataset = pf.parquet({[str(file) for file in files]!r}, column="input_ids",
                      cache_dir={str(cache)!r})
 selected = dataset.where(" quality>0.5 ")

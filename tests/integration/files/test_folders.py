@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from pagefeed.dataset.folders import folder_columns
+from pagefeed.core.dataset.folders import folder_columns
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
 
 ROWS = 50

@@ -10,7 +10,8 @@ import pytest
 
 import pagefeed as pf
 from made.shuffles import PAGES
-from pagefeed.dataset.index_recipe import IndexRecipe
+from pagefeed.core.dataset.index_recipe import IndexRecipe
+from pagefeed.core.storage import Storage
 from pagefeed.errors import (
     CacheWarning,
     ColumnNotFoundError,
@@ -21,7 +22,6 @@ from pagefeed.errors import (
     StaleFileError,
     UnsupportedError,
 )
-from pagefeed.storage import Storage
 
 
 def build(paths, cache_dir, **options):
@@ -208,7 +208,7 @@ def is_no_place_for_files(_):
 def test_a_cache_folder_that_cannot_be_used_is_told(
     tmp_path, write_tokens, place, monkeypatch
 ):
-    monkeypatch.setattr("pagefeed._base.stored._told", set())
+    monkeypatch.setattr("pagefeed.core._base.stored._told", set())
     path = write_tokens(tmp_path / "a.parquet", [[1, 2, 3]] * 50)
     cache_dir = str(place(tmp_path / "cache"))
     dataset = pf.parquet(path, column="input_ids", cache_dir=cache_dir)
@@ -277,7 +277,7 @@ def test_a_file_that_is_not_parquet_is_refused_by_name(tmp_path):
 
 def test_the_default_cache_folder_shares_sums(tmp_path, monkeypatch, token_files):
     monkeypatch.setenv("PAGEFEED_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("pagefeed.order.starts.PIECE", 1)
+    monkeypatch.setattr("pagefeed.core.order.starts.PIECE", 1)
     loader = pf.Loader(
         pf.parquet(token_files, column="input_ids"),
         sequences=pf.Windows(16),

@@ -15,11 +15,11 @@ from made.handmade import one_column, token_list, token_page, with_checksums
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
 from models import mixing
 from models.tasks import ends, tasks
+from pagefeed.core.run import MOST_RANGES
+from pagefeed.core.run.route import merge_ranges
+from pagefeed.core.run.skips import ranges_fit
+from pagefeed.core.sequences.packed import BLOCK_SEQUENCES, Packed
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
-from pagefeed.run import MOST_RANGES
-from pagefeed.run.route import merge_ranges
-from pagefeed.run.skips import ranges_fit
-from pagefeed.sequences.packed import BLOCK_SEQUENCES, Packed
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.dataset import derived_arrays, derived_key, length_counts
+from pagefeed.core.dataset import derived_arrays, derived_key, length_counts
 from pagefeed.errors import MissingFileError, StaleFileError
 
 USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.shuffles import SHUFFLES
-from pagefeed.batches import steps_ahead
 from pagefeed.cli import main
+from pagefeed.core.batches import steps_ahead
+from pagefeed.core.run import Cursor
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports import Leg, forecast, verify
 from pagefeed.reports.simulation import needed_bytes, simulate_loads
-from pagefeed.run import Cursor
 
 LENGTH = 64
 

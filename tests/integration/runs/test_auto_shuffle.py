@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.batches import block_choice
 from pagefeed.cli import main
+from pagefeed.core.batches import block_choice
 from pagefeed.errors import StateMismatchError
 
 LENGTH, ROWS = 64, 1200

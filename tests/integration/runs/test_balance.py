@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.balance import Dealing
 from pagefeed.cli import main
 from pagefeed.errors import BalanceWarning, InvalidArgumentError, StateMismatchError
 from pagefeed.integrations.delivery import Delivery
-from pagefeed.order import Dealing
 from pagefeed.reports import step_costs as step_costs_of
 from pagefeed.reports.step_costs import slowest_ranks
 

@@ -11,8 +11,8 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
+from pagefeed.core.run import MOST_RANGES
 from pagefeed.errors import CorruptFileError
-from pagefeed.run import MOST_RANGES
 
 
 def batches_of(loader):

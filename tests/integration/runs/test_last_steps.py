@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.numbered import LENGTH, numbered_loader, write_numbered
-from pagefeed.run.route import NO_POSITION, Route
+from pagefeed.core.run.route import NO_POSITION, Route
 
 
 @pytest.fixture(scope="module")

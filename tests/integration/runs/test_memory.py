@@ -12,7 +12,7 @@ import pytest
 
 import pagefeed as pf
 from made.shared_data import shared
-from pagefeed._base import FIELDS
+from pagefeed.core._base import FIELDS
 from pagefeed.errors import ReloadWarning
 
 MEMORY = 8 << 20

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import pagefeed as pf
-from pagefeed.batches import plan_batches
-from pagefeed.batches.feeds import Feed
-from pagefeed.batches.iteration import Iteration
-from pagefeed.order import EpochOrder
-from pagefeed.order.lists import BlockList
-from pagefeed.order.starts import Starts
-from pagefeed.run import DatasetCursor, DatasetRun
+from pagefeed.core.batches import plan_batches
+from pagefeed.core.batches.feeds import Feed
+from pagefeed.core.batches.iteration import Iteration
+from pagefeed.core.order import EpochOrder
+from pagefeed.core.order.lists import BlockList
+from pagefeed.core.order.starts import Starts
+from pagefeed.core.run import DatasetCursor, DatasetRun
 
 
 def make_loader(files, **options):
@@ -41,8 +41,8 @@ def test_few_epochs_are_planned_before_the_first_batch(
 
 
 def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
-    monkeypatch.setattr("pagefeed.order.starts.PIECE", 64)
-    monkeypatch.setattr("pagefeed.batches.iteration.CHUNK_SEQUENCES", 16)
+    monkeypatch.setattr("pagefeed.core.order.starts.PIECE", 64)
+    monkeypatch.setattr("pagefeed.core.batches.iteration.CHUNK_SEQUENCES", 16)
     loader = make_loader(token_files, epochs=2, shuffle=pf.Shuffle(window=8))
     source = loader.view().run
     assert isinstance(source, DatasetRun)
@@ -62,7 +62,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
-    monkeypatch.setattr("pagefeed.run.run.MOST_SEQUENCES", 40)
+    monkeypatch.setattr("pagefeed.core.run.run.MOST_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
     run = loader.view().run
     cursor, index = run.at(run.beginning(0)), run.index
@@ -144,8 +144,8 @@ class CountingFeed(Feed):
 
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
 def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
-    monkeypatch.setattr("pagefeed.run.run.MOST_SEQUENCES", 4)
-    monkeypatch.setattr("pagefeed.batches.iteration.BEGIN_SEQUENCES", 20)
+    monkeypatch.setattr("pagefeed.core.run.run.MOST_SEQUENCES", 4)
+    monkeypatch.setattr("pagefeed.core.batches.iteration.BEGIN_SEQUENCES", 20)
     loader = make_loader(token_files, batch_size=2)
     engine, session = CountingEngine(), loader.view()
     feed = CountingFeed(engine, session.run.index)

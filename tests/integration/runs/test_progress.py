@@ -11,9 +11,9 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader, write_numbered
-from pagefeed._base import Work, bars, in_order
-from pagefeed._base import progress as progress_module
-from pagefeed.dataset import length_counts
+from pagefeed.core._base import Work, bars, in_order
+from pagefeed.core._base import progress as progress_module
+from pagefeed.core.dataset import length_counts
 from pagefeed.errors import InvalidArgumentError
 
 

@@ -20,10 +20,10 @@ from made.numbered import (
     rows_of,
     write_numbered,
 )
+from pagefeed.core.run.pieces import MOST_SEQUENCES
+from pagefeed.core.run.route import Slot
+from pagefeed.core.run.run import NO_SEQUENCE
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.run.pieces import MOST_SEQUENCES
-from pagefeed.run.route import Slot
-from pagefeed.run.run import NO_SEQUENCE
 
 WORLD_SIZES = (1, 2, 3, 4, 6, 8, 12, 48, 64, 100)
 

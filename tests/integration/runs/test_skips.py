@@ -16,9 +16,9 @@ from made.numbered import (
     rows_of,
     write_numbered,
 )
+from pagefeed.core.run.skips import packed_ranges, ranges_fit, unpacked_ranges
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import LoaderState
-from pagefeed.run.skips import packed_ranges, ranges_fit, unpacked_ranges
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.numbered import LENGTH, first_tokens, numbered_loader, write_numbered
+from pagefeed.core.run import MOST_RANGES
+from pagefeed.core.sequences.cut import TokenCut
 from pagefeed.errors import StateMismatchError
-from pagefeed.run import MOST_RANGES
-from pagefeed.sequences.cut import TokenCut
 
 USUAL_LANES = 48
 """Runs have so many at the usual numbers of ranks."""

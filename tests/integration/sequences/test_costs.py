@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed.balance import SequenceCosts
+from pagefeed.core.sequences import JoinedIndex
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.sequences import JoinedIndex, SequenceCosts
 
 SETTINGS = [
     pf.Windows(32),

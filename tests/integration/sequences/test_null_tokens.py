@@ -18,8 +18,8 @@ from made.handmade import (
     one_column,
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
+from pagefeed.core.sequences import Cut
 from pagefeed.errors import UnsupportedError
-from pagefeed.sequences import Cut
 
 Row = list[int | None] | None
 SETTINGS = [Windows(4), Windows(4, eos=9), Packed(4), Documents(max_length=4)]

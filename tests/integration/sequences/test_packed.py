@@ -12,7 +12,7 @@ import pagefeed as pf
 from made.documents import EOS, PADDING, loader_of, sequences_of
 from made.numbered import write_numbered
 from made.shuffles import SHUFFLES
-from pagefeed.sequences.packed import PackedIndex
+from pagefeed.core.sequences.packed import PackedIndex
 
 FIRST = 10  # tokens below are separators and padding
 METHODS = ["best_fit", "first_fit", "greedy"]

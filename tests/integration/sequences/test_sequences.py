@@ -21,9 +21,9 @@ from made.documents import (
 )
 from made.shuffles import SHUFFLES
 from pagefeed.cli import main
+from pagefeed.core.sequences.packed import BLOCK_SEQUENCES
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.reports import forecast
-from pagefeed.sequences.packed import BLOCK_SEQUENCES
 
 SEPARATORS = [(None, None), (None, EOS), (BOS, None), (BOS, EOS)]
 LAYOUTS: dict[str, dict[str, Any]] = {

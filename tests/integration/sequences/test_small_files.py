@@ -11,10 +11,10 @@ import pytest
 
 import pagefeed as pf
 from made.shuffles import SHUFFLES
-from pagefeed.batches import plan_batches
+from pagefeed.core.batches import plan_batches
+from pagefeed.core.sequences import PackedIndex, are_bundles
+from pagefeed.core.sequences.sequence_index import bytes_of_pages
 from pagefeed.errors import PaddingWarning
-from pagefeed.sequences import PackedIndex, are_bundles
-from pagefeed.sequences.sequence_index import bytes_of_pages
 
 FILES = {"300 of 500": (300, 500), "50 of 2100": (50, 2100)}
 

@@ -17,12 +17,12 @@ from made.flat_files import mds, megatron, stream
 from made.shuffles import SHUFFLES
 from made.texts_made import make_tokenizer
 from models.field_model import model_fields
+from pagefeed.core.sequences import with_erased
 from pagefeed.dataset import PageIndex, ParquetDataset
 from pagefeed.errors import (
     InvalidArgumentError,
     StateMismatchError,
 )
-from pagefeed.sequences import with_erased
 
 PADDING = 7
 ROWS, FILES = 100, 3

@@ -31,7 +31,8 @@ from made.tables import (
     write_delta,
     write_iceberg,
 )
-from pagefeed.dataset import ParquetDataset, select
+from pagefeed import selection as select
+from pagefeed.dataset import ParquetDataset
 from pagefeed.errors import EmptySelectionError, MissingFileError
 from pagefeed.reports import facts_of_inspection, facts_of_plan
 

@@ -30,7 +30,6 @@ from made.tables import (
     write_iceberg,
 )
 from pagefeed.dataset import ParquetDataset
-from pagefeed.dataset.tables.deletion_vector import rows_of_vector
 from pagefeed.errors import (
     ChecksumError,
     ColumnNotFoundError,
@@ -42,6 +41,7 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.reports import facts_of_inspection, facts_of_plan
+from pagefeed.tables.deletion_vector import rows_of_vector
 
 PATTERNS = 40
 """Random deletes that are tried here; `PATTERNS=2000` of the environment for more."""

@@ -14,10 +14,10 @@ import tokenizers
 import pagefeed as pf
 from made.texts_made import ROWS, delivered, make_texts, make_tokenizer, write_texts
 from made.tokenizers_made import tokenizer_json
-from pagefeed.dataset.text.counts import _Counting
 from pagefeed.errors import CacheWarning
+from pagefeed.text.counts import _Counting
 
-COUNT = "pagefeed.dataset.text.counts._Counting._count_page"
+COUNT = "pagefeed.text.counts._Counting._count_page"
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_counts_are_kept_and_found_again(folder, tokenizer, tmp_path, monkeypatc
 
 
 def test_counting_goes_on_where_it_was_left(folder, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr("pagefeed.dataset.text.counts.PART_ROWS", 50)
+    monkeypatch.setattr("pagefeed.text.counts.PART_ROWS", 50)
     plain = pf.parquet(folder, column="text", cache_dir=tmp_path)
     count: Any = _Counting._count_page
     calls: list[int] = []
@@ -84,7 +84,7 @@ def test_counting_goes_on_where_it_was_left(folder, tokenizer, tmp_path, monkeyp
 CHILD = """
 import sys, time
 import pagefeed as pf
-from pagefeed.dataset.text import counts
+from pagefeed.text import counts
 counts.PART_ROWS = 40
 def slow(text):
     time.sleep(0.01)

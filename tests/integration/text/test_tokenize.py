@@ -18,8 +18,8 @@ import pagefeed as pf
 from made.texts_made import make_texts, make_tokenizer
 from made.tokenizers_made import tokenizer_json
 from pagefeed.cli import main
+from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.tables import ArrowFile
-from pagefeed.storage import Storage
 
 TEXTS = [text or "" for text in make_texts()]
 SCORES = [number * 7 % 11 for number in range(len(TEXTS))]

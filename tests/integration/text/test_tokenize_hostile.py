@@ -358,7 +358,7 @@ def test_a_full_disk_is_an_error_that_leaves_no_draft(most, tmp_path, tok):
 
 HELD_PROGRAM = """
 import sys, time
-from pagefeed.storage import locked
+from pagefeed.remote import locked
 with locked(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)

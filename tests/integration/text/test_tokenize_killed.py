@@ -22,7 +22,7 @@ PROGRAM = """
 import os, random, signal, sys, time
 import pandas, pyarrow.compute, pyarrow.json, pyarrow.parquet  # Once, not in each.
 import pagefeed as pf
-from pagefeed.dataset.text import counts
+from pagefeed.text import counts
 from made.texts_made import make_tokenizer
 from made.tokenizers_made import hard_texts
 

@@ -26,9 +26,9 @@ from made.streamed import (
 )
 from made.texts_made import make_tokenizer
 from models.field_model import assert_model
-from pagefeed._base import FIELDS
+from pagefeed.core._base import FIELDS
+from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.errors import CancelledError
-from pagefeed.sequences import ExplicitBlocks
 from pagefeed.uncounted.lane_passes import LanePasses, lanes_for_ranks
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import pagefeed as pf
 from models.field_model import assert_model
 from pagefeed import _core
-from pagefeed._base import FIELDS as ALL_FIELDS
-from pagefeed._base import IGNORED
-from pagefeed.batches.fields import Fields
+from pagefeed.core._base import FIELDS as ALL_FIELDS
+from pagefeed.core._base import IGNORED
+from pagefeed.core.batches.fields import Fields
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS = Fields(names=tuple(ALL_FIELDS)).made

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made import flat_files
-from pagefeed.dataset.flat import pages
+from pagefeed.flat import pages
 
 LENGTHS = st.lists(
     st.one_of(st.integers(0, 5), st.integers(0, 400), st.just(35_000)), max_size=8

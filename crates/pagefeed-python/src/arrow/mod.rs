@@ -60,7 +60,7 @@ pub fn with_pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     let purpose = PyDict::new(py);
     purpose.set_item("extra", "pyarrow")?;
     purpose.set_item("purpose", "values as Python objects")?;
-    let require = py.import("pagefeed._base")?.getattr("require")?;
+    let require = py.import("pagefeed.core._base")?.getattr("require")?;
     Ok(require.call(("pyarrow",), Some(&purpose))?.cast_into()?)
 }
 

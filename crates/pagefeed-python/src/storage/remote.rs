@@ -72,7 +72,7 @@ impl Files {
     }
 }
 
-/// Files named by URLs. Wrapped by `pagefeed.storage.RemoteStorage`.
+/// Files named by URLs. Wrapped by `pagefeed.core.storage.RemoteStorage`.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Remote {
     options: Options,

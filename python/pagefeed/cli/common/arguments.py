@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from pagefeed.cli.common.signatures import parameters
-from pagefeed.dataset import parquet
+from pagefeed.core.loader import Loader
+from pagefeed.core.order import Shuffle
+from pagefeed.core.sequences import Windows
+from pagefeed.core.storage import is_url
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
 from pagefeed.mixture import mix
-from pagefeed.order import Shuffle
+from pagefeed.parquet_files import parquet
 from pagefeed.prepare import TOKEN_FORMATS
-from pagefeed.sequences import Windows
-from pagefeed.storage import StorageOptions, is_url
+from pagefeed.remote import StorageOptions
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = [

@@ -21,16 +21,18 @@ from pagefeed.cli.common.arguments import (
     storage_options,
     whole_number,
 )
-from pagefeed.dataset import Dataset, FlatDataset, ParquetDataset, parquet
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.loader import Loader
+from pagefeed.core.order import Shuffle
+from pagefeed.core.sequences import Cut, Packed, Windows
+from pagefeed.core.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingFileError
-from pagefeed.loader import Loader
+from pagefeed.flat import FlatDataset
 from pagefeed.mixture import Mixture, Stage, mix
-from pagefeed.order import Shuffle
+from pagefeed.parquet_files import ParquetDataset, parquet
 from pagefeed.prepare import TOKEN_FORMATS
 from pagefeed.reports import Damage, TextTokenizer, load_tokenizer, sound_part
-from pagefeed.sequences import Cut, Packed, Windows
-from pagefeed.storage import Paths, Storage, is_url, plain_paths
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pagefeed._base import format_bytes, some_of
+from pagefeed.core._base import format_bytes, some_of
 from pagefeed.reports import Check, Damage
 
 __all__ = [

@@ -18,7 +18,7 @@ import argparse
 from pathlib import Path
 
 from pagefeed.cli.common import arg, same_named
-from pagefeed.storage import checked_output
+from pagefeed.remote import checked_output
 
 __all__ = ["ARGUMENTS", "run"]
 

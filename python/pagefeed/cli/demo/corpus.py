@@ -6,9 +6,9 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagefeed._base import require
 from pagefeed.cli.demo.data import EOS, train_bpe
-from pagefeed.storage import make_folder
+from pagefeed.core._base import require
+from pagefeed.remote import make_folder
 
 __all__ = ["make_corpus"]
 

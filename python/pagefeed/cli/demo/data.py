@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pagefeed._base import require
-from pagefeed.storage import make_folder
+from pagefeed.core._base import require
+from pagefeed.remote import make_folder
 
 __all__ = ["write_data"]
 

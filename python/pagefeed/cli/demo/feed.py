@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pagefeed._base import Work, format_bytes
-from pagefeed.batches import Batch
 from pagefeed.cli.demo.corpus import make_corpus
-from pagefeed.dataset import parquet
-from pagefeed.loader import Loader
+from pagefeed.core._base import Work, format_bytes
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
+from pagefeed.core.sequences import Windows
+from pagefeed.parquet_files import parquet
 from pagefeed.reports import trace
-from pagefeed.sequences import Windows
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["run_demo"]

@@ -16,10 +16,10 @@ from pagefeed.cli.common import (
     parameters,
     table_lines,
 )
-from pagefeed.dataset import ParquetDataset
+from pagefeed.core.storage import Paths
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare import TokenRate, train_tokenizer
-from pagefeed.storage import Paths
 
 __all__ = ["TEXTS", "as_rows", "make_texts", "rate_lines"]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
+from pagefeed.core.storage import Paths, Storage, located, plain_paths
 from pagefeed.errors import (
     CorruptFileError,
     InvalidArgumentError,
@@ -26,15 +27,7 @@ from pagefeed.prepare.texts.records import (
 from pagefeed.prepare.texts.samples import Mds, Tar
 from pagefeed.prepare.texts.streams import Reader
 from pagefeed.prepare.texts.tables import ArrowFile, Csv, without_leftovers
-from pagefeed.storage import (
-    OutputFolder,
-    Paths,
-    Storage,
-    StorageOptions,
-    located,
-    options_of,
-    plain_paths,
-)
+from pagefeed.remote import OutputFolder, StorageOptions, options_of
 
 __all__ = [
     "FORMATS",

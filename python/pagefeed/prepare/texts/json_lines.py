@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pagefeed import _core
+from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.lines import Lines
 from pagefeed.prepare.texts.records import (
@@ -16,7 +17,6 @@ from pagefeed.prepare.texts.records import (
     arrow,
 )
 from pagefeed.prepare.texts.streams import line_blocks, opened, with_compressed
-from pagefeed.storage import Storage
 
 __all__ = ["JsonLines", "parsed"]
 

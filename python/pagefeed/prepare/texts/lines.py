@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
     Batch,
@@ -26,7 +27,6 @@ from pagefeed.prepare.texts.streams import (
     read_some,
     with_compressed,
 )
-from pagefeed.storage import Storage
 
 __all__ = ["Lines", "PlainText", "TextLines"]
 

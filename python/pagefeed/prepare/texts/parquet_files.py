@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pagefeed.core.storage import PARQUET, Storage
 from pagefeed.errors import CorruptFileError
 from pagefeed.prepare.texts.records import (
     Batch,
@@ -17,7 +18,6 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import Reader, opened
 from pagefeed.prepare.texts.tables import check_columns_of
-from pagefeed.storage import PARQUET, Storage
 
 __all__ = ["ParquetFile"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tarfile import TarError
 from typing import Any, NamedTuple
 
-from pagefeed._base import format_bytes, require
+from pagefeed.core._base import format_bytes, require
 from pagefeed.errors import CorruptFileError, FileAccessError, PagefeedError
 
 __all__ = [

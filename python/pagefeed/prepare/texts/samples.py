@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError, UnsupportedError
 from pagefeed.prepare.texts.json_lines import parsed
 from pagefeed.prepare.texts.kept import Sample, batch_of
@@ -25,7 +26,6 @@ from pagefeed.prepare.texts.records import (
 )
 from pagefeed.prepare.texts.streams import Reader, opened, read_some
 from pagefeed.prepare.texts.tables import check_columns_of
-from pagefeed.storage import Storage
 
 __all__ = ["Mds", "Tar"]
 

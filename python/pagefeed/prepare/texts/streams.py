@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.records import Batch, Piece, Wanted, arrow
-from pagefeed.storage import Storage
 
 __all__ = [
     "COMPRESSED",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from pagefeed.core.storage import Storage
 from pagefeed.errors import (
     ColumnNotFoundError,
     CorruptFileError,
@@ -26,7 +27,6 @@ from pagefeed.prepare.texts.records import (
     too_long,
 )
 from pagefeed.prepare.texts.streams import Reader, opened, with_compressed
-from pagefeed.storage import Storage
 
 __all__ = ["ArrowFile", "Csv", "check_columns_of", "without_leftovers"]
 

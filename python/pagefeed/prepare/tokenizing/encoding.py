@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagefeed import _core
-from pagefeed._base import Int64Array, distinct
+from pagefeed.core._base import Int64Array, distinct
 from pagefeed.errors import TokenRangeError
 from pagefeed.prepare.texts import Batch, Rejected, arrow, fitting, too_long
 from pagefeed.prepare.tokenizing.job import Job

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pagefeed._base import in_order
+from pagefeed.core._base import in_order
+from pagefeed.core.storage import MANIFEST, UNFINISHED
 from pagefeed.errors import (
     EmptySelectionError,
     FileAccessError,
@@ -29,7 +30,7 @@ from pagefeed.prepare.jobs import (
 )
 from pagefeed.prepare.texts import Rejected, WidenedError
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.storage import MANIFEST, UNFINISHED, OutputFolder
+from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import check_learned
 
 __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagefeed._base import Work, near_name
+from pagefeed.core._base import Work, near_name
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError, UnsupportedError
 from pagefeed.prepare.texts import Inputs, Piece, Wanted, arrow, pieces_of, types_of
-from pagefeed.storage import OutputFolder
+from pagefeed.remote import OutputFolder
 from pagefeed.tokenizer import Rows, Tokenizer
 
 __all__ = ["Job", "Task", "make_wanted", "nested_text", "plan", "types_of_inputs"]

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Self
 
-from pagefeed._base import Work, logger
+from pagefeed.core._base import Work, logger
 from pagefeed.errors import FileAccessError
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from pagefeed._base import logger, on_ray
+from pagefeed.core._base import logger, on_ray
 from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, Self
 
 from pagefeed import _core
-from pagefeed._base import logger
+from pagefeed.core._base import logger
 from pagefeed.errors import CorruptFileError
 from pagefeed.prepare.texts import Batch, Rejected, arrow
 from pagefeed.prepare.tokenizing.encoding import encode, schema_of
@@ -17,7 +17,7 @@ from pagefeed.prepare.tokenizing.folder import (
     shard_name,
 )
 from pagefeed.prepare.tokenizing.job import Job
-from pagefeed.storage import FileWriter
+from pagefeed.remote import FileWriter
 
 __all__ = ["Shard"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from pagefeed._base import (
+from pagefeed.core._base import (
     check_choice,
     check_column,
     check_flag,
@@ -16,6 +16,7 @@ from pagefeed._base import (
     logger,
     parse_bytes,
 )
+from pagefeed.core.storage import PathLike, Paths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.texts import (
     FORMATS,
@@ -34,12 +35,7 @@ from pagefeed.prepare.tokenizing.job import (
 )
 from pagefeed.prepare.tokenizing.local import run_locally
 from pagefeed.prepare.tokenizing.on_ray import run_on_ray
-from pagefeed.storage import (
-    PathLike,
-    Paths,
-    StorageOptions,
-    output_folder,
-)
+from pagefeed.remote import StorageOptions, output_folder
 from pagefeed.tokenizer import TextOfRow, Tokenizer, rows_of
 
 __all__ = ["tokenize"]

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import of_bfloat16, require, to_bfloat16
+from pagefeed.core._base import of_bfloat16, require, to_bfloat16
+from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
-from pagefeed.storage import FileWriter, Storage, make_folder
+from pagefeed.remote import FileWriter, make_folder
 
 __all__ = ["Change", "Checkpoint", "TensorFacts", "check_output", "open_checkpoint"]
 

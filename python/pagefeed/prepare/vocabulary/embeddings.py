@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import check_columns, check_positive
+from pagefeed.core._base import check_columns, check_positive
+from pagefeed.core.storage import PathLike, local_path
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.vocabulary.appending import merges_of
 from pagefeed.prepare.vocabulary.checkpoints import (
@@ -19,7 +20,7 @@ from pagefeed.prepare.vocabulary.checkpoints import (
     open_checkpoint,
 )
 from pagefeed.prepare.vocabulary.recipes import library
-from pagefeed.storage import PathLike, checked_output, local_path
+from pagefeed.remote import checked_output
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ExtendedEmbeddings", "extend_embeddings", "pieces_of"]

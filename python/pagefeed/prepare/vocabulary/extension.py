@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pagefeed._base import check_positive, check_whole
-from pagefeed.dataset import ParquetDataset
+from pagefeed.core._base import check_positive, check_whole
+from pagefeed.core.storage import PathLike
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare.vocabulary.appending import Appending, appending_of
 from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
 from pagefeed.prepare.vocabulary.recipes import library
@@ -22,7 +23,7 @@ from pagefeed.prepare.vocabulary.sampling import (
 )
 from pagefeed.prepare.vocabulary.segmentation import best_joins
 from pagefeed.prepare.vocabulary.training import write_text
-from pagefeed.storage import PathLike, StorageOptions, checked_output
+from pagefeed.remote import StorageOptions, checked_output
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ExtendedTokenizer", "NewToken", "extend_tokenizer"]

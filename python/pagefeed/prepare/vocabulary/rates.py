@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pagefeed.dataset import ParquetDataset
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare.vocabulary.sampling import texts_of, up_to
 from pagefeed.tokenizer import Tokenizer
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pagefeed._base import require
+from pagefeed.core._base import require
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [

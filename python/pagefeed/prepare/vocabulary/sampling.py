@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from pagefeed._base import (
+from pagefeed.core._base import (
     Work,
     check_choice,
     check_column,
@@ -21,10 +21,11 @@ from pagefeed._base import (
     parse_bytes,
     require,
 )
-from pagefeed.dataset import FolderColumn, PageIndex, ParquetDataset
+from pagefeed.core.dataset import FolderColumn, PageIndex
+from pagefeed.core.loader import Loader
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
+from pagefeed.parquet_files import ParquetDataset
 
 __all__ = [
     "Mixing",

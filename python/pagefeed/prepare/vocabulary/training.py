@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pagefeed._base import check_choice, check_number, check_positive, check_whole
+from pagefeed.core._base import check_choice, check_number, check_positive, check_whole
+from pagefeed.core.storage import PathLike, is_url
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
 from pagefeed.prepare.vocabulary.recipes import (
@@ -22,13 +23,7 @@ from pagefeed.prepare.vocabulary.sampling import (
     TextDatasets,
     drawn,
 )
-from pagefeed.storage import (
-    PathLike,
-    StorageOptions,
-    checked_output,
-    is_url,
-    output_file,
-)
+from pagefeed.remote import StorageOptions, checked_output, output_file
 from pagefeed.tokenizer import Tokenizer, pattern_of
 
 __all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]

@@ -7,13 +7,13 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pagefeed.dataset import Dataset
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.loader import Loader
+from pagefeed.core.order import ShuffleBlock
+from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
-from pagefeed.order import ShuffleBlock
 from pagefeed.reports.forecasts import forecast
 from pagefeed.reports.soundness import Damage, sound_batches
-from pagefeed.sequences import Cut
 
 __all__ = ["ShuffleCost", "shuffle_costs"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Work, require
-from pagefeed.dataset import PageIndex
+from pagefeed.core._base import Work, require
+from pagefeed.core.dataset import PageIndex
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE
 

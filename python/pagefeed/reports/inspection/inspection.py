@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagefeed._base import Int64Array
-from pagefeed.dataset import Dataset, ParquetDataset, check_dataset, refuse_texts
+from pagefeed.core._base import Int64Array
+from pagefeed.core.dataset import Dataset, check_dataset, refuse_texts
+from pagefeed.core.sequences import Cut, Windows
 from pagefeed.documents import Documents
 from pagefeed.errors import MissingDependencyError
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.reports.inspection.costs import ShuffleCost, shuffle_costs
 from pagefeed.reports.inspection.footers import (
     NO_CHECKSUMS,
@@ -21,7 +23,6 @@ from pagefeed.reports.inspection.lengths import Lengths, document_lengths
 from pagefeed.reports.inspection.rewriting import Rewriting, rewritings
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import Damage
-from pagefeed.sequences import Cut, Windows
 
 __all__ = ["Inspection", "PageSizes", "inspect"]
 

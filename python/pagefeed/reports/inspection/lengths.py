@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed._base import Int64Array, Work, require
-from pagefeed.dataset import Dataset, PageIndex
+from pagefeed.core._base import Int64Array, Work, require
+from pagefeed.core.dataset import Dataset, PageIndex
 from pagefeed.errors import MissingDependencyError, UnsupportedError
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of

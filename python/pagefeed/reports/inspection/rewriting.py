@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import require
-from pagefeed.dataset import Dataset
+from pagefeed.core._base import require
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.sequences import Windows
 from pagefeed.errors import PagefeedError
 from pagefeed.reports.sampling import evenly
-from pagefeed.sequences import Windows
 from pagefeed.view import SequenceView
 
 __all__ = ["Rewriting", "rewritings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-from pagefeed._base import html_table
+from pagefeed.core._base import html_table
 
 __all__ = ["page_of", "section", "table"]
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
-from pagefeed.loader import Loader
+from pagefeed.core._base import Int64Array
+from pagefeed.core.loader import Loader
+from pagefeed.core.sequences import JoinedIndex, PackedRuns
 from pagefeed.reports.sampling import evenly
-from pagefeed.sequences import JoinedIndex, PackedRuns
 
 __all__ = ["order_counts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from pagefeed.loader import Loader
+from pagefeed.core.loader import Loader
 from pagefeed.reports.forecasts import Forecast
 from pagefeed.reports.page.recorded import RATE, Recorded
 

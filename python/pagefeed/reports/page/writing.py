@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from pagefeed._core import version
-from pagefeed.dataset import Dataset
-from pagefeed.loader import Loader
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.loader import Loader
+from pagefeed.core.sequences import Packed, SequenceIndex
 from pagefeed.reports.forecasts import Forecast, forecast
 from pagefeed.reports.inspection import Inspection, inspect
 from pagefeed.reports.mixture_plot import mixture_shares
@@ -30,7 +31,6 @@ from pagefeed.reports.tables import (
     facts_of_plan,
     mixture_tables,
 )
-from pagefeed.sequences import Packed, SequenceIndex
 
 __all__ = ["report"]
 

@@ -10,10 +10,11 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import format_bytes
-from pagefeed.dataset import Dataset, ParquetDataset
-from pagefeed.loader import Loader
+from pagefeed.core._base import format_bytes
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.loader import Loader
 from pagefeed.mixture import Mixture
+from pagefeed.parquet_files import ParquetDataset
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.inspection import NO_CHECKSUMS, checksum_share
 from pagefeed.reports.plan_digest import plan_digest, sequences_of_step

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Work, require
+from pagefeed.core._base import Work, require
 from pagefeed.tokenizer import IGNORED
 
 __all__ = ["learn"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Work, require
-from pagefeed.batches import Batch
-from pagefeed.loader import Loader
+from pagefeed.core._base import Work, require
+from pagefeed.core.batches import Batch
+from pagefeed.core.loader import Loader
 from pagefeed.reports.soundness import Damage, sound_batches
 
 __all__ = ["Observation", "arrays_of", "observe"]

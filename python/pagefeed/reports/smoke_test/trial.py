@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pagefeed._base import check_positive
-from pagefeed.dataset import known_vocab_size
+from pagefeed.core._base import check_positive
+from pagefeed.core.dataset import known_vocab_size
+from pagefeed.core.loader import Loader, as_rank
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
-from pagefeed.loader import Loader, as_rank
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
 from pagefeed.reports.plan_digest import plan_digest

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed._base import Int64Array
+from pagefeed.core._base import Int64Array
 from pagefeed.reports.statistics.deliveries import NEVER, Seen
 from pagefeed.reports.statistics.findings import Finding, Float64Array, exceeds
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from pagefeed._base import Int64Array, lazy
+from pagefeed.core._base import Int64Array, lazy
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.statistics.findings import Float64Array
 

@@ -8,15 +8,16 @@ from typing import cast
 
 import numpy as np
 
-from pagefeed._base import Int64Array, finished, gathered, lazy
-from pagefeed.batches import make_run
+from pagefeed.balance import SequenceCosts
+from pagefeed.core._base import Int64Array, finished, gathered, lazy
+from pagefeed.core.batches import make_run
+from pagefeed.core.loader import Loader
+from pagefeed.core.sequences import PackedRuns, numbers_of
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.loader import Loader
 from pagefeed.mixture import MixtureCursor
 from pagefeed.reports.statistics.battery import findings
 from pagefeed.reports.statistics.deliveries import Draw, Seen, Taken, Units
 from pagefeed.reports.statistics.findings import Float64Array, OrderStatistics
-from pagefeed.sequences import PackedRuns, SequenceCosts, numbers_of
 
 __all__ = ["order_statistics"]
 

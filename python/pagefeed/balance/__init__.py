@@ -1,0 +1,18 @@
+"""Balance: sequences dealt anew, so that those of all ranks cost about the same."""
+
+from pagefeed._names import name_as_imported
+from pagefeed.balance.balance import Balance, BalanceLike
+from pagefeed.balance.balanced_order import NEVER, BalancedOrder, Dealing, Part
+from pagefeed.balance.costs import SequenceCosts
+
+__all__ = [
+    "NEVER",
+    "Balance",
+    "BalanceLike",
+    "BalancedOrder",
+    "Dealing",
+    "Part",
+    "SequenceCosts",
+]
+
+name_as_imported(__name__)

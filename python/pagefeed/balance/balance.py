@@ -1,0 +1,300 @@
+"""Balance: sequences of like cost stand at the same place of every rank.
+
+Inside a stretch every rank deals its sequences by cost. Its k-th one stands at the
+quantile of cost that is the k-th number of a keyed sequence which spreads evenly, the
+same for all ranks. So the ranks of a step cost about the same, and a few consecutive
+sequences of a rank span all costs.
+
+Every epoch is dealt anew. Costs that are nearly equal count as equal, so who stands
+beside whom changes. A keyed hash draws the quantiles, the batches of a bucket, and
+which rank takes which of the sequences that share a quantile.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.balance.costs import SequenceCosts
+from pagefeed.core._base import (
+    Int64Array,
+    UInt64Array,
+    check_flag,
+    check_number,
+    check_whole,
+)
+from pagefeed.core.order import Costs, expand_key, mix
+from pagefeed.core.sequences import JoinedIndex
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = [
+    "Balance",
+    "BalanceLike",
+    "deal",
+    "nearly_equal",
+    "quantiles",
+    "rank_draws",
+]
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+
+KINDS = ("attention", "tokens")
+MOST = 1 << 16
+LEVELS = 24
+"""Bits of a quantile: more than the numbers of a stretch differ in."""
+BESIDE = 24
+"""Bits behind it, and behind the place in a bucket, that ranks draw."""
+NEVER = np.uint64(2**64 - 1)
+"""Behind every quantile."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What a sequence costs, and how far sequences are moved to balance ranks.
+
+    A sequence costs ``tokens * (its tokens) + attention * (sum of the squared lengths
+    of its documents)``. Only the ratio of both counts.
+
+    Args:
+        tokens: Cost of a token.
+        attention: Cost of a token that another one of its document looks at.
+        stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536. Long
+            ones balance better, and hold pages for longer.
+        bucket: Sequences of a rank in a row that are of like cost, 1 to half a stretch.
+            By default they are as unlike as they can be, so that steps cost alike; 64
+            make batches of documents of like length, so that little is padded.
+        equal: Costs that differ by less than this part of themselves and of the mean
+            cost count as equal, 0 to 1. The more it is, the more rarely the mates of a
+            batch meet again in the next epoch, and the less is balanced or the more is
+            padded. By default 0.02 if ``exact``, and 0.05 in buckets, over the number
+            of stretches of an epoch; otherwise 0, as each rank draws its sequences.
+        exact: Deal the sequences of all ranks together. Ranks cost alike whatever lies
+            where, also of little data by few sources, and each reads pages of all. One
+            rank has the same order either way.
+
+    Raises:
+        InvalidArgumentError: If a cost is negative or not finite, none is positive,
+            ``equal`` is not from 0 to 1, or a stretch has fewer than two buckets.
+
+    Example:
+        >>> Balance.parse("attention")  # doctest: +NORMALIZE_WHITESPACE
+        Balance(tokens=0.0, attention=1.0, stretch=1024, bucket=1, equal=None,
+                exact=False)
+        >>> Balance(tokens=12.0 * 4096, attention=2.0).attention
+        2.0
+    """
+
+    tokens: float = 0.0
+    attention: float = 0.0
+    stretch: int = 1024
+    bucket: int = 1
+    equal: float | None = None
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        for kind in KINDS:
+            cost = check_number(getattr(self, kind), kind, least=0, below=math.inf)
+            object.__setattr__(self, kind, cost)
+        if self.tokens == self.attention == 0:
+            raise InvalidArgumentError(
+                "Balance() balances nothing: give a cost of tokens, of attention, or "
+                "of both"
+            )
+        if self.equal is not None:
+            equal = check_number(self.equal, "equal", least=0, most=1)
+            object.__setattr__(self, "equal", equal)
+        object.__setattr__(self, "exact", check_flag(self.exact, "exact"))
+        for name, least in (("stretch", 2), ("bucket", 1)):
+            size = check_whole(getattr(self, name), name, least=least, most=MOST)
+            object.__setattr__(self, name, size)
+        if self.stretch < 2 * self.bucket:
+            raise InvalidArgumentError(
+                f"bucket={self.bucket} is more than half of stretch={self.stretch}: "
+                "each stretch would be delivered from cheap to dear. Give "
+                f"bucket={self.stretch // 2} or less, or a longer stretch"
+            )
+
+    @classmethod
+    def parse(cls, value: BalanceLike) -> Balance | None:
+        """Take a :class:`Balance`, ``"attention"``, ``"tokens"``, or None for none.
+
+        ``"tokens"`` is ``Balance(tokens=1, bucket=64, stretch=2048)``.
+
+        Raises:
+            InvalidArgumentError: If it is something else.
+        """
+        if value is None or isinstance(value, Balance):
+            return value
+        if not isinstance(value, str) or value not in KINDS:
+            raise InvalidArgumentError(
+                f"balance={value!r:.60} must be None, 'attention', 'tokens' or a "
+                "Balance(tokens=..., attention=...)"
+            )
+        if value == "attention":
+            return cls(attention=1)
+        return cls(tokens=1, bucket=64, stretch=2048)
+
+    def costs(self, index: JoinedIndex) -> Costs:
+        """Return what gives the costs of sequences, float64 [sequences], by these.
+
+        Raises:
+            InvalidArgumentError: If all cost the same, or their costs are not known.
+        """
+        of_token, of_pair = self._ratio
+        if not (of_pair or index.tokens_differ):
+            raise InvalidArgumentError(
+                f"balance=Balance(tokens={self.tokens:g}) balances nothing: all of "
+                f"these sequences have {index.length} tokens, padding included. Give "
+                "balance='attention' for what documents of unlike length cost, "
+                "Documents(max_length=...) with a batch_size, or leave balance out"
+            )
+        known = SequenceCosts(index)
+
+        def costs(sequences: Int64Array) -> Float64Array:
+            # What does not count is not read.
+            cost = of_token * known.tokens(sequences) if of_token else 0.0
+            if of_pair:
+                cost = cost + of_pair * known.squares(sequences)
+            return np.asarray(cost)
+
+        return costs
+
+    def equal_of(self, num_stretches: int) -> float:
+        """Return what part of costs counts as equal in an epoch of some stretches."""
+        if self.equal is not None:
+            return self.equal
+        if self.bucket > 1:  # Each epoch puts other sequences into a stretch.
+            return 0.05 / num_stretches
+        return 0.02 if self.exact else 0.0
+
+    @property
+    def _ratio(self) -> tuple[float, float]:
+        """Costs of a token and of a pair of tokens; the larger one is 1."""
+        largest = max(self.tokens, self.attention)
+        return self.tokens / largest, self.attention / largest
+
+    @property
+    def identity(self) -> str:
+        """What tells this order from others."""
+        tokens, attention = self._ratio
+        return repr(replace(self, tokens=tokens, attention=attention))
+
+
+BalanceLike: TypeAlias = Balance | str | None
+"""A balance as a user writes it."""
+
+_STEPS = (1, 2, 4, 8, 16, 32)
+_UNSET = [
+    np.uint64(sum(1 << bit for bit in range(64) if not bit & step)) for step in _STEPS
+]
+"""By step: the bits whose number has not this bit."""
+
+
+@lru_cache(maxsize=16)
+def _keys(key: bytes) -> list[tuple[np.uint64, np.uint64]]:
+    """Return the keys of quantiles, buckets, ranks and costs of an epoch."""
+    numbers = iter(expand_key(key, 8))
+    return list(zip(numbers, numbers, strict=True))
+
+
+def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
+    """Return the quantile of cost of the k-th sequence of every rank, in 2**-64.
+
+    It is the second of Sobol's sequences, scrambled as Owen does it: each bit is turned
+    by a hash of the bits before it. Of any 2**n consecutive numbers that begin at a
+    multiple of 2**n each 2**-n of the range gets one. Which numbers stand together is
+    drawn by the key.
+
+    Args:
+        counts: k, at least 0.
+        key: Key of the epoch.
+        bucket: How many in a row have about the same. Of its places, aligned runs of
+            2**n take neighbours by cost, and these runs come in a keyed order.
+
+    Example:
+        >>> first = quantiles(np.arange(8), b"key") >> np.uint64(61)
+        >>> sorted(first.tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    of_quantiles, of_buckets, *_ = _keys(key)
+    number, within = np.divmod(counts.astype(np.uint64), np.uint64(bucket))
+    bits = number.copy()
+    for step, unset in zip(_STEPS, _UNSET, strict=True):
+        bits ^= (bits >> np.uint64(step)) & unset
+    # The bits are turned round: those of a byte, then the bytes.
+    for step, unset in zip(_STEPS[:3], _UNSET[:3], strict=True):
+        bits = (bits >> np.uint64(step)) & unset | (bits & unset) << np.uint64(step)
+    bits = bits.byteswap() >> np.uint64(64 - LEVELS)
+    flips = np.zeros_like(bits)
+    for level in range(LEVELS):
+        behind = np.uint64(LEVELS - 1 - level)
+        # The branches of a tree, numbered through.
+        branch = (bits >> behind) >> np.uint64(1) | np.uint64(1 << level)
+        flips |= mix(branch, of_quantiles) >> np.uint64(63) << behind
+    bits = (bits ^ flips) << np.uint64(64 - LEVELS)
+    if bucket > 1:
+        within ^= mix(number, of_buckets) >> np.uint64(64 - (bucket - 1).bit_length())
+        bits |= within << np.uint64(BESIDE)
+    return bits
+
+
+def rank_draws(positions: Int64Array, key: bytes) -> UInt64Array:
+    """Return what stands behind quantiles: ranks that share one draw lots."""
+    return mix(positions, _keys(key)[2]) >> np.uint64(64 - BESIDE)
+
+
+def nearly_equal(
+    costs: Float64Array,
+    positions: Int64Array,
+    lengths: Int64Array,
+    key: bytes,
+    equal: float,
+) -> Float64Array:
+    """Return costs of which those that differ little come in a keyed order.
+
+    Each is moved up or down by less than the part ``equal`` of itself and its row's
+    mean. All steps are exact or rounded as IEEE 754 says: every machine finds the same.
+
+    Args:
+        costs: Costs, 0 behind the last place of a rank: [ranks, places].
+        positions: Their positions: [ranks, places].
+        lengths: Places of each rank: [ranks].
+        key: Key of the epoch.
+        equal: What part counts as equal.
+    """
+    drawn = mix(positions, _keys(key)[3]) >> np.uint64(11)
+    up_or_down = drawn.astype(np.float64) * 2.0**-52 - 1
+    # Added up in order: machines differ in how they find a sum.
+    mean = costs.cumsum(axis=1)[:, -1] / lengths
+    moved: Float64Array = (costs + mean[:, None]) * (1 + equal * up_or_down)
+    return moved
+
+
+def deal(
+    costs: Float64Array, wanted: UInt64Array, stays: npt.NDArray[np.bool_]
+) -> Int64Array:
+    """Return where each sequence of some ranks is put: in the order that is wanted.
+
+    Args:
+        costs: Cost of each sequence, by its place before: [ranks, places].
+        wanted: Quantile of cost at each place: [ranks, places].
+        stays: Which ones stay where they are: [ranks, places].
+
+    Returns:
+        The place of each after: int64 [ranks, places], a permutation of each row.
+
+    Example:
+        >>> costs, wanted = np.array([[5.0, 1.0, 9.0]]), np.array([[7, 8, 6]], "u8")
+        >>> deal(costs, wanted, np.array([[False] * 3])).tolist()
+        [[0, 2, 1]]
+    """
+    ranked = np.argsort(np.where(stays, np.inf, costs), axis=1, kind="stable")
+    places = np.argsort(np.where(stays, NEVER, wanted), axis=1, kind="stable")
+    put = np.empty_like(places)
+    np.put_along_axis(put, ranked, places, axis=1)
+    return put

@@ -1,0 +1,289 @@
+"""An order dealt anew, stretch by stretch, so that ranks are balanced."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.balance.balance import Balance, deal, nearly_equal, quantiles, rank_draws
+from pagefeed.core._base import Int64Array, distinct, finished
+from pagefeed.core.order import Costs, Ordered
+
+__all__ = ["NEVER", "BalancedOrder", "Dealing", "Part"]
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+
+NEVER = 1 << 62
+"""A position that is never reached."""
+MOST_KEPT = 4
+"""Stretches that are kept, at most."""
+MOST_TOGETHER = 1 << 18
+"""Sequences of all ranks that are dealt together, about: with very many ranks stretches
+are shorter."""
+MOST_HELD = 1 << 20
+"""Sequences of stretches that are kept, if more than one is."""
+LEAST_BUCKETS = 4
+"""Buckets of such a stretch at least."""
+
+
+class Reading(Protocol):
+    """Sequences by position."""
+
+    def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Find the sequences at rising positions, in short steps."""
+
+
+class Part(NamedTuple):
+    """Positions over whose ends nothing is moved."""
+
+    first: int
+    end: int
+    """One past the last; ``NEVER`` without end."""
+    epoch: int
+    """Positions after which a sequence that is moved comes again, at the least."""
+    stays: Callable[[Int64Array], BoolArray] | None = None
+    """Tells which of its positions keep what they have; None if none do."""
+
+
+@dataclass
+class _Stretch:
+    """What was dealt of a stretch: that of some ranks."""
+
+    begin: int
+    end: int
+    part: Part
+    row: Int64Array
+    """Row of each rank; -1 of those that were not dealt."""
+    put: Int64Array
+    """Where each place of a rank went: [ranks dealt, places]."""
+    dealt: Int64Array
+    """What stands at each place: likewise."""
+
+
+class Dealing:
+    """Deals the sequences of each rank's stretches by cost.
+
+    It is a permutation of the positions, and a pure function of its arguments. A
+    position is found by looking at one stretch of its rank.
+
+    Args:
+        order: The order that is balanced.
+        balance: How long stretches and buckets are.
+        key: Key of this epoch.
+        costs: Gives what sequences cost.
+        ranks: N, for which it is balanced: rank r takes r, r + N, and so on.
+        parts: Gives the part of a position; or the number of positions, if they are one
+            part and an epoch.
+    """
+
+    def __init__(
+        self,
+        order: Reading,
+        *,
+        balance: Balance,
+        key: bytes,
+        costs: Costs,
+        ranks: int,
+        parts: Callable[[int], Part] | int,
+    ) -> None:
+        self._order = order
+        self._key = key
+        self._costs = costs
+        self._ranks = ranks
+        self._apart = 1 if balance.exact else ranks
+        self._balance = balance
+        places = balance.stretch
+        if balance.exact:
+            shorter = max(MOST_TOGETHER // ranks, LEAST_BUCKETS * balance.bucket)
+            places = min(places, shorter)
+        self._size = places * ranks
+        if isinstance(parts, int):
+            whole = Part(0, parts, epoch=parts)
+            self._part_of: Callable[[int], Part] = lambda _: whole
+        else:
+            self._part_of = parts
+        self._parts: list[Part] = []
+        self._kept: OrderedDict[int, _Stretch] = OrderedDict()
+
+    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the sequences at positions, in steps of a few milliseconds.
+
+        Returns:
+            int64 [positions].
+        """
+        if isinstance(positions, range):  # Of which NumPy would take one by one.
+            positions = np.arange(positions.start, positions.stop, positions.step)
+        wanted = np.asarray(positions, dtype=np.int64).ravel()
+        sequences = np.empty(len(wanted), dtype=np.int64)
+        for stretch, which, rank, place in self._groups(wanted):
+            yield from self._deal(stretch, rank)
+            sequences[which] = stretch.dealt[stretch.row[rank], place]
+            yield
+        return sequences
+
+    def moved(self, before: Int64Array) -> Int64Array:
+        """Return where what stood at positions of the given order stands now."""
+        after = np.empty(len(before), dtype=np.int64)
+        for stretch, which, rank, place in self._groups(before):
+            finished(self._deal(stretch, rank))
+            now = stretch.put[stretch.row[rank], place]
+            after[which] = before[which] + (now - place) * self._apart
+        return after
+
+    def next_border(self, position: int) -> int:
+        """Return the first border of stretches at or behind a position."""
+        begins, ends = self._borders(self._part(position), np.array([position]))
+        return int(begins[0] if begins[0] == position else ends[0])
+
+    def _part(self, position: int) -> Part:
+        """Return the part of a position."""
+        at = bisect_right(self._parts, position, key=itemgetter(0))
+        if at and position < self._parts[at - 1].end:
+            return self._parts[at - 1]
+        part = self._part_of(position)
+        if not part.first <= position < part.end:
+            raise IndexError(f"position {position} is outside of what is dealt")
+        self._parts.insert(at, part)
+        return part
+
+    def _whole(self, part: Part) -> tuple[int, int]:
+        """First whole turn of all ranks of a part, and the number of its stretches."""
+        first = -(-part.first // self._ranks) * self._ranks
+        return first, max((part.end - first) // self._size, 1)
+
+    def _borders(
+        self, part: Part, positions: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        """First position of the stretch of each position of a part, one past the last.
+
+        A stretch is so many whole turns of all ranks; the last one of a part is up to
+        twice as long.
+        """
+        first, last = self._whole(part)
+        number = ((positions - first) // self._size).clip(0, last - 1)
+        begin = np.where(number == 0, part.first, first + number * self._size)
+        end = np.where(number == last - 1, part.end, first + (number + 1) * self._size)
+        return begin, end
+
+    def _groups(
+        self, positions: Int64Array
+    ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
+        """Yield stretches: which positions are theirs, their ranks, places in these."""
+        left = np.arange(len(positions))
+        while len(left):
+            part = self._part(int(positions[left].min()))
+            is_here = positions[left] < part.end
+            here, left = left[is_here], left[~is_here]
+            begins, ends = self._borders(part, positions[here])
+            for begin in distinct(begins).tolist():
+                which = here[begins == begin]
+                end = int(ends[begins == begin][0])
+                stretch = self._stretch(part, begin, end)
+                rank = positions[which] % self._apart
+                place = (positions[which] - begin) // self._apart
+                yield stretch, which, rank, place
+
+    def _stretch(self, part: Part, begin: int, end: int) -> _Stretch:
+        """Return a stretch, as it is kept."""
+        stretch = self._kept.pop(begin, None)
+        if stretch is None:
+            nothing = np.empty((0, 0), dtype=np.int64)
+            row = np.full(self._apart, -1)
+            stretch = _Stretch(begin, end, part, row, nothing, nothing)
+        self._kept[begin] = stretch
+        held = sum(each.put.size for each in self._kept.values())
+        while len(self._kept) > (1 if held > MOST_HELD else MOST_KEPT):
+            held -= self._kept.popitem(last=False)[1].put.size
+        return stretch
+
+    def _deal(
+        self, stretch: _Stretch, ranks: Int64Array
+    ) -> Generator[None, None, None]:
+        """Deal those of some ranks, if they were not."""
+        ranks = distinct(ranks[stretch.row[ranks] < 0])
+        if not len(ranks):
+            return
+        first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
+        num_places = -(-(stretch.end - int(first[0])) // self._apart)
+        # By turns of the ranks, and so rising: what lies behind the end comes last.
+        turns = first + np.arange(num_places)[:, None] * self._apart
+        every = turns.ravel()
+        num_found = int(np.searchsorted(every, stretch.end))
+        sequences = np.zeros(len(every), dtype=np.int64)
+        sequences[:num_found] = yield from self._order.reading(every[:num_found])
+        yield
+        costs = np.zeros(len(every))
+        costs[:num_found] = self._costs(sequences[:num_found])
+        yield
+        put = self._put(stretch, turns.T, costs.reshape(turns.shape).T)
+        dealt = np.empty_like(put)
+        np.put_along_axis(dealt, put, sequences.reshape(turns.shape).T, axis=1)
+        stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
+        if len(stretch.put):
+            put, dealt = _below(stretch.put, put), _below(stretch.dealt, dealt)
+        stretch.put, stretch.dealt = put, dealt
+        yield
+
+    def _put(
+        self, stretch: _Stretch, positions: Int64Array, costs: Float64Array
+    ) -> Int64Array:
+        """Return where each place of some ranks goes: int64 [ranks, places]."""
+        part, balance, ranks = stretch.part, self._balance, self._ranks
+        equal = balance.equal_of(max(1, part.epoch // self._size))
+        lengths = -(-(stretch.end - positions[:, 0]) // self._apart)
+        costs = nearly_equal(costs, positions, lengths, self._key, equal)
+        counts = np.arange(stretch.begin // ranks, (stretch.end - 1) // ranks + 2)
+        wanted = quantiles(counts, self._key, balance.bucket)
+        wanted = wanted[positions // ranks - counts[0]]
+        if balance.exact:
+            wanted |= rank_draws(positions, self._key)
+        stays = positions >= stretch.end
+        if part.stays is not None:
+            stays |= part.stays(np.minimum(positions, stretch.end - 1))
+        return deal(costs, wanted, stays)
+
+
+class BalancedOrder(Dealing, Ordered):
+    """The order of an epoch, dealt anew.
+
+    Example:
+        >>> from pagefeed.core.order import EpochOrder, Shuffle
+        >>> from pagefeed.core.sequences import ExplicitBlocks
+        >>> order = EpochOrder(ExplicitBlocks([0, 100]), seed=1, epoch=0, name="",
+        ...                    shuffle=Shuffle(), num_lanes=2, window=9)
+        >>> balanced = BalancedOrder(
+        ...     order, balance=Balance(tokens=1, stretch=16), key=b"1",
+        ...     costs=lambda units: units % 7.0, ranks=2, parts=100)
+        >>> units = balanced.at(range(100))
+        >>> sorted(units.tolist()) == list(range(100))
+        True
+        >>> balanced.positions(units[[3, 7]]).tolist()
+        [3, 7]
+    """
+
+    _order: Ordered
+
+    def begin(self) -> Iterator[None]:
+        """Prepare the first use, in short steps."""
+        return self._order.begin()
+
+    def positions(self, units: npt.ArrayLike) -> Int64Array:
+        """Return the positions of sequences: the inverse of :meth:`at`."""
+        return self.moved(self._order.positions(units))
+
+
+def _below(upper: Int64Array, lower: Int64Array) -> Int64Array:
+    """Rows below others; ranks differ by one place at most."""
+    width = max(upper.shape[1], lower.shape[1])
+    rows = [
+        np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (upper, lower)
+    ]
+    return np.concatenate(rows)

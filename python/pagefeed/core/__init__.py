@@ -1,0 +1,7 @@
+"""What turns rows of Parquet into batches; it stands alone, and imports no room.
+
+Its folders, each a layer that imports those before it: ``_base``, ``storage`` (files of
+this machine), ``dataset`` (the index of pages, rows and spans), ``sequences``
+(``Windows`` and ``Packed``), ``order``, ``run``, ``batches``; and ``loader``. The rooms
+beside it are what else there is. :mod:`pagefeed.contract` says what they stand on.
+"""

@@ -1,0 +1,71 @@
+"""Tasks on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+from pagefeed.core._base.extras import require
+
+__all__ = ["on_ray"]
+
+Common = TypeVar("Common")
+Task = TypeVar("Task")
+Done = TypeVar("Done")
+
+SECONDS_BETWEEN = 1.0
+SECONDS_TO_END = 30.0
+
+
+def on_ray(
+    run: Callable[[Common, Task], Done],
+    common: Common,
+    tasks: Iterable[Task],
+    *,
+    died: Callable[[Task, str], None],
+    tick: Callable[[], object] = lambda: None,
+) -> Generator[tuple[Task, Done]]:
+    """Run ``run(common, task)`` for each task on a CPU of the cluster.
+
+    Close the generator (``contextlib.closing``): that ends the tasks which still run.
+
+    Args:
+        run: A function of a module that all nodes have.
+        common: What all tasks need, sent to each node once.
+        tasks: The tasks.
+        died: Called with a task whose worker died, and why. The task runs again unless
+            this raises.
+        tick: Called at least once a second.
+
+    Yields:
+        Each task and its result, as they end. An exception of a task is raised here.
+
+    Raises:
+        MissingDependencyError: If Ray is not installed.
+    """
+    ray: Any = require("ray", extra="ray", purpose="engine='ray'")
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    remote = ray.remote(num_cpus=1, max_retries=0)(run)
+    shared = ray.put(common)
+    waiting = {remote.remote(shared, task): task for task in tasks}
+    try:
+        while waiting:
+            ended, _ = ray.wait([*waiting], timeout=SECONDS_BETWEEN)
+            for one in ended:
+                task = waiting.pop(one)
+                try:
+                    done = ray.get(one)
+                except ray.exceptions.RayTaskError as problem:
+                    raise problem.cause from None
+                except ray.exceptions.RayError as problem:
+                    died(task, str(problem).strip().partition("\n")[0])
+                    waiting[remote.remote(shared, task)] = task
+                else:
+                    yield task, done
+            tick()
+    finally:
+        for one in waiting:
+            ray.cancel(one, force=True)
+        if waiting:  # Wait until nothing writes any more.
+            ray.wait([*waiting], num_returns=len(waiting), timeout=SECONDS_TO_END)

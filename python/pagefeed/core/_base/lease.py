@@ -1,0 +1,136 @@
+"""One process of a machine does what the others wait for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from pagefeed.core._base.log import logger
+
+__all__ = ["UnusableError", "is_taken", "made_once"]
+
+_BEAT = 5.0
+_SILENCE = 60.0
+"""Seconds without a beat after which the others no longer wait."""
+_PAUSE = 0.05
+
+T = TypeVar("T")
+
+
+class UnusableError(Exception):
+    """Something was made before and cannot be used; the text says why."""
+
+
+def made_once(
+    path: Path, find: Callable[[], T | None], make: Callable[[str | None], T]
+) -> T:
+    """Return what is found; else make it, in one process of the machine at a time.
+
+    The others wait, and find what it made. The lock ends with the process that has it,
+    and where that is stopped for a minute another goes on in its place, so what is made
+    must appear whole.
+
+    Args:
+        path: The lock file, which exists while something is made.
+        find: Returns what was made before, or None; or raises an
+            :class:`UnusableError`.
+        make: Makes it. Its argument says why what there is cannot be used; None if
+            there is nothing.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     made_once(Path(folder) / "lock", lambda: None, lambda _: 7)
+        7
+    """
+    with suppress(UnusableError):
+        found = find()
+        if found is not None:
+            return found
+    with _lease(path):
+        why = None
+        try:
+            # Another process may have made it since, waited for or not.
+            found = find()
+        except UnusableError as problem:
+            found, why = None, str(problem)
+        return make(why) if found is None else found
+
+
+@contextmanager
+def _lease(path: Path) -> Iterator[None]:
+    """Hold a lock, and keep it alive."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number = _taken(path)
+    except OSError as problem:  # A folder that cannot be written has no locks.
+        logger.debug("%s: no lock is held: %s", path, problem)
+        number = None
+    if number is None:
+        yield
+        return
+    stop = threading.Event()
+    beat = threading.Thread(
+        target=_keep_alive, args=(path, stop), name="pagefeed-lease", daemon=True
+    )
+    beat.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        beat.join()
+        with suppress(OSError):
+            path.unlink()
+        os.close(number)
+
+
+def _taken(path: Path) -> int | None:
+    """Take a lock, or wait until nobody has it; None if its holder is stopped."""
+    has_waited = False
+    while True:
+        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if is_taken(path, number):
+            os.utime(number)
+            return number
+        silent = time.time() - os.fstat(number).st_mtime
+        os.close(number)
+        if not has_waited:
+            logger.info("%s: another process makes this, and it is waited for", path)
+            has_waited = True
+        if silent > _SILENCE:
+            logger.info(
+                "%s: the process that makes this has not moved for %.0f s; this one "
+                "goes on in its place",
+                *(path, silent),
+            )
+            return None
+        time.sleep(_PAUSE)
+
+
+def _keep_alive(path: Path, stop: threading.Event) -> None:
+    while not stop.wait(_BEAT):
+        with suppress(OSError):
+            os.utime(path)
+
+
+def is_taken(path: str | Path, number: int) -> bool:
+    """Try to take a lock; return whether it was free and its file still exists.
+
+    Args:
+        path: The lock file.
+        number: Its descriptor, which keeps the lock until it is closed.
+    """
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.stat(path), os.fstat(number))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    except OSError as problem:  # Some shared folders have no locks.
+        logger.info("%s: no lock is held: %s", path, problem)
+        return True

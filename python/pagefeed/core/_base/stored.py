@@ -1,0 +1,449 @@
+"""Arrays on disk: written as they grow, verified and mapped when they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base.arrays import Int64Array
+from pagefeed.core._base.lease import UnusableError, made_once
+from pagefeed.core._base.log import logger
+from pagefeed.core._base.parallel import in_order
+from pagefeed.core._base.writing import WholeWriter, write_errors
+from pagefeed.errors import CacheWarning, FileAccessError
+
+__all__ = [
+    "ArrayFolder",
+    "ArrayWriter",
+    "CheckedArray",
+    "find_arrays",
+    "keeps_arrays",
+    "remove_arrays",
+    "stored_arrays",
+    "warn_of_folder",
+]
+
+_ABOUT = "about.json"
+_NUMBERS = "numbers"
+_SPILL = "spill"
+_VERSION = 3
+_SPILLED_BYTES = 32 << 20
+_CHECKED_BYTES = 1 << 20
+"""Bytes under one checksum; several threads verify them."""
+_told: set[str] = set()
+
+
+class _UnwritableError(FileAccessError):
+    """A folder of arrays cannot be written."""
+
+
+class ArrayFolder:
+    """Arrays that were written together, mapped from disk.
+
+    The constructor verifies all checksums, or leaves that to :meth:`checked`.
+
+    Args:
+        path: The folder.
+        key: The key it was written with.
+        lazily: Verify numbers when they are read.
+
+    Raises:
+        OSError: If there is no such folder, or files of it are missing.
+        ValueError: If it has another key, or is damaged.
+    """
+
+    def __init__(self, path: Path, key: str, *, lazily: bool = False) -> None:
+        content = _read_about(path)
+        if content.get("version") != _VERSION or content.get("key") != key:
+            raise ValueError(f"{path} holds something else")
+        self.about: Mapping[str, Any] = content["about"]
+        """Notes beside the arrays."""
+        sizes = content["arrays"]
+        numbers = _map(path / _NUMBERS, sum(sizes.values()))
+        self._blocks = Blocks(path / _NUMBERS, numbers, content["checksums"])
+        self._is_verified = not lazily
+        if not lazily:
+            self._blocks.verify_all()
+        ends = np.cumsum(list(sizes.values()), dtype=np.int64).tolist()
+        self._ranges = {
+            name: slice(end - size, end)
+            for (name, size), end in zip(sizes.items(), ends, strict=True)
+        }
+
+    def __getitem__(self, name: str) -> Int64Array:
+        """Return an array, int64; all of it is verified.
+
+        Raises:
+            FileAccessError: If it is damaged.
+        """
+        found = self._ranges[name]
+        if not self._is_verified:
+            self._blocks.verify(8 * found.start, 8 * found.stop)
+        return self._blocks.numbers[found]
+
+    def checked(self, name: str, size: int) -> CheckedArray:
+        """Return the first float32 of an array, verified where they are read."""
+        return CheckedArray(self._blocks, 2 * self._ranges[name].start, size)
+
+
+class Blocks:
+    """Numbers of a file, verified a block at a time, once in a process.
+
+    Args:
+        path: The file.
+        numbers: Its numbers, mapped.
+        checksums: Of each block.
+
+    Raises:
+        ValueError: If there are not as many checksums as blocks.
+    """
+
+    def __init__(self, path: Path, numbers: Int64Array, checksums: list[int]) -> None:
+        self.path = path
+        self._damage = f"{path} is damaged: its checksum does not match"
+        self.numbers = numbers
+        self._checksums = checksums
+        count = _num_blocks(numbers)
+        if count != len(checksums):
+            raise ValueError(f"{path} has {count} checksums, not {len(checksums)}")
+        self.are_verified = np.zeros(count, dtype=np.bool_)
+        """Which blocks were verified."""
+
+    def verify_all(self) -> None:
+        """Verify all, on several threads.
+
+        Raises:
+            ValueError: If a checksum does not match.
+        """
+        if [*_checksums(self.numbers)] != self._checksums:
+            raise ValueError(self._damage)
+        self.are_verified[:] = True
+
+    def verify(self, begin: int, end: int) -> None:
+        """Verify the blocks of a range of bytes.
+
+        Raises:
+            FileAccessError: If a checksum does not match.
+        """
+        first, last = begin // _CHECKED_BYTES, -(-end // _CHECKED_BYTES)
+        self.verify_blocks(np.arange(first, last))
+
+    def verify_blocks(self, blocks: Int64Array) -> None:
+        """Verify some blocks, those that were not.
+
+        Raises:
+            FileAccessError: If a checksum does not match.
+        """
+        left = blocks[~self.are_verified[blocks]]
+        for block in np.unique(left).tolist() if len(left) else ():
+            if _checksum(self.numbers, block) != self._checksums[block]:
+                raise FileAccessError(
+                    f"{self._damage}; remove its folder, and it is made anew"
+                ).at(file=str(self.path))
+            self.are_verified[block] = True
+
+
+def _num_blocks(numbers: Int64Array) -> int:
+    return -(-8 * len(numbers) // _CHECKED_BYTES)
+
+
+def _checksum(numbers: Int64Array, block: int) -> int:
+    step = _CHECKED_BYTES // 8
+    return zlib.crc32(numbers[block * step : (block + 1) * step].data)
+
+
+def _checksums(numbers: Int64Array) -> Iterable[int]:
+    """Yield the checksum of each block, by several threads if there are many."""
+    blocks, checksum = range(_num_blocks(numbers)), partial(_checksum, numbers)
+    return map(checksum, blocks) if len(blocks) < 9 else in_order(checksum, blocks)
+
+
+class CheckedArray:
+    """Numbers of float32 that are verified where they are read.
+
+    So that opening takes no longer for many of them.
+
+    Args:
+        blocks: Of the file they lie in.
+        first: The first of them, counted in the file.
+        size: How many.
+    """
+
+    def __init__(self, blocks: Blocks, first: int, size: int) -> None:
+        self._blocks = blocks
+        self._first = first
+        self._numbers = blocks.numbers.view(np.float32)[first : first + size]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._numbers)
+
+    def __getitem__(self, places: slice | Int64Array) -> npt.NDArray[np.float32]:
+        """Return some: float32.
+
+        Raises:
+            FileAccessError: If they are damaged.
+        """
+        if isinstance(places, slice):
+            begin, end, _ = places.indices(len(self))
+            self._blocks.verify(4 * (self._first + begin), 4 * (self._first + end))
+        else:
+            self._blocks.verify_blocks(4 * (self._first + places) // _CHECKED_BYTES)
+        return self._numbers[places]
+
+
+class ArrayWriter(WholeWriter):
+    """Writes a folder of arrays, which appears complete or not at all.
+
+    Any number of arrays may grow at a time. Numbers that do not fit in memory wait in
+    a file, in the order in which they came, until the arrays are joined in the end.
+
+    Args:
+        path: Path of the folder.
+        key: Identifies the contents.
+        durable: Flush it to disk before it appears.
+
+    Raises:
+        FileAccessError: If it cannot be written, here and later.
+    """
+
+    def __init__(self, path: Path, key: str, *, durable: bool) -> None:
+        self._path = path
+        self._key = key
+        self._durable = durable
+        with write_errors(path, _UnwritableError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent)
+        self._draft = Path(draft)
+        self._waiting: dict[str, bytearray] = {}
+        self._num_waiting = 0
+        self._spilled: dict[str, list[tuple[int, int]]] = {}
+        self._sizes: dict[str, int] = {}
+        self._totals: dict[str, int] = {}
+        self.about: dict[str, Any] = {}
+        """Notes beside the arrays: plain JSON types."""
+
+    def append(self, name: str, values: npt.ArrayLike) -> None:
+        """Append numbers to an array of int64."""
+        self.append_bytes(name, np.asarray(values, dtype=np.int64).tobytes())
+
+    def append_bytes(self, name: str, data: bytes) -> None:
+        """Append bytes of other numbers, which are read as a view of the array."""
+        self._waiting.setdefault(name, bytearray()).extend(data)
+        self._sizes[name] = self._sizes.get(name, 0) + len(data)
+        self._num_waiting += len(data)
+        if self._num_waiting > _SPILLED_BYTES:
+            with write_errors(self._path, _UnwritableError):
+                self._spill()
+
+    def append_sums(self, name: str, numbers: npt.ArrayLike) -> None:
+        """Append the sum of all numbers before each, and in the end that of all."""
+        sums = self._totals.get(name, 0) + np.append(0, np.cumsum(numbers)).astype("i8")
+        self.append(name, sums[:-1])
+        self._totals[name] = int(sums[-1])
+
+    def commit(self) -> None:
+        for name, total in self._totals.items():
+            self.append(name, [total])
+        with write_errors(self._path, _UnwritableError):
+            self._join()
+            self._rename()
+
+    def abandon(self) -> None:
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+    def _spill(self) -> None:
+        with (self._draft / _SPILL).open("ab") as file:
+            for name, waiting in self._waiting.items():
+                part = file.tell(), len(waiting)
+                self._spilled.setdefault(name, []).append(part)
+                file.write(waiting)
+                waiting.clear()
+        self._num_waiting = 0
+
+    def _join(self) -> None:
+        """Write the arrays one after another."""
+        self._spill()
+        spill = self._draft / _SPILL
+        with spill.open("rb") as parts, (self._draft / _NUMBERS).open("wb") as file:
+            for name in self._sizes:
+                for begin, size in self._spilled[name]:
+                    parts.seek(begin)
+                    file.write(parts.read(size))
+                file.write(bytes(-self._sizes[name] % 8))
+            self._finish(file)
+        spill.unlink()
+
+    def _finish(self, file: BinaryIO) -> None:
+        file.flush()
+        if self._durable:
+            os.fsync(file.fileno())
+
+    def _rename(self) -> None:
+        sizes = {name: -(-size // 8) for name, size in self._sizes.items()}
+        numbers = _map(self._draft / _NUMBERS, sum(sizes.values()))
+        checksums = [*_checksums(numbers)]
+        content = {"version": _VERSION, "key": self._key, "about": self.about}
+        content |= {"arrays": sizes, "checksums": checksums}
+        with (self._draft / _ABOUT).open("wb") as file:
+            file.write(_with_checksum(content))
+            self._finish(file)
+        self._draft.chmod(0o755)
+        try:
+            self._draft.rename(self._path)
+        except OSError:
+            # Another process was first, or the existing folder is damaged.
+            if find_arrays(self._path.parent, self._path.name, self._key) is None:
+                shutil.rmtree(self._path, ignore_errors=True)
+                self._draft.rename(self._path)
+
+
+def stored_arrays(
+    folder: str | None,
+    name: str,
+    key: str,
+    write: Callable[[ArrayWriter], None],
+    *,
+    lazily: bool = False,
+) -> ArrayFolder:
+    """Map stored arrays; write them first if they are missing.
+
+    Args:
+        folder: Folder of stored arrays, which processes share. None, or a folder that
+            cannot be used, keeps them in an unnamed place for this process; the latter
+            with a warning.
+        name: Name of the arrays in the folder.
+        key: Differs between any two arrays.
+        write: Writes the arrays.
+        lazily: Verify numbers when they are read.
+
+    Raises:
+        FileAccessError: If the folder for temporary files cannot be used.
+    """
+    if folder is not None:
+        path = Path(folder) / name
+
+        def make(why: str | None) -> ArrayFolder:
+            if why is not None:
+                logger.info("made anew, since it cannot be used: %s", why)
+            with ArrayWriter(path, key, durable=True) as writer:
+                write(writer)
+            logger.info("made, and kept: %s", path)
+            return ArrayFolder(path, key, lazily=lazily)
+
+        try:
+            return made_once(
+                path.with_name(f"{name}.lock"),
+                lambda: _opened(path, key, lazily=lazily),
+                make,
+            )
+        except _UnwritableError as problem:
+            warn_of_folder(folder, problem)
+    try:
+        place = tempfile.TemporaryDirectory(prefix="pagefeed-")
+    except OSError as problem:
+        raise _no_place(problem) from problem
+    with place:
+        unnamed = Path(place.name) / "arrays"
+        try:
+            with ArrayWriter(unnamed, key, durable=False) as writer:
+                write(writer)
+        except _UnwritableError as problem:
+            raise _no_place(problem) from problem
+        # The maps outlive the names of the files.
+        return ArrayFolder(unnamed, key, lazily=lazily)
+
+
+def find_arrays(folder: str | Path, name: str, key: str) -> ArrayFolder | None:
+    """Map stored arrays; None if they are missing or damaged."""
+    try:
+        return _opened(Path(folder) / name, key, lazily=False)
+    except UnusableError:
+        return None
+
+
+def keeps_arrays(folder: str) -> bool:
+    """Return whether a folder can be written; make it if it does not exist.
+
+    Warns if it cannot be written, once in a process.
+    """
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as problem:
+        warn_of_folder(folder, problem)
+        return False
+    return True
+
+
+def remove_arrays(folder: str) -> None:
+    """Remove a folder of stored arrays, if it exists.
+
+    Mapped arrays stay readable.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def warn_of_folder(folder: str, problem: Exception) -> None:
+    """Warn, once in a process, that a cache folder cannot be used."""
+    if folder in _told:
+        return
+    _told.add(folder)
+    warnings.warn(
+        f"the cache folder {folder} cannot be used: {problem}; every process makes "
+        "its own index and selections, which takes memory and time. Give cache_dir, or "
+        "$PAGEFEED_CACHE_DIR, a folder that can be written and has room",
+        CacheWarning,
+        stacklevel=2,
+    )
+
+
+def _no_place(problem: OSError) -> FileAccessError:
+    return FileAccessError(
+        f"no room for temporary files: {problem}; set $TMPDIR to a folder that can be "
+        "written and has room, or give the dataset a cache_dir"
+    )
+
+
+def _with_checksum(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content)
+    return f'{{"checksum": {zlib.crc32(text.encode())}, "content": {text}}}'.encode()
+
+
+def _read_about(path: Path) -> dict[str, Any]:
+    found = (path / _ABOUT).read_bytes()
+    content: dict[str, Any] = json.loads(found)["content"]
+    if found != _with_checksum(content):
+        raise ValueError(f"{path / _ABOUT} is damaged: its checksum does not match")
+    return content
+
+
+def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
+    """Return the arrays of a folder; None if there is none."""
+    try:
+        found = ArrayFolder(path, key, lazily=lazily)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise UnusableError(str(problem)) from problem
+    logger.debug("found, and used: %s", path)
+    return found
+
+
+def _map(path: Path, size: int) -> Int64Array:
+    if path.stat().st_size != 8 * size:
+        raise ValueError(f"{path} has not {size} numbers")
+    if size == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.asarray(np.memmap(path, dtype=np.int64, mode="r", shape=(size,)))

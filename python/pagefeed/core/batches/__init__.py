@@ -1,0 +1,72 @@
+"""Batches: plans for the engine, and what it delivers as arrays or tensors.
+
+Tokens or rows, their fields and formats; the engine of a process, and the iteration
+that keeps it busy ahead of its consumer. ``uncounted`` does without an engine and a
+plan. ``options`` says what each kind of source can do.
+"""
+
+from pagefeed._names import name_as_imported
+from pagefeed.core.batches.aligned import AlignedColumns
+from pagefeed.core.batches.engines import ProcessEngine
+from pagefeed.core.batches.explanation import explain
+from pagefeed.core.batches.feeds import EngineFeed, Feed, check_infills, token_engine
+from pagefeed.core.batches.fields import FieldName, Fields
+from pagefeed.core.batches.formats import (
+    Batch,
+    DType,
+    Format,
+    check_padding,
+    converted,
+    make_converter,
+    parse_dtype,
+    transformed,
+)
+from pagefeed.core.batches.iteration import Iteration, steps_ahead
+from pagefeed.core.batches.metadata import Metadata
+from pagefeed.core.batches.plan import BatchPlan, plan_batches
+from pagefeed.core.batches.run_view import (
+    BatchIterator,
+    MoveListener,
+    RunView,
+    warn_of_return,
+)
+from pagefeed.core.batches.session import Session, open_session
+from pagefeed.core.batches.settings import LoaderSettings, sized
+from pagefeed.core.batches.sources import make_feed, make_run
+
+__all__ = [
+    "AlignedColumns",
+    "Batch",
+    "BatchIterator",
+    "BatchPlan",
+    "DType",
+    "EngineFeed",
+    "Feed",
+    "FieldName",
+    "Fields",
+    "Format",
+    "Iteration",
+    "LoaderSettings",
+    "Metadata",
+    "MoveListener",
+    "ProcessEngine",
+    "RunView",
+    "Session",
+    "check_infills",
+    "check_padding",
+    "converted",
+    "explain",
+    "make_converter",
+    "make_feed",
+    "make_run",
+    "open_session",
+    "parse_dtype",
+    "plan_batches",
+    "sized",
+    "steps_ahead",
+    "token_engine",
+    "transformed",
+    "warn_of_return",
+]
+
+name_as_imported(__name__)

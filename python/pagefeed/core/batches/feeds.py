@@ -1,0 +1,233 @@
+"""Feeds: how the sequences of a step become a batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.core._base import Int64Array, check_vocab_size
+from pagefeed.core.batches.aligned import AlignedColumns
+from pagefeed.core.batches.engines import ProcessEngine
+from pagefeed.core.batches.fields import Fields
+from pagefeed.core.batches.formats import Batch, as_numpy, converted, make_converter
+from pagefeed.core.batches.metadata import Metadata
+from pagefeed.core.batches.plan import BatchPlan, plan_batches
+from pagefeed.core.batches.settings import LoaderSettings
+from pagefeed.core.dataset import Dataset, known_vocab_size
+from pagefeed.core.run import Run
+from pagefeed.core.sequences import SequenceLayout
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["EngineFeed", "Feed", "TokenFeed", "check_infills", "token_engine"]
+
+BORDERS = "cu_seqlens_padded"
+
+
+class BatchEngine(Protocol):
+    """What executes plans, in order and ahead of the consumer."""
+
+    @property
+    def submit(self) -> Callable[..., None]:
+        """Append the batches of a plan; returns at once."""
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans that were submitted, while their batches are not taken."""
+
+    def next_batch(self) -> Any:
+        """Return the next batch; waits for it, serving Ctrl-C."""
+
+    def clear(self, *, keep_pages: bool = False) -> None:
+        """Forget all batches that were submitted and not taken.
+
+        With ``keep_pages`` their pages stay as long as there is room for them.
+        """
+
+    def stats(self) -> dict[str, Any]:
+        """Return counters since the start."""
+
+
+class Feed(ABC):
+    """Plans batches for an engine, and makes batches of what it delivers."""
+
+    _engine: ProcessEngine[Any]
+
+    def engine(self) -> BatchEngine:
+        """Return this process's engine: threads do not survive a fork."""
+        return self._engine.get()
+
+    def close(self) -> None:
+        """End this process's engine, and all threads."""
+        self._engine.close()
+
+    @abstractmethod
+    def plan(self, sequences: Int64Array) -> BatchPlan:
+        """Plan whole batches of ``sequences``, in their order.
+
+        Args:
+            sequences: int64 [batches, rows]; ``NO_SEQUENCE`` leaves a row of padding.
+        """
+
+    @abstractmethod
+    def batch(self, delivered: Any) -> Batch:
+        """Make a batch of what the engine delivered."""
+
+    def dataset_ids(
+        self,
+        made: Batch,  # noqa: ARG002 - its rows are its sequences
+        of_sequences: npt.NDArray[np.int32],
+    ) -> npt.NDArray[np.int32]:
+        """Return the dataset of each row of a batch, by those of its sequences."""
+        return of_sequences
+
+
+class EngineFeed(Feed):
+    """A feed with an engine of the data plane.
+
+    Args:
+        settings: Of the loader.
+        run: What it delivers.
+
+    Raises:
+        InvalidArgumentError: If its batches cannot hold what is asked for.
+    """
+
+    _engine: ProcessEngine[_core.Engine]
+
+    def __init__(self, settings: LoaderSettings, run: Run) -> None:
+        self._settings, fields = settings, settings.fields
+        self._vocab_size = settings.vocab_size
+        if self._vocab_size is None and settings.uses_recorded:
+            self._vocab_size = known_vocab_size(run.datasets)
+        self._aligned = AlignedColumns.of(run.datasets, settings.dataset.fill)
+        self._aligned.check(fields)
+        self._metadata = Metadata.of(run.datasets, fields)
+        self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
+        check_infills(run.datasets, settings.dtype, settings.vocab_size)
+        if settings.context_parallel is not None:
+            settings.context_parallel.check(settings.sequences, run.index.length)
+
+    def _handed_out(
+        self, made: Batch, length: int, borders: Int64Array | None = None
+    ) -> Batch:
+        """Return this process's part of a batch of rows of ``length``, converted."""
+        part = self._settings.context_parallel
+        if part is not None:
+            made = part.part(made, length, borders)
+        return converted(made, self._convert)
+
+
+def check_infills(
+    datasets: Sequence[Dataset], dtype: str, vocab_size: int | None
+) -> None:
+    """Refuse special tokens of infilled documents that no batch can hold.
+
+    Raises:
+        InvalidArgumentError: Naming the token.
+    """
+    for dataset in datasets:
+        infill = getattr(dataset, "infilling", None)
+        if infill is None:
+            continue
+        check_vocab_size(vocab_size, **infill.named_tokens)
+        for name, token in infill.named_tokens.items():
+            if token > np.iinfo(dtype).max:
+                raise InvalidArgumentError(
+                    f"{name}={token} does not fit tokens of dtype={dtype!r}: ask for a "
+                    "wider one"
+                )
+
+
+class TokenFeed(EngineFeed):
+    """Feeds batches of tokens, all of one length."""
+
+    def __init__(self, settings: LoaderSettings, run: Run) -> None:
+        super().__init__(settings, run)
+        layout = run.index.layout
+        self._aligned.check_eos(layout, run.datasets)
+        check_vocab_size(settings.vocab_size, eos=layout.eos, bos=layout.bos)
+        self._index, self._fields = run.index, settings.fields
+        self._cuts_documents = layout.multiple_of > 1 and (
+            settings.context_parallel is not None
+        )
+        if self._cuts_documents:
+            self._fields = settings.fields.also(BORDERS)
+        self._length = run.index.length
+        # Most are: what each batch takes is then short.
+        self._is_plain = not (
+            self._aligned.columns
+            or settings.context_parallel
+            or "metadata" in settings.fields.names
+        )
+        self._engine = token_engine(
+            run.datasets,
+            layout,
+            self._aligned,
+            self._fields,
+            metadata=None if self._metadata is None else self._metadata.asked,
+            batch_rows=settings.batch_size,
+            row_length=run.index.length,
+            num_threads=settings.num_threads,
+            memory=settings.engine_bytes,
+            dtype=settings.dtype,
+            padding=settings.padding,
+            vocab_size=self._vocab_size,
+        )
+
+    def plan(self, sequences: Int64Array) -> BatchPlan:
+        """Plan the token ranges of whole batches of ``sequences``, in their order."""
+        return plan_batches(self._index, sequences.reshape(-1), sequences.shape[1])
+
+    def batch(self, delivered: _core.Buffer) -> Batch:
+        """Make a batch of its memory."""
+        shape = delivered.num_rows, self._length
+        if self._is_plain:
+            made = self._fields.arrays(delivered, shape, self._settings.dtype)
+            if self._convert is not as_numpy:
+                converted(made, self._convert)
+            return made
+        fields = self._settings.fields
+        given = self._aligned.arrays(delivered, shape)
+        made = self._fields.arrays(delivered, shape, self._settings.dtype, given)
+        borders = made[BORDERS] if self._cuts_documents else None
+        if self._fields is not fields:
+            del made[BORDERS]
+        part = self._handed_out(made | given, self._length, borders)
+        batch = self._aligned.typed(part)
+        if "metadata" in fields.names:
+            batch["metadata"] = delivered.take_metadata()
+        return batch
+
+
+def token_engine(
+    datasets: Sequence[Dataset],
+    layout: SequenceLayout,
+    aligned: AlignedColumns,
+    fields: Fields | None = None,
+    **settings: Any,
+) -> ProcessEngine[_core.Engine]:
+    """Return the engine that makes batches of tokens.
+
+    Args:
+        datasets: What it reads: the pages of each are numbered on after the last's.
+        layout: How rows become tokens of a batch.
+        aligned: Columns that come with the tokens.
+        fields: What is made of the tokens.
+        **settings: Further ones, as ``_core.Engine`` calls them.
+    """
+    return ProcessEngine(
+        lambda: _core.Engine(
+            [dataset.index.handle for dataset in datasets],
+            verify_checksums=[data.verify_checksums for data in datasets],
+            bos=layout.bos,
+            eos=layout.eos,
+            packing=layout.packing_rule,
+            **aligned.settings(fields or Fields(), layout),
+            **settings,
+        )
+    )

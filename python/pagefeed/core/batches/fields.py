@@ -1,0 +1,245 @@
+"""Fields of a batch: labels, positions, masks and borders, made from its documents.
+
+The data plane makes them beside the tokens, all from the same borders of documents, so
+they agree with each other: what attends to what, what is predicted from what, and what
+is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.core._base import (
+    FIELDS,
+    IGNORED,
+    check_choice,
+    check_flag,
+    check_whole,
+    lazy,
+)
+from pagefeed.core.batches.formats import parse_dtype
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["FieldName", "Fields"]
+
+FieldName: TypeAlias = Literal[
+    "input_ids",
+    "labels",
+    "position_ids",
+    "document_ids",
+    "cu_seqlens",
+    "cu_seqlens_padded",
+    "max_seqlen",
+    "doc_lens",
+    "max_doc_lens",
+    "attention_mask",
+    "loss_mask",
+    "dataset_ids",
+    "metadata",
+]
+"""The names of ``FIELDS``, for type checkers."""
+
+DTYPES = {name: np.dtype(name) for name in ("int64", "int32", "uint16")}
+"""Types of tokens: to make one of its name takes NumPy longer than an array."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """What a batch carries, and how labels are made.
+
+    Args:
+        names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
+            ``cu_seqlens``, ``cu_seqlens_padded``, ``max_seqlen``, ``doc_lens``,
+            ``max_doc_lens``, ``attention_mask``, ``loss_mask``, ``dataset_ids`` (number
+            of each sequence's dataset in ``loader.dataset_names``) and ``metadata``,
+            what the files tell of the documents.
+        shifted: Labels stand where they are predicted, one place before their token;
+            otherwise at their token, as Hugging Face models expect them.
+        across_documents: The first token of a document is predicted from the last of
+            the one before it in its row. Otherwise it carries no loss, as nothing of
+            its own document leads to it.
+        dtypes: Types by name, of NumPy, torch or their names, where others than the
+            usual ones are wanted: ``labels`` and ``position_ids`` int64 or int32,
+            ``document_ids`` int32 or int64, ``attention_mask`` and ``loss_mask`` bool,
+            int64 or float32. Labels hold all tokens of the loader's ``dtype``.
+        ignore_index: Label that carries no loss.
+
+    Raises:
+        InvalidArgumentError: If a name or a type is unknown, a type is of a field that
+            is not there, or the label does not fit its type.
+
+    Example:
+        >>> Fields(names=("input_ids", "labels"), shifted=True).names
+        ('input_ids', 'labels')
+        >>> masked = Fields(names=("loss_mask",), dtypes={"loss_mask": "float32"})
+        >>> masked.dtype_of("loss_mask")
+        'float32'
+    """
+
+    names: tuple[str, ...] = ("input_ids",)
+    shifted: bool = False
+    across_documents: bool = False
+    dtypes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    ignore_index: int = IGNORED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", _names(self.names))
+        check_flag(self.shifted, "shifted")
+        check_flag(self.across_documents, "across_documents")
+        object.__setattr__(self, "dtypes", _dtypes(self.dtypes, self.names))
+        bounds = np.iinfo(self.dtype_of("labels"))
+        least, most = int(bounds.min), int(bounds.max)
+        check_whole(self.ignore_index, "ignore_index", least=least, most=most)
+
+    @classmethod
+    def parse(cls, fields: Fields | Iterable[str]) -> Fields:
+        """Return fields from themselves or from their names.
+
+        Raises:
+            InvalidArgumentError: If a name is unknown or there is none.
+        """
+        if isinstance(fields, Fields):
+            return fields
+        return cls(names=_names(fields))
+
+    def also(self, name: str) -> Fields:
+        """Return these fields and another one."""
+        return self if name in self.names else replace(self, names=(*self.names, name))
+
+    @lazy
+    def made(self) -> tuple[str, ...]:
+        """Those that the data plane makes of tokens."""
+        return tuple(
+            name
+            for name in self.names
+            if FIELDS[name].shape not in {"sequences", "table"}
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the data plane is told of them, no more than is not as usual."""
+        told: dict[str, Any] = {
+            "fields": self.made,
+            "shifted": self.shifted,
+            "across_documents": self.across_documents,
+        }
+        if self.dtypes:
+            told["dtypes"] = self.dtypes
+        if self.ignore_index != IGNORED:
+            told["ignore_index"] = self.ignore_index
+        return told
+
+    def dtype_of(self, name: str) -> str:
+        """Return the type of a field that has one of its own."""
+        return str(self.dtypes.get(name, FIELDS[name].dtypes[0]))
+
+    def check_tokens(self, dtype: str) -> None:
+        """Refuse labels that do not hold all tokens.
+
+        Raises:
+            InvalidArgumentError: If tokens of ``dtype`` may be larger.
+        """
+        labels = self.dtype_of("labels")
+        if "labels" in self.names and np.iinfo(labels).max < np.iinfo(dtype).max:
+            raise InvalidArgumentError(
+                f"dtypes['labels']={labels!r} does not hold all tokens of "
+                f"dtype={dtype!r}: give the Loader dtype={labels!r}"
+            )
+
+    def check_given(self, names: Iterable[str]) -> None:
+        """Refuse types of fields that come from columns of these names.
+
+        Raises:
+            InvalidArgumentError: If there is one.
+        """
+        for name in names:
+            if name in self.dtypes:
+                raise InvalidArgumentError(
+                    f"dtypes[{name!r}] is of a field that is made, and the column "
+                    f"{name!r} comes in the type that the files have: leave it out"
+                )
+
+    def arrays(
+        self,
+        memory: _core.Buffer,
+        shape: tuple[int, int],
+        dtype: str,
+        given: Container[str] = (),
+    ) -> dict[str, Any]:
+        """Return the fields of a batch by name, as views of its memory.
+
+        Args:
+            memory: The batch, as the data plane made it with these settings.
+            shape: Of the tokens, (batch_size, length).
+            dtype: Of the tokens.
+            given: Fields that are not made, as columns of the files are called so.
+        """
+        view = memoryview(memory)
+        made: dict[str, Any] = {}
+        for name, form, kind in self._forms:
+            if name in given:
+                continue
+            size: int | tuple[int, int] = shape
+            if form in {"number", "rows"}:
+                made[name] = getattr(memory, name)
+                continue
+            if form == "borders":
+                size = memory.num_borders
+            elif form == "segments":
+                size = shape[0], memory.most_segments
+            own = kind or DTYPES[dtype]
+            made[name] = np.ndarray(size, own, view, memory.offset(name))
+        return made
+
+    @lazy
+    def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None]]:
+        """Name, shape and type of what is made; None for the type of the tokens."""
+        return [
+            (
+                name,
+                FIELDS[name].shape,
+                np.dtype(self.dtype_of(name)) if FIELDS[name].dtypes else None,
+            )
+            for name in self.made
+        ]
+
+
+def _names(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidArgumentError(
+            f"fields={names!r} must be a list of {', '.join(FIELDS)}"
+        )
+    found = tuple(check_choice(name, tuple(FIELDS), "fields") for name in names)
+    if not found or len(set(found)) < len(found):
+        raise InvalidArgumentError(
+            f"fields={list(found)} must name some of {', '.join(FIELDS)}, each once"
+        )
+    return found
+
+
+def _dtypes(asked: object, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the names of types that are not the usual ones."""
+    if not isinstance(asked, Mapping):
+        raise InvalidArgumentError(
+            f"dtypes={asked!r} must name types by field: dtypes={{'loss_mask': "
+            "'float32'}"
+        )
+    found = {}
+    for name, dtype in asked.items():
+        typed = tuple(each for each, entry in FIELDS.items() if entry.dtypes)
+        check_choice(name, typed, "dtypes")
+        if name not in names:
+            raise InvalidArgumentError(
+                f"dtypes has {name!r}, which is not among the fields "
+                f"{', '.join(names)}: add it to names, or leave it out"
+            )
+        usual = FIELDS[name].dtypes
+        known = parse_dtype(dtype, usual, f"dtypes[{name!r}]")
+        if known != usual[0]:
+            found[name] = known
+    return found

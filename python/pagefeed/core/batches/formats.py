@@ -1,0 +1,158 @@
+"""What batches are handed out as: NumPy arrays or torch tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import check_choice, check_flag, check_whole, require
+from pagefeed.core.sequences import Cut
+from pagefeed.errors import InvalidArgumentError, PagefeedWarning
+
+__all__ = [
+    "DTYPES",
+    "Batch",
+    "Converter",
+    "DType",
+    "Format",
+    "as_numpy",
+    "check_padding",
+    "converted",
+    "make_converter",
+    "parse_dtype",
+    "transformed",
+]
+
+Format: TypeAlias = Literal["numpy", "torch"]
+"""What arrays of a batch are."""
+
+
+class TorchDType(Protocol):
+    """A type of torch, which may be absent."""
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is one of floats."""
+
+
+_TokenName = Literal["int64", "int32", "uint16"]
+DTYPES: tuple[str, ...] = get_args(_TokenName)
+DType: TypeAlias = _TokenName | type[np.generic] | np.dtype[Any] | TorchDType
+"""Type of tokens: a name, or that type of NumPy or torch."""
+
+Batch = dict[str, Any]
+"""Arrays or tensors by name; ``input_ids`` is [batch_size, length]."""
+
+Converter = Callable[[npt.NDArray[Any]], Any]
+"""From an array to what is handed out, without a copy unless it is pinned."""
+
+
+def parse_dtype(
+    dtype: object, of: Sequence[str] = DTYPES, argument: str = "dtype"
+) -> str:
+    """Return the name of a type: itself, or of a NumPy or torch type.
+
+    Args:
+        dtype: The type.
+        of: Those there are; by default those of tokens.
+        argument: What errors call it.
+
+    Raises:
+        InvalidArgumentError: If it is none of these.
+    """
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    if isinstance(dtype, np.dtype | type):
+        name = getattr(dtype, "name", getattr(dtype, "__name__", name))
+        name = name.removesuffix("_")  # bool_, of NumPy before 2
+    if name not in of:
+        raise InvalidArgumentError(
+            f"{argument}={dtype!r} is unknown: choose one of {', '.join(of)}"
+        )
+    return name
+
+
+def check_padding(padding: object, dtype: str, sequences: Cut) -> int:
+    """Return a padding token that fits the type of tokens, as separators must.
+
+    Raises:
+        InvalidArgumentError: If it is none, or a separator does not fit.
+    """
+    bounds = np.iinfo(dtype)
+    for name in ("eos", "bos"):
+        token = getattr(sequences, name, None)
+        if token is not None and token > bounds.max:
+            raise InvalidArgumentError(
+                f"{name}={token} of {sequences!r} does not fit dtype={dtype!r}, whose "
+                f"largest token is {bounds.max}: give a wider dtype"
+            )
+    return check_whole(padding, "padding", least=int(bounds.min), most=int(bounds.max))
+
+
+def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
+    """Return what makes arrays into ``"numpy"`` arrays or ``"torch"`` tensors.
+
+    With ``pin_memory`` tensors are copied to page-locked memory. As in torch's own
+    ``DataLoader``, without CUDA this does nothing but warn.
+
+    Raises:
+        InvalidArgumentError: If the format is unknown, or arrays were to be pinned.
+        MissingDependencyError: If torch is needed and not installed.
+    """
+    pin_memory = check_flag(pin_memory, "pin_memory")
+    if check_choice(format_name, get_args(Format), "format") == "numpy":
+        if pin_memory:
+            raise InvalidArgumentError(
+                "pin_memory=True needs format='torch': NumPy arrays cannot be pinned"
+            )
+        return as_numpy
+    torch = require("torch", extra="torch", purpose="format='torch'")
+    convert = cast("Converter", torch.from_numpy)
+    if not pin_memory:
+        return convert
+    if not torch.cuda.is_available():
+        warnings.warn(
+            "pin_memory=True does nothing here: torch finds no CUDA device",
+            PagefeedWarning,
+            stacklevel=3,
+        )
+        return convert
+    return lambda array: convert(array).pin_memory()
+
+
+def as_numpy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array as it is."""
+    return array
+
+
+def converted(made: Batch, convert: Converter) -> Batch:
+    """Convert the arrays of a batch in place; other values stay as they are."""
+    if convert is not as_numpy:
+        for name, value in made.items():
+            if isinstance(value, np.ndarray):
+                made[name] = convert(value)
+    return made
+
+
+def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:
+    """Return what a user's function, if there is one, makes of a batch.
+
+    Raises:
+        InvalidArgumentError: If that is nothing.
+        RuntimeError: For a StopIteration, which would end the loop without a word.
+    """
+    if transform is None:
+        return batch
+    try:
+        made = transform(batch)
+    except StopIteration as error:
+        raise RuntimeError("transform raised StopIteration") from error
+    if made is None:
+        raise InvalidArgumentError(
+            "transform returned None: it must return the batch, also where it changed "
+            "it in place"
+        )
+    return made

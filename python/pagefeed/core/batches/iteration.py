@@ -1,0 +1,280 @@
+"""An iteration of counted tokens: plans go to the engine ahead of its consumer."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.batches.feeds import Feed
+from pagefeed.core.batches.run_view import BatchIterator, RunView
+from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run
+from pagefeed.errors import CancelledError
+
+__all__ = ["Iteration", "dataset_ids", "steps_ahead"]
+
+CHUNK_SEQUENCES = 1 << 15
+"""Sequences ordered at a time: enough for the overhead of NumPy's calls to vanish."""
+
+FIRST_SEQUENCES = 1 << 12
+"""Sequences of the first chunk: fewer, so that the engine begins soon."""
+
+BEGIN_SEQUENCES = 1 << 14
+"""Sequences to plan before the first batch is taken, while the engine makes it: it lets
+go of a page after the last use that it knows of."""
+
+BEGIN_EPOCHS = 32
+"""Of short epochs, how many of these at most: each costs a millisecond."""
+
+STEP_SEQUENCES = 1 << 10
+"""For every so many sequences of a batch another piece is planned while it is taken."""
+
+STEPS_WITH_PADDING = 2
+"""Steps at the end of an iteration that may be filled up."""
+
+PIECE_SHARE = 1 << 9
+"""Bytes of all plans for each sequence of a piece: some eight times what it takes."""
+
+
+def steps_ahead(horizon_sequences: int, batch_size: int) -> int:
+    """Return how many steps are planned ahead: a chunk beyond the horizon.
+
+    So that no call has to make up for many.
+    """
+    return max(1, CHUNK_SEQUENCES // batch_size) + horizon_sequences // batch_size
+
+
+class StepIterator(BatchIterator):
+    """The iterator of a loader of counted tokens, for some or all steps of a rank.
+
+    It keeps its session, and the session keeps the :class:`Iteration`, which keeps
+    neither: the threads end with the loader, whenever Python collects its garbage.
+    """
+
+    iteration: Iteration | None = None
+    """What runs; None until the first batch is asked for."""
+
+    def __init__(self, session: RunView, worker: int, num_workers: int) -> None:
+        super().__init__(session)
+        self.worker, self.num_workers = worker, num_workers
+
+    def close(self) -> None:
+        """Stop, as a generator would: what was planned and not taken is forgotten."""
+        with self.session.lock:
+            if self.iteration is not None:
+                self.iteration.stop()
+
+
+class Iteration:
+    """The steps that are planned, and taken, from a state on.
+
+    A step is taken when its consumer has the batch. Whatever comes between, such as
+    Ctrl-C or a page that cannot be read: the next batch taken is the same again.
+
+    Args:
+        cursor: Finds the sequences to plan.
+        feed: Makes plans, whose engine takes them and returns the batches.
+        memory: Bytes of the engine, which say how far ahead plans reach.
+        plan_bytes: How many of them the plans may take.
+        tells_datasets: Whether the dataset of each row is asked for.
+    """
+
+    cursor: Cursor
+    """Where it is: one object, so that another thread sees it whole."""
+    num_padding_rows = 0
+    """Rows of the batches so far that stand for no sequence."""
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        feed: Feed,
+        memory: int,
+        plan_bytes: int,
+        *,
+        tells_datasets: bool = False,
+    ) -> None:
+        self._tells_datasets = tells_datasets
+        self._memory, self._plan_bytes = memory, plan_bytes
+        self._process = os.getpid()
+        self._is_open = True
+        self.follow(cursor, feed, is_new=True)
+
+    def follow(self, cursor: Cursor, feed: Feed, *, is_new: bool) -> None:
+        """Go on at a cursor; forget what was planned and not taken."""
+        self._is_whole = False
+        self._plan, self._engine = feed.plan, feed.engine()
+        self.cursor, route = cursor, cursor.route
+        ahead = cursor.horizon(self._memory)
+        self._steps_ahead = steps_ahead(ahead, route.batch_size)
+        self._pieces_at_once = 1 + _planned_each(cursor) // STEP_SEQUENCES
+        self.is_new = is_new
+        """Whether no step was taken since it began or was sent elsewhere."""
+        self._num_steps = route.num_taken_here
+        steps = BEGIN_EPOCHS * cursor.epoch_positions / route.step_sequences
+        planned = _planned_each(cursor)
+        self._begin_steps = min(-(-BEGIN_SEQUENCES // planned), steps)
+        self._chunk_steps = max(1, int(min(CHUNK_SEQUENCES // planned, steps)))
+        self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        """Forget what was planned and not taken."""
+        self._engine.clear(keep_pages=True)
+        self._num_planned, self._is_planned = self.cursor.num_taken, False
+        self._dataset_ids = deque[npt.NDArray[np.int32]]()
+        self._next_epoch: Iterator[None] = iter(())
+        self._pieces = _pieces(
+            self.cursor, self._num_steps, self._chunk_steps, self._plan_bytes
+        )
+        self._is_whole = True
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it began in this process: its threads do not survive a fork."""
+        return self._process == os.getpid()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps were taken."""
+        return self._num_steps is not None and self.cursor.num_taken >= self._num_steps
+
+    def stop(self) -> None:
+        """Stop; batches that were planned and not taken are forgotten."""
+        if self._is_open and self.is_here:
+            self._engine.clear()
+        self._is_open = False
+
+    def take(self) -> Any:
+        """Return what the engine delivers next, and plan on; :meth:`count` it then.
+
+        None behind the last step.
+
+        Raises:
+            CancelledError: If the iteration was closed before its end, or a fork lies
+                between its start and now.
+        """
+        if self._process != os.getpid():
+            raise CancelledError(
+                "this iteration began in another process, whose threads a fork does "
+                "not take along: call iter(loader) in this one"
+            )
+        num_taken = self.cursor.num_taken
+        if self._num_steps is not None and num_taken >= self._num_steps:
+            return None
+        if not self._is_open:
+            raise CancelledError(
+                "this iteration was ended before its last step by a new iter(loader), "
+                "load_state_dict or set_epoch: a loader runs one iteration at a time"
+            )
+        if not self._is_whole:
+            self._plan_anew()
+        self._is_whole = False
+        ahead = self._num_planned - num_taken
+        if ahead <= self._steps_ahead and not self._is_planned:
+            self._plan_ahead()
+        else:
+            next(self._next_epoch, None)
+        return self._engine.next_batch()
+
+    def _plan_ahead(self) -> None:
+        """Plan the next step, and some more for as long as there is room."""
+        while self._is_urgent and self._plan_on():
+            pass
+        for _ in range(self._pieces_at_once):
+            if not self._has_room:
+                next(self._next_epoch, None)
+                break
+            self._plan_on()
+
+    @property
+    def dataset_ids(self) -> npt.NDArray[np.int32]:
+        """The dataset of each row of the batch that was taken and not counted.
+
+        int32 [batch_size]; -1 for padding. Only where these are told.
+        """
+        return self._dataset_ids[0]
+
+    def count(self) -> None:
+        """Count the batch that was taken last: its consumer has it."""
+        cursor, last = self.cursor, self._num_steps
+        if self._tells_datasets:
+            self._dataset_ids.popleft()
+        if last is not None and last - cursor.num_taken <= STEPS_WITH_PADDING:
+            positions = cursor.route.positions(cursor.num_taken, 1)
+            self.num_padding_rows += int((positions == NO_POSITION).sum())
+        cursor.num_taken += 1
+        self.is_new = False
+        self._is_whole = True
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether the next step is not planned, or too few are to begin with."""
+        num_taken = self.cursor.num_taken
+        if self._num_planned == num_taken:
+            return True
+        is_begin = num_taken == 0 and self._num_planned < self._begin_steps
+        return is_begin and self._has_room
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether more is to be planned, and the plans may take more memory."""
+        ahead = self._num_planned - self.cursor.num_taken
+        return ahead <= self._steps_ahead and self._engine.plan_bytes < self._plan_bytes
+
+    def _plan_on(self) -> bool:
+        """Do a few milliseconds of planning at most; False if all is planned."""
+        for piece in self._pieces:
+            if piece is not None:
+                rows = self.cursor.route.rows(self._num_planned)
+                self._engine.submit(*self._plan(piece.reshape(-1, rows)))
+                if self._tells_datasets:
+                    datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
+                    self._dataset_ids.extend(datasets.reshape(-1, rows))
+                self._num_planned += len(piece) // rows
+                last = self._num_planned - 1
+                self._next_epoch = self.cursor.prepare_next_epoch(last)
+            return True
+        self._is_planned = True
+        return False
+
+
+def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
+    """Return which dataset each sequence is of, -1 for padding: int64.
+
+    What was added to a dataset, and what it was before, have its number.
+    """
+    numbers = [*map(run.names.index, run.names), NO_SEQUENCE]
+    return np.array(numbers)[run.dataset_of(sequences)]
+
+
+def _planned_each(cursor: Cursor) -> int:
+    """What a step takes to plan, in sequences that are planned whole."""
+    return int(cursor.route.batch_size * cursor.run.documents_each)
+
+
+def _pieces(
+    cursor: Cursor, num_steps: int | None, chunk_steps: int, plan_bytes: int
+) -> Iterator[Int64Array | None]:
+    """Yield the sequences of all steps that were not taken yet.
+
+    Args:
+        cursor: Finds them.
+        num_steps: Where the iteration ends.
+        chunk_steps: Steps that are ordered at a time, at most.
+        plan_bytes: Bytes that all plans may take; a piece takes little of it.
+    """
+    first = cursor.num_taken
+    chunk = -(-FIRST_SEQUENCES // _planned_each(cursor))
+    most = max(1, plan_bytes // PIECE_SHARE)
+    while num_steps is None or first < num_steps:
+        chunk = steps = min(chunk, chunk_steps)
+        if num_steps is not None:
+            steps = min(steps, num_steps - first)
+        steps = min(steps, cursor.route.num_alike(first) or steps)
+        is_begin = first == cursor.num_taken
+        yield from cursor.pieces(first, steps, most, is_begin=is_begin)
+        first, chunk = first + steps, 2 * chunk

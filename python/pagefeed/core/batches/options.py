@@ -1,0 +1,343 @@
+"""What each kind of source can do: one table, and a loader refuses the rest.
+
+Docs show the table, see docs/reference/options.md, and a test tries every entry of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from pagefeed.core.batches.settings import LoaderSettings
+from pagefeed.core.sequences import Packed, TokenCut, Windows
+from pagefeed.errors import InvalidArgumentError, PagefeedWarning
+
+__all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
+
+KINDS = {
+    "tokens": "Parquet columns of tokens, with `Windows` or `Packed`",
+    "flat": "token files other than Parquet, with `Windows` or `Packed`",
+    "text": "texts with `tokenize(tokenizer)`, and `Windows` or `Packed`",
+    "uncounted": "texts with `tokenize(tokenizer, count=False)`",
+    "mixture": "`pagefeed.mix`: its datasets must support the option, too",
+    "documents": "`Documents(max_length=)`: padded tokens of a row",
+    "rows": "`Documents()`: columns of a row",
+}
+"""Kinds of source, and what they are."""
+
+_LINES = ("tokens", "flat", "text")
+
+
+class Option(NamedTuple):
+    """An argument of a loader, or of its dataset, that some kinds refuse."""
+
+    name: str
+    """What is asked for, as it is written."""
+    is_asked: Callable[[LoaderSettings], Any]
+    """Whether settings ask for it."""
+    refused: Collection[str] = ()
+    """Kinds that refuse it."""
+    instead: str = ""
+    """What to do about it."""
+    never: Collection[str] = ()
+    """Kinds of which nobody can ask it."""
+
+
+def _parts(settings: LoaderSettings) -> list[Any]:
+    """The datasets that are read; of uncounted text that of the texts."""
+    return list(settings.dataset.parts.values())
+
+
+_COUNT = ", or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
+"""What else makes all of it possible for texts that are not counted."""
+_BLOCKS = "blocks are permuted, and rows inside each: give 'page' or None"
+_CUT = "texts are cut by Windows(length, eos=...) or packed by Packed(length, ...)"
+_ROWS = "take rows with Documents(columns=[...])"
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "Packed(multiple_of=)",
+        lambda s: isinstance(s.sequences, Packed) and s.sequences.multiple_of > 1,
+        ("uncounted",),
+        "context parallelism does not go with them: leave it out",
+        never=("documents", "rows"),
+    ),
+    Option(
+        "Documents(...)",
+        lambda s: s.sequences.delivers != "tokens",
+        ("uncounted",),
+        _CUT,
+        never=_LINES,
+    ),
+    Option(
+        "Windows(overlap=)",
+        lambda s: isinstance(s.sequences, Windows) and s.sequences.overlap,
+        ("uncounted",),
+        _CUT,
+        never=("documents", "rows"),
+    ),
+    Option(
+        "Windows(join='file')",
+        lambda s: isinstance(s.sequences, Windows) and s.sequences.join == "file",
+        ("uncounted",),
+        _CUT,
+        never=("documents", "rows"),
+    ),
+    Option("shuffle='page'", lambda s: s.shuffle.block == "page"),
+    Option("shuffle='row_group'", lambda s: s.shuffle.block == "row_group"),
+    Option("shuffle=None", lambda s: s.shuffle.block is None),
+    Option(
+        "shuffle='row'", lambda s: s.shuffle.block == "row", ("uncounted",), _BLOCKS
+    ),
+    Option(
+        "shuffle='buffer'",
+        lambda s: s.shuffle.block == "buffer",
+        ("uncounted",),
+        _BLOCKS,
+    ),
+    Option(
+        "Shuffle(window=)",
+        lambda s: s.shuffle.window != "auto",
+        ("uncounted",),
+        _BLOCKS,
+    ),
+    Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1, ("uncounted",), _BLOCKS),
+    Option(
+        "batch_tokens=",
+        lambda s: s.batch_tokens is not None,
+        ("uncounted", "rows"),
+        "tokens are counted: give batch_size, or Documents a max_length and no pad= by "
+        "columns",
+    ),
+    Option(
+        "global_batch_size=",
+        lambda s: s.fleet,
+        ("uncounted",),
+        "the texts have no numbers by which a step could be the same for any number of "
+        "ranks: give batch_size",
+    ),
+    Option(
+        "balance=",
+        lambda s: s.balance,
+        ("uncounted", "rows"),
+        "what a sequence costs is told by its tokens: leave it out, or give Documents "
+        "a max_length and no pad= by columns",
+    ),
+    Option(
+        "context_parallel=",
+        lambda s: s.context_parallel,
+        ("uncounted", "rows"),
+        "sequences of one length are cut: give Windows, Packed or "
+        "Documents(max_length=..., pad='max_length')",
+    ),
+    Option(
+        "fields=('labels', ...)",
+        lambda s: {*s.fields.names} - {"input_ids", "dataset_ids", "metadata"},
+        ("rows",),
+        "fields are of padded tokens: give Documents a max_length",
+    ),
+    Option(
+        "fields=('dataset_ids',)",
+        lambda s: "dataset_ids" in s.fields.names,
+        ("uncounted",),
+        "these texts are one dataset: leave it out",
+    ),
+    Option(
+        "fields=('metadata',)",
+        lambda s: "metadata" in s.fields.names,
+        ("uncounted", "rows"),
+        "columns come as they are with Documents(columns=[...])",
+    ),
+    Option(
+        "metadata=",
+        lambda s: any(part.metadata for part in _parts(s)),
+        ("uncounted",),
+        "it would not arrive: leave it out",
+        never=("flat",),
+    ),
+    Option(
+        "spans=",
+        # Those of a stream are its own: nobody asked for them.
+        lambda s: any(
+            part.span_columns
+            and (part.kind != "flat" or s.sequences.delivers == "tokens")
+            for part in _parts(s)
+        ),
+        ("uncounted", "rows"),
+        "they would not arrive: leave them out, or name their columns in "
+        "Documents(columns=[...])",
+    ),
+    Option(
+        "aligned=",
+        lambda s: any(part.aligned for part in _parts(s)),
+        never=("text", "uncounted"),
+    ),
+    Option("decode=", lambda s: s.decode, (*_LINES, "uncounted"), _ROWS),
+    Option("transform=", lambda s: s.transform),
+    Option("format='torch'", lambda s: s.format == "torch"),
+    Option("pin_memory=True", lambda s: s.pin_memory),
+    Option("dtype=", lambda s: s.dtype != "int64"),
+    Option("padding=", lambda s: s.padding),
+    Option("vocab_size=", lambda s: s.vocab_size),
+    Option("num_threads=", lambda s: s.num_threads),
+    Option("drop_last=False", lambda s: not s.drop_last),
+    Option("epochs=1", lambda s: s.epochs == 1),
+    Option(
+        "epochs=1 on several ranks",
+        lambda s: s.epochs is not None and s.world_size > 1,
+        ("uncounted",),
+        "the texts of ranks come to unequal numbers of tokens, so that ranks would end "
+        "at different steps: give epochs=None and end by step",
+    ),
+    Option(
+        "epochs=2",
+        lambda s: s.epochs not in (1, None),
+        ("mixture",),
+        "a mixture is as long as its stop, max_steps, max_tokens and max_epochs say: "
+        "leave epochs at 1, or None without them",
+    ),
+    Option(
+        "epochs=None",
+        lambda s: s.epochs is None and s.dataset.has_end,
+        ("mixture",),
+        "this mixture ends as its stop, max_steps, max_tokens and max_epochs say: "
+        "leave epochs at 1",
+    ),
+)
+"""The table."""
+
+CALLS: dict[str, Collection[str]] = {
+    "state_dict, load_state_dict": (),
+    "set_epoch, epoch, step": (),
+    "stats, metrics, check_ranks": (),
+    "as_dataset": (),
+    "DataLoader(num_workers=2)": ("uncounted",),
+    "len, num_sequences": ("uncounted",),
+    "seek, skip": ("uncounted",),
+    "locate, steps_of": ("uncounted",),
+    "set_weights": (*_LINES, "uncounted", "documents", "rows"),
+    "verify, diagnose, trace": ("uncounted",),
+    "forecast": ("uncounted",),
+    "inspect": ("uncounted", "mixture"),
+    "mix, SequenceView": ("uncounted",),
+    "dataset.infill": ("uncounted", "mixture"),
+    "dataset.erase": ("uncounted", "mixture"),
+}
+"""What a loader or its dataset is asked later, and the kinds that refuse it then."""
+
+
+def kinds_of(settings: LoaderSettings) -> set[str]:
+    """Return what kinds of source settings are of."""
+    source, delivers = settings.dataset, settings.sequences.delivers
+    if source.kind == "uncounted":
+        return {source.kind}
+    parts = source.parts.values()
+    kinds = {part.kind if delivers == "tokens" else delivers for part in parts}
+    return kinds | ({source.kind} & {"mixture"})
+
+
+def check_options(settings: LoaderSettings) -> None:
+    """Refuse settings that the kind of source cannot do; warn of joined documents.
+
+    Raises:
+        InvalidArgumentError: Naming the option, the kind, and what to do.
+    """
+    kinds = kinds_of(settings)
+    for option in OPTIONS:
+        for kind in kinds.intersection(option.refused):
+            if option.is_asked(settings):
+                count = _COUNT if kind == "uncounted" else ""
+                raise InvalidArgumentError(
+                    f"{_asked(option, settings)} does not go with {KINDS[kind]}: "
+                    f"{option.instead}{count}"
+                )
+    _check_parts(settings)
+    _check_fleet(settings)
+    _warn_of_joined(settings)
+    _warn_of_endless(settings)
+
+
+def _check_fleet(settings: LoaderSettings) -> None:
+    """Refuse what needs to know the number of ranks, or one size of steps."""
+    if settings.fleet is not None and settings.balance is not None:
+        raise InvalidArgumentError(
+            f"balance={settings.balance!r} deals sequences for one number of ranks, "
+            "and with global_batch_size= that number changes: leave balance out, or "
+            "give batch_size and a new Loader for each number of ranks"
+        )
+    if settings.dataset.kind == "mixture" and isinstance(
+        settings.global_batch_size, list
+    ):
+        raise InvalidArgumentError(
+            f"global_batch_size={settings.global_batch_size} has stages, and weights "
+            "of a mixture change at steps of one size: give one size"
+        )
+
+
+def _check_parts(settings: LoaderSettings) -> None:
+    """Refuse labels that a loss would shift inside a part of a sequence.
+
+    Where its chunks end, it would pair tokens that are no neighbours.
+    """
+    fields = settings.fields
+    if settings.context_parallel and "labels" in fields.names and not fields.shifted:
+        raise InvalidArgumentError(
+            f"{settings.context_parallel!r} cuts sequences, and these labels would be "
+            "shifted by the loss, where the next token is another rank's: give "
+            f"fields=pagefeed.Fields(names={fields.names!r}, shifted=True), and a loss "
+            "that compares logits[i] with labels[i]"
+        )
+
+
+def _asked(option: Option, settings: LoaderSettings) -> str:
+    name = option.name.partition("=")[0].partition("(")[0]
+    value = getattr(settings, name.lower(), None)
+    if option.name.startswith(("Packed", "Documents", "Windows")):
+        value = settings.sequences
+    told = f"{name.lower()}={value!r}"
+    return option.name if value is None or len(told) > 80 else told
+
+
+def _warn_of_joined(settings: LoaderSettings) -> None:
+    """Warn if documents are joined without the separator that the tokenizer has."""
+    tokenizer, windows = _tokenizer_of_texts(settings), settings.sequences
+    if not isinstance(windows, Windows) or (windows.eos, windows.bos) != (None, None):
+        return
+    if tokenizer is not None and tokenizer.eos is not None:
+        warnings.warn(
+            f"{windows!r} joins documents without a separator, and the tokenizer "
+            f"{tokenizer.name!r} has one: give Windows({windows.length}, "
+            f"eos={tokenizer.eos})",
+            PagefeedWarning,
+            stacklevel=5,
+        )
+
+
+def _warn_of_endless(settings: LoaderSettings) -> None:
+    """Warn if no label says where a document ends: ``bos`` follows it, without loss."""
+    cut, fields = settings.sequences, settings.fields
+    has_labels = not {"labels", "loss_mask"}.isdisjoint(fields.names)
+    if not isinstance(cut, TokenCut) or cut.bos is None or cut.eos is not None:
+        return
+    if not has_labels or fields.across_documents:
+        return
+    if _tokenizer_of_texts(settings) is None:
+        return  # Rows of tokens may end with one of their own.
+    warnings.warn(
+        f"no label of {cut!r} says where a document ends: bos begins the next one and "
+        "carries no loss. Give eos=, or fields=pagefeed.Fields(names="
+        f"{fields.names!r}, across_documents=True), where bos is the last label",
+        PagefeedWarning,
+        stacklevel=5,
+    )
+
+
+def _tokenizer_of_texts(settings: LoaderSettings) -> Any:
+    """Return the tokenizer of the first plain texts, without a template; or None."""
+    dataset = settings.dataset
+    for part in [dataset] if dataset.kind == "uncounted" else _parts(settings):
+        tokenizer = getattr(part, "tokenizer", None)
+        if tokenizer is not None and getattr(part, "row_encoder", None) is None:
+            return tokenizer
+    return None

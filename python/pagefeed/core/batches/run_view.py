@@ -1,0 +1,300 @@
+"""The run behind a loader, whether or not its tokens are counted."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from pagefeed.core._base import Facts, Int64Array
+from pagefeed.core.batches.engines import Locked
+from pagefeed.core.batches.formats import Batch
+from pagefeed.core.batches.meter import Meter, over_ranks
+from pagefeed.core.batches.settings import LoaderSettings
+from pagefeed.core.run import Cursor, LoaderState, Run
+from pagefeed.core.wiring import room
+from pagefeed.errors import InvalidArgumentError, PositionWarning, UncountedError
+
+__all__ = ["BatchIterator", "MoveListener", "RunView", "warn_of_return"]
+
+
+class MoveListener(Protocol):
+    """Hears of a loader's moves; other processes may iterate in its place."""
+
+    def moved(self, state: Any) -> None:
+        """Learn where the next iteration begins."""
+
+    def check_state(self) -> None:
+        """Raise if the loader's own position is not that of its consumer."""
+
+
+class RunView(Locked, ABC):
+    """A run on this rank, and its position: what ``loader.view()`` returns.
+
+    There are two kinds. Where tokens are counted, every sequence has a number. In
+    uncounted text only the positions of lanes are known.
+
+    Args:
+        settings: The settings of the loader.
+    """
+
+    is_adapted = False
+    """Whether a framework was given the loader, or its user was told to."""
+    learning: Any = None
+    """What a learner of a mixture remembers; None without one."""
+    accumulated = 1
+    """Steps whose gradients a framework adds up before the model changes."""
+
+    def __init__(self, settings: LoaderSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        """The settings of the loader."""
+        self.listener: MoveListener | None = None
+        """Hears of moves. An adapter that iterates in other processes sets it."""
+        self.loaded: Any = None
+        """A state that was loaded, until an iteration begins."""
+        self._meter = Meter()
+
+    @property
+    def place(self) -> tuple[int | None, int]:
+        """The rank whose batches come, of how many; None for one that gets none."""
+        return self.settings.rank, self.settings.world_size
+
+    @property
+    @abstractmethod
+    def state(self) -> Any:
+        """The position after the last batch handed out."""
+
+    @property
+    def saved(self) -> Any:
+        """The position that ``state_dict`` returns."""
+        return self.state
+
+    @property
+    def following(self) -> Any:
+        """Where another ``iter(loader)`` would begin."""
+        return self.state
+
+    @property
+    def again(self) -> Any:
+        """Where an iteration that was left early begins again; None: it goes on."""
+        return None
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The epoch of the next sequence."""
+
+    @property
+    def num_steps_left(self) -> int | None:
+        """Steps until the end of this iteration; None if that is not known."""
+        return None
+
+    # Of counted sequences alone: without counts they have no numbers.
+
+    @property
+    def run(self) -> Run:
+        """What the loader delivers, and in which sizes.
+
+        Raises:
+            UncountedError: If its tokens are not counted, as all below.
+        """
+        raise _uncounted()
+
+    @property
+    def begin(self) -> LoaderState:
+        """Where the next iteration begins, or the running one began."""
+        raise _uncounted()
+
+    @property
+    def first(self) -> LoaderState:
+        """The state in which the current iteration began, with its weights."""
+        raise _uncounted()
+
+    @property
+    def latest(self) -> LoaderState:
+        """The same of the last iteration, where none began since."""
+        raise _uncounted()
+
+    def known(self) -> Cursor:
+        """Return the cursor at the first step known to have these sizes."""
+        raise _uncounted()
+
+    def move(self, state: LoaderState, *, is_new: bool) -> None:  # noqa: ARG002
+        """Continue this iteration at ``state``, the running iterator too."""
+        raise _uncounted()
+
+    def replay(self) -> None:
+        """Begin the recorded iteration again, with all its changes of weights."""
+        raise _uncounted()
+
+    def reweight(self, weights: Mapping[str, float], anneal: int) -> None:  # noqa: ARG002
+        """Mix with other weights from the next step on, see ``Loader.set_weights``."""
+        raise _uncounted()
+
+    @property
+    def weight(self) -> float:
+        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        raise _no_fleet("weight")
+
+    def at(
+        self,
+        step: int,  # noqa: ARG002
+        rank: int | None,  # noqa: ARG002
+        world_size: int,  # noqa: ARG002
+    ) -> Batch | None:
+        """Return the batch of a step for a rank, see :meth:`Loader.at`."""
+        raise _no_fleet("at()")
+
+    def learn(self, memory: Any) -> None:  # noqa: ARG002
+        """Keep what a learner remembers with the state; it goes on from another's."""
+        raise _uncounted()
+
+    def last_datasets(self, rank: int | None = None) -> Int64Array:  # noqa: ARG002
+        """Return from which dataset each row of the batch comes that was taken last."""
+        raise _uncounted()
+
+    @abstractmethod
+    def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
+        """Iterate, see :meth:`Loader.__iter__`, alone or as one of several processes.
+
+        Process w takes the steps w, w + num_workers, and so on. Taken in turn, as
+        ``torch.utils.data.DataLoader`` takes them from its workers, these are all steps
+        in order.
+        """
+
+    @abstractmethod
+    def next_batch(self, iterator: Any) -> Batch | None:
+        """Return the next batch of an iterator, and count it; None after the last one.
+
+        If it raises, nothing has moved.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End this process's threads, see :meth:`Loader.close`."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Any, grown: Any = None) -> None:
+        """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or is none.
+        """
+
+    @abstractmethod
+    def resume(self, state: Any) -> None:
+        """Continue at ``state`` without marking it as loaded.
+
+        Used when a session is copied.
+        """
+
+    @abstractmethod
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration run an epoch, see :meth:`Loader.set_epoch`."""
+
+    @abstractmethod
+    def facts(self) -> Facts:
+        """Return what is known of the run, for people."""
+
+    @abstractmethod
+    def stats(self) -> dict[str, float]:
+        """Return counters since this process first ran, see :meth:`Loader.stats`."""
+
+    @abstractmethod
+    def _progress(self) -> Mapping[str, float]:
+        """Return the position of the run as metrics."""
+
+    @abstractmethod
+    def _agreed(self) -> Mapping[str, Any]:
+        """Return what must be the same on all ranks."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position, see :meth:`Loader.state_dict`."""
+        self.check_state()
+        return self.saved.to_dict()
+
+    def check_state(self) -> None:
+        """Raise if other processes iterate: they know the position."""
+        if self.listener is not None:
+            self.listener.check_state()
+
+    def tell(self) -> None:
+        """Tell the listener where the next iteration begins."""
+        if self.listener is not None:
+            self.listener.moved(self.following)
+
+    def metrics(self, group: Any) -> dict[str, float]:
+        """Return the run's numbers, see :meth:`Loader.metrics`."""
+        found = self._meter.read(self.stats()) | dict(self._progress())
+        return (
+            found
+            if group is None
+            else over_ranks(room("launch").gather_from(group)(found))
+        )
+
+    def check_ranks(self, group: Any, same: Any) -> None:
+        """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
+        settings, parts = self.settings, self.settings.context_parallel
+        plan = {
+            "batch_size": settings.global_batch_size or settings.batch_size,
+            "epochs": settings.epochs,
+            "drop_last": settings.drop_last,
+            "context_parallel": parts and [parts.size, parts.layout],
+            "fields": settings.fields.settings,
+        }
+        part = (0, 1) if parts is None else (parts.rank, parts.size)
+        agreed = {**self._agreed(), **plan}
+        room("launch").check_ranks(self.place, agreed, part, group, same)
+
+
+def _no_fleet(asked: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{asked} needs steps that are the same for any number of ranks: give the "
+        "Loader global_batch_size= in place of batch_size"
+    )
+
+
+def _uncounted() -> UncountedError:
+    return UncountedError(
+        "the tokens of these texts are not counted, so that sequences have no "
+        "number: length, seek, skip, locate and reports need counts; `pagefeed "
+        "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
+    )
+
+
+class BatchIterator(Iterator[Batch]):
+    """What ``iter(loader)`` returns. It begins with the first ``next``.
+
+    Until then nothing moves, so that it may be thrown away. It outlives exceptions: a
+    step whose batch could not be handed out was not taken. The next ``next`` tries it
+    again, and ``Loader.skip`` passes over it. Several threads may share one: each batch
+    is handed to exactly one of them.
+
+    Args:
+        session: Makes the batches.
+    """
+
+    def __init__(self, session: RunView) -> None:
+        self.session = session
+        self._has_ended = False
+
+    def __next__(self) -> Batch:
+        """Return the batch of the next step."""
+        with self.session.lock:
+            batch = None if self._has_ended else self.session.next_batch(self)
+            if batch is None:
+                self._has_ended = True
+                raise StopIteration
+            return batch
+
+
+def warn_of_return(epoch: int, loaded: int) -> None:
+    """Warn that ``set_epoch`` goes back before the state that was loaded."""
+    warnings.warn(
+        f"set_epoch({epoch}) goes back before the state that was loaded, of epoch "
+        f"{loaded}: what was consumed comes again",
+        PositionWarning,
+        stacklevel=4,
+    )

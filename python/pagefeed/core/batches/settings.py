@@ -1,0 +1,131 @@
+"""The settings of a loader, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagefeed.core._base import check_positive
+from pagefeed.core.batches.fields import Fields
+from pagefeed.core.batches.formats import Batch, Format
+from pagefeed.core.dataset import Source
+from pagefeed.core.order import Balancing, Shuffle
+from pagefeed.core.sequences import Cut
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["LoaderSettings", "sized"]
+
+PLAN_SHARE = 8
+"""Plans take at most this part of the memory."""
+
+ORDER_SHARE = 16
+"""What orders read ahead takes at most this part of it."""
+
+MAX_ORDER_BYTES = 32 << 20
+"""And no more than is of any use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoaderSettings:
+    """The arguments of a loader, each checked and of its final type."""
+
+    dataset: Source
+    sequences: Cut
+    batch_size: int
+    batch_tokens: int | None
+    seed: int
+    shuffle: Shuffle
+    balance: Balancing | None
+    context_parallel: Any
+    memory: int
+    format: Format
+    dtype: str
+    padding: int
+    vocab_size: int | None
+    fields: Fields
+    transform: Callable[[Batch], Any] | None
+    decode: Any
+    pin_memory: bool
+    epochs: int | None
+    drop_last: bool
+    rank: int
+    world_size: int
+    num_threads: int
+    uses_recorded: bool = True
+    """Whether ids are held against the vocabulary that files record."""
+    fleet: Any = None
+    """Deals steps of a fixed size to any number of ranks; ``batch_size`` follows."""
+
+    def __post_init__(self) -> None:
+        """Find the rows of this rank's batch, where a step's are shared."""
+        if self.fleet is not None:
+            placed = self.fleet.placed(self.rank, self.world_size)
+            object.__setattr__(self, "batch_size", placed.batch_size)
+
+    @property
+    def global_batch_size(self) -> Any:
+        """Sequences of a step on all ranks, if that was asked for."""
+        return None if self.fleet is None else self.fleet.asked
+
+    def share(self, num_shares: int) -> LoaderSettings:
+        """Return settings with a part of the memory and threads, without pinning."""
+        return replace(
+            self,
+            pin_memory=False,
+            memory=max(1, self.memory // num_shares),
+            num_threads=max(1, self.num_threads // num_shares),
+        )
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes that plans may take."""
+        return self.memory // PLAN_SHARE
+
+    @property
+    def order_bytes(self) -> int:
+        """Bytes that orders may read ahead."""
+        return min(MAX_ORDER_BYTES, self.memory // ORDER_SHARE)
+
+    @property
+    def engine_bytes(self) -> int:
+        """Bytes that the engine may hold."""
+        return self.memory - self.order_bytes
+
+
+def sized(
+    sequences: Cut,
+    batch_size: int | None,
+    batch_tokens: int | None,
+    global_batch_size: Any = None,
+) -> tuple[Cut, int]:
+    """Return how a dataset is cut, and how many sequences of it are a batch.
+
+    Args:
+        sequences: As a user writes it.
+        batch_size: Sequences of a batch.
+        batch_tokens: Or tokens of a batch at most.
+        global_batch_size: Or sequences of a step on all ranks, of which this one's are
+            not known yet.
+
+    Raises:
+        InvalidArgumentError: If not one of them is given, or no sequence fits.
+
+    Example:
+        >>> from pagefeed import Windows
+        >>> sized(Windows(2048), None, 10_000)
+        (Windows(length=2048, tail='pad'), 4)
+    """
+    if [batch_size, batch_tokens, global_batch_size].count(None) != 2:
+        told = f"batch_size={batch_size!r} and batch_tokens={batch_tokens!r}"
+        if global_batch_size is not None:
+            told = f"{told} beside global_batch_size={global_batch_size!r}"
+        raise InvalidArgumentError(
+            f"{told}: give one of them, sequences of a batch or tokens of it at most, "
+            "or global_batch_size, sequences of a step on all ranks"
+        )
+    if global_batch_size is not None:
+        return sequences, 0
+    if batch_tokens is None:
+        return sequences, check_positive(batch_size, "batch_size")
+    return sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))

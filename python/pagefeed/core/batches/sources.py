@@ -1,0 +1,76 @@
+"""What a loader delivers, and what makes batches of it, by its settings."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, cast
+
+from pagefeed.core.batches.feeds import Feed, TokenFeed
+from pagefeed.core.batches.settings import LoaderSettings
+from pagefeed.core.dataset import Dataset, what_changed
+from pagefeed.core.run import DatasetRun, Grown, LoaderState, Run
+from pagefeed.core.wiring import provided
+
+__all__ = ["make_feed", "make_run", "rest_of"]
+
+
+def make_run(settings: LoaderSettings) -> Run:
+    """Return what is delivered on this rank.
+
+    Raises:
+        InvalidArgumentError: If it holds no sequence.
+    """
+    names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
+    options: dict[str, Any] = {name: getattr(settings, name) for name in names}
+    options["memory"] = settings.order_bytes
+    if settings.fleet is not None:
+        # Order and states know steps alone; who gets which rows of them is its matter.
+        fleet = settings.fleet.placed(settings.rank, settings.world_size)
+        size = fleet.stages[0][1]
+        options |= {"fleet": fleet, "batch_size": size, "rank": 0, "world_size": 1}
+    run: Run | None = settings.dataset.make_run(options)
+    if run is not None:
+        return run
+    return DatasetRun(dataset=cast("Dataset", settings.dataset), **options)
+
+
+def rest_of(
+    whole: Run, state: LoaderState, grown: Grown | None
+) -> tuple[Run, LoaderState]:
+    """Return what goes on at a state, and where.
+
+    That is a run of all data, or the rest of an epoch in which data were added.
+
+    Args:
+        whole: The run of all data.
+        state: A saved state.
+        grown: When what was added since is delivered; None if nothing was.
+
+    Raises:
+        InvalidArgumentError: If data are to be mixed into steps some of which are
+            skipped.
+        StateMismatchError: If the data are not those of the state with some added.
+    """
+    if isinstance(whole, DatasetRun) and not state.grown:
+        then, now = state.dataset, whole.initial.dataset
+        if grown is None or not what_changed(then, now):
+            return whole, whole.accept(state)
+    return cast("tuple[Run, LoaderState]", provided(whole.rest)(whole, state, grown))
+
+
+def make_feed(settings: LoaderSettings, run: Run) -> Feed:
+    """Return what makes batches of the sequences of a run.
+
+    Raises:
+        InvalidArgumentError: If its batches cannot hold what is asked for.
+    """
+    for dataset in run.datasets:
+        feed: Feed | None = dataset.feed(settings, run, _feed_of_cut)
+        if feed is not None:
+            return feed
+    return _feed_of_cut(settings, run)
+
+
+def _feed_of_cut(settings: LoaderSettings, run: Run) -> Feed:
+    feed: Feed | None = settings.sequences.feed(settings, run)
+    return TokenFeed(settings, run) if feed is None else feed

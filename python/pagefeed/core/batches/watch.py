@@ -1,0 +1,155 @@
+"""Warnings of what a run will regret, each given once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from pagefeed.core.batches.fields import Fields
+from pagefeed.core.batches.settings import LoaderSettings
+from pagefeed.core.run import Cursor, Route, Run
+from pagefeed.core.sequences import JoinedIndex
+from pagefeed.errors import (
+    BalanceWarning,
+    PaddingWarning,
+    PagefeedWarning,
+    ReloadWarning,
+)
+
+__all__ = ["Watch", "slowest_rank"]
+
+MOST_RANKS = 64
+"""Ranks whose costs are compared in metrics: a stretch of each is dealt."""
+
+TELLING = {"labels", "loss_mask", "attention_mask", "document_ids"}
+"""Fields by which padding carries no loss, or is known."""
+
+LEAST_SHARE = 0.001
+"""Less padding is not worth a word: the last window of a large dataset."""
+
+MIN_RELOADS = 256
+"""Fewer pages that are read again are not worth a word."""
+
+RELOAD_SHARE = 0.1
+"""Share of all reads from which on there is a warning."""
+
+LEAST_ACCUMULATED = 4
+"""Steps of one sequence a rank that span all lengths together."""
+
+
+class Watch:
+    """Warns of what a run will regret.
+
+    It trains on padding, never ends, reads pages again and again, or its steps are of
+    sequences that are all about as long.
+
+    Args:
+        run: What is delivered.
+        fields: What a batch carries.
+        memory: Bytes the engine may hold.
+    """
+
+    def __init__(self, run: Run, fields: Fields, memory: int) -> None:
+        self._run = run
+        self._memory = memory
+        # Columns of the files may tell padding from tokens, or the lengths of rows.
+        given = {each.column for each in run.datasets[0].aligned}
+        tells = TELLING & ({*fields.names} | given - {"document_ids"})
+        self._looks_at_padding = not tells and run.sequences.delivers == "tokens"
+        self._looks_at_end = run.epochs is not None
+        self._looks_at_reloads = not run.is_scattered
+        # Buckets and batches of documents of like length are what was asked for.
+        balance = run.balance
+        self._looks_at_balance = (
+            balance is not None
+            and balance.bucket == run.batch_size == 1 < run.world_size
+            and not run.takes_batches
+        )
+
+    def begin(self, route: Route, accumulated: int) -> None:
+        """Look at an iteration that begins.
+
+        Args:
+            route: The iteration.
+            accumulated: Steps whose gradients a framework adds up.
+        """
+        if self._looks_at_end and route.end is None:
+            self._looks_at_end = False
+            warnings.warn(
+                "this mixture never ends, and so a loop over it does not either: give "
+                "pagefeed.mix a stop, max_steps or max_tokens; or give the Loader "
+                "epochs=None if an endless loop is what you want",
+                PagefeedWarning,
+                stacklevel=6,
+            )
+        if self._looks_at_balance and accumulated < LEAST_ACCUMULATED:
+            self._looks_at_balance = False
+            warnings.warn(
+                "balance= with one sequence a rank makes all sequences of a step about "
+                "as long, and steps unlike. Frameworks tell the loader how many steps' "
+                f"gradients they accumulate, here {accumulated}: accumulate four or "
+                "more, give batch_size=4 or more, or leave balance out. A loop of "
+                "your own that accumulates may ignore pagefeed.errors.BalanceWarning",
+                BalanceWarning,
+                stacklevel=6,
+            )
+        if not self._looks_at_padding:
+            return
+        self._looks_at_padding = False
+        share = _padding_share(self._run.index, route)
+        if share >= LEAST_SHARE:
+            warnings.warn(
+                f"{share:.1%} of the tokens of an epoch are padding, and batches carry "
+                "neither labels nor a mask that would tell: a loss over input_ids "
+                "alone learns it. Ask for fields=('input_ids', 'labels'), "
+                "'attention_mask', 'loss_mask' or 'document_ids'; or leave padding out "
+                "(Windows with tail='drop' and join='dataset', drop_last=True)",
+                PaddingWarning,
+                stacklevel=6,
+            )
+
+    def look(self, stats: Mapping[str, float]) -> None:
+        """Look at the engine's counters."""
+        again, loads = stats["pages_reloaded"], stats["pages_loaded"]
+        if self._looks_at_reloads and again >= max(MIN_RELOADS, RELOAD_SHARE * loads):
+            self._looks_at_reloads = False
+            warnings.warn(
+                f"{again:.0f} of {loads:.0f} reads of pages so far were of pages given "
+                f"up for lack of memory: memory={self._memory} bytes is too little for "
+                "this order; give more, or shuffle with a smaller window (`pagefeed "
+                "plan` says how much is needed, and how often pages are read)",
+                ReloadWarning,
+                stacklevel=5,
+            )
+
+
+def _padding_share(index: JoinedIndex, route: Route) -> float:
+    """Return the share of padding in the batches of an iteration, on all ranks.
+
+    Args:
+        index: What the sequences are.
+        route: The iteration; of one that never ends, that of its sequences.
+    """
+    if not index.num_sequences or not index.length:
+        return 0.0
+    in_sequence = index.num_padding_tokens / (index.num_sequences * index.length)
+    if route.end is None or route.drop_last or route.end <= route.start:
+        return in_sequence
+    sequences = route.end - route.start
+    rows = -(-sequences // route.step_sequences) * route.step_sequences
+    return 1 - (1 - in_sequence) * sequences / rows
+
+
+def slowest_rank(settings: LoaderSettings, cursor: Cursor | None) -> dict[str, float]:
+    """Return the cost of the slowest rank of the last step, over the mean.
+
+    Of very many ranks some are looked at, evenly apart.
+    """
+    if settings.balance is None or cursor is None or not cursor.num_taken:
+        return {}
+    apart = -(-settings.world_size // MOST_RANKS)
+    ranks = cursor.last_sequences(range(0, settings.world_size, apart))
+    costs = [cursor.run.costs(each[each >= 0]).sum() for each in ranks]
+    return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}

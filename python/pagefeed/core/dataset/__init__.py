@@ -1,0 +1,109 @@
+"""What rows there are: files, the index of their pages, and parts of them.
+
+A dataset names files and a column; its page index says where every page lies; its
+spans are the rows that sequences are cut from. :class:`Dataset`, :class:`PageIndex`
+and :class:`Spans` are what other layers need of these, whatever the files are;
+:class:`ParquetRows` is the dataset of Parquet files.
+"""
+
+from pagefeed._names import name_as_imported
+from pagefeed.core.dataset.aligned import (
+    Aligned,
+    AlignedColumn,
+    AlignedColumnNames,
+    AlignedSource,
+    parse_aligned,
+)
+from pagefeed.core.dataset.bounds import Bounds, bounds_of
+from pagefeed.core.dataset.counted_index import CountedIndex
+from pagefeed.core.dataset.dataset import Dataset, check_dataset, wide_bytes
+from pagefeed.core.dataset.derived import derived_arrays, derived_key
+from pagefeed.core.dataset.folders import FolderColumn, column_of_values, folder_columns
+from pagefeed.core.dataset.identity import (
+    identity_of_data,
+    same_files,
+    snapshot_in,
+    what_changed,
+)
+from pagefeed.core.dataset.index_files import kept_index
+from pagefeed.core.dataset.index_recipe import (
+    IndexRecipe,
+    PageIndexUse,
+    Recipe,
+    cache_folder,
+    check_page_index,
+    default_threads,
+)
+from pagefeed.core.dataset.page_index import BlockKind, OwnTokens, Page, PageIndex
+from pagefeed.core.dataset.parquet_rows import ParquetRows
+from pagefeed.core.dataset.recorded import RecordedTokenizer, known_vocab_size
+from pagefeed.core.dataset.row_lengths import length_counts, lengths_of_rows
+from pagefeed.core.dataset.row_reader import ChangeRow, Row, checked_row
+from pagefeed.core.dataset.source import Source, SourceKind
+from pagefeed.core.dataset.spans import (
+    Erased,
+    SpanParts,
+    Spans,
+    cut_at,
+    refuse_null_tokens,
+    refuse_texts,
+    refuse_unknown_rows,
+)
+from pagefeed.core.dataset.table_columns import Held, NamedField, Naming, TableColumns
+
+__all__ = [
+    "Aligned",
+    "AlignedColumn",
+    "AlignedColumnNames",
+    "AlignedSource",
+    "BlockKind",
+    "Bounds",
+    "ChangeRow",
+    "CountedIndex",
+    "Dataset",
+    "Erased",
+    "FolderColumn",
+    "Held",
+    "IndexRecipe",
+    "NamedField",
+    "Naming",
+    "OwnTokens",
+    "Page",
+    "PageIndex",
+    "PageIndexUse",
+    "ParquetRows",
+    "Recipe",
+    "RecordedTokenizer",
+    "Row",
+    "Source",
+    "SourceKind",
+    "SpanParts",
+    "Spans",
+    "TableColumns",
+    "bounds_of",
+    "cache_folder",
+    "check_dataset",
+    "check_page_index",
+    "checked_row",
+    "column_of_values",
+    "cut_at",
+    "default_threads",
+    "derived_arrays",
+    "derived_key",
+    "folder_columns",
+    "identity_of_data",
+    "kept_index",
+    "known_vocab_size",
+    "length_counts",
+    "lengths_of_rows",
+    "parse_aligned",
+    "refuse_null_tokens",
+    "refuse_texts",
+    "refuse_unknown_rows",
+    "same_files",
+    "snapshot_in",
+    "what_changed",
+    "wide_bytes",
+]
+
+name_as_imported(__name__)

@@ -1,0 +1,365 @@
+"""Columns with numbers for every token of the same row, cut like the tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+
+import numpy as np
+
+from pagefeed.core._base import (
+    FIELDS,
+    IGNORED,
+    LABELS,
+    check_choice,
+    check_column,
+    check_columns,
+    check_flag,
+    check_number,
+    check_positive,
+    check_whole,
+    to_bfloat16,
+)
+from pagefeed.core.dataset.page_index import PageIndex
+from pagefeed.core.dataset.spans import refuse_nulls
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
+
+__all__ = [
+    "Aligned",
+    "AlignedColumn",
+    "AlignedColumnNames",
+    "AlignedSource",
+    "check_aligned_index",
+    "parse_aligned",
+]
+
+LENGTHS = "lengths"
+"""What tells the lengths of padded documents, beside the fields."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """What a column has for each token, and how a batch carries it.
+
+    Args:
+        width: Numbers of a token. With more than one the column arrives as [batch_size,
+            length, width]: of lists of lists, or of one list a row with ``width``
+            numbers for each of its tokens. By default what the files say: the size of
+            fixed-size lists, or what the lists of all tokens come to; else 1.
+        padding: The number where a token has none: in padding and separators, behind
+            short lists, for the first tokens of ``first``. By default -100 for
+            ``labels``, else 0.
+        count: Tokens may have fewer numbers than ``width``, and a batch says how many
+            under this name: int32 [batch_size, length]. Without it such files are
+            refused.
+        shifted: The numbers stand one place before their token, where it is predicted,
+            as labels do with ``Fields(shifted=True)``. The last place of a document
+            then has padding, unless ``across_documents`` lets the next one follow.
+        first: The first token of each row that has numbers: 1 for what a model says of
+            a token by those before it.
+        dtype: ``"bfloat16"`` takes the bits of a uint16 column for such numbers:
+            tensors of torch have this type, and arrays of NumPy stay uint16.
+        scale: The column holds 8-bit integers, and a batch float32: integer * scale.
+        of_next: The numbers at a token are of the token behind it, as a model's
+            predictions are. Where infilling puts another token there, they become
+            padding. By default true for several numbers a token, unless ``shifted`` or
+            ``first`` is given.
+
+    Raises:
+        InvalidArgumentError: If an argument is not what is described here.
+
+    Example:
+        >>> Aligned(width=64, padding=-1, count="teacher_count").width
+        64
+    """
+
+    width: int | None = None
+    padding: float | None = None
+    count: str | None = None
+    shifted: bool = False
+    first: int = 0
+    dtype: Literal["bfloat16"] | None = None
+    scale: float | None = None
+    of_next: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.width is not None:
+            check_positive(self.width, "width")
+        if self.padding is not None:
+            check_number(self.padding, "padding")
+        if self.count is not None:
+            check_column(self.count, "count")
+        check_flag(self.shifted, "shifted")
+        check_whole(self.first, "first", least=0)
+        if self.of_next is not None and check_flag(self.of_next, "of_next"):
+            self._check_of_next()
+        if self.dtype is not None:
+            check_choice(self.dtype, ("bfloat16",), "dtype")
+        if self.scale is None:
+            return
+        if self.dtype is not None:
+            raise InvalidArgumentError("dtype='bfloat16' needs no scale: leave one out")
+        check_number(self.scale, "scale", above=0, below=math.inf)
+
+    def _check_of_next(self) -> None:
+        if self.shifted:
+            raise InvalidArgumentError(
+                "shifted=True moves the numbers of a token to where it is predicted, "
+                "and of_next=True says that they stand there already: leave one out"
+            )
+
+
+AlignedColumnNames: TypeAlias = Iterable[str] | Mapping[str, float | Aligned]
+"""Names of columns; or these with their padding, or all that is to be said of them."""
+
+
+class AlignedSource(Protocol):
+    """The pages of an aligned column."""
+
+    @property
+    def handle(self) -> Any:
+        """Handle of the data plane; its ``number_type`` is a NumPy type name."""
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of a number."""
+
+
+class AlignedColumn(NamedTuple):
+    """A column with numbers for every token."""
+
+    column: str
+    """Its name, in files and in batches."""
+    like: Aligned
+    """What it has for each token."""
+
+    @property
+    def padding(self) -> float:
+        """The number where a token has none."""
+        if self.like.padding is not None:
+            return self.like.padding
+        return IGNORED if self.column.rpartition(".")[2] == LABELS else 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of what a batch has of it."""
+        return (self.column, *((self.like.count,) if self.like.count else ()))
+
+    def dtype(self, source: AlignedSource) -> str:
+        """Return the type of its numbers in a batch.
+
+        Raises:
+            InvalidArgumentError: If the files have none that it can be made of.
+        """
+        found = str(source.handle.number_type)
+        like = self.like
+        wanted = {"uint16"} if like.dtype else {"int8", "uint8"}
+        if (like.dtype or like.scale) and found not in wanted:
+            asked = "dtype='bfloat16'" if like.dtype else f"scale={like.scale}"
+            raise InvalidArgumentError(
+                f"column {self.column!r} holds {found} numbers, and {asked} is of "
+                f"{' or '.join(sorted(wanted))}: leave it out"
+            )
+        return like.dtype or ("float32" if like.scale else found)
+
+    def width(self, source: AlignedSource, tokens: PageIndex) -> int:
+        """Return how many numbers a token has in a batch.
+
+        Args:
+            source: The pages of the column.
+            tokens: Those of the tokens.
+
+        Raises:
+            InvalidArgumentError: If lists do not come to one number, and none is given.
+        """
+        if self.like.width is not None:
+            return self.like.width
+        handle = source.handle
+        if getattr(handle, "list_size", None) is not None:
+            return int(handle.list_size)
+        if getattr(handle, "list_depth", 1) < 2:
+            return 1
+        tokens = tokens.plain  # Without what infilling adds.
+        width, rest = divmod(handle.num_values, max(1, tokens.num_values))
+        if rest or not width or self.like.first or self.like.count is not None:
+            raise InvalidArgumentError(
+                f"column {self.column!r} holds lists of lists, {handle.num_values} "
+                f"values for {tokens.num_values} tokens: say how many a token has in a "
+                f"batch, as in aligned={{{self.column!r}: pagefeed.Aligned("
+                f"width={width + 1})}}"
+            )
+        return int(width)
+
+    def is_of_next(self, width: int) -> bool:
+        """Whether the ``width`` numbers at a token are of the one behind it."""
+        like = self.like
+        if like.of_next is not None:
+            return like.of_next
+        return width > 1 and not (like.shifted or like.first)
+
+    def filling(self, source: AlignedSource) -> int | None:
+        """Return the bits that special tokens of infilled documents have in a row.
+
+        Returns:
+            None if the rows hold anything but one number for each token, as it is:
+            such rows are infilled in sequences alone.
+        """
+        like = self.like
+        asks = like.width not in (None, 1) or like.first or like.count or like.scale
+        if asks or like.of_next or getattr(source.handle, "list_depth", 1) > 1:
+            return None
+        return self.bits(self.padding, self.dtype(source))
+
+    def token_bytes(self, source: AlignedSource, tokens: PageIndex) -> int:
+        """Return the bytes that a token takes as it is read."""
+        return self.width(source, tokens) * source.value_bytes
+
+    def bits(self, number: float, dtype: str) -> int:
+        """Return the bits of a number in a type of the column.
+
+        Raises:
+            InvalidArgumentError: If the type cannot hold the number.
+
+        Example:
+            >>> hex(AlignedColumn("labels", Aligned()).bits(-100, "int16"))
+            '0xff9c'
+        """
+        if dtype == "bfloat16":
+            return int(to_bfloat16(number))
+        kind = np.dtype(dtype)
+        is_float = kind.kind == "f"
+        if not is_float and not (
+            float(number).is_integer()
+            and np.iinfo(kind).min <= number <= np.iinfo(kind).max
+        ):
+            raise InvalidArgumentError(
+                f"column {self.column!r} holds {dtype} numbers, and {number}, its "
+                "padding or eos, is none: choose a padding such as "
+                f"aligned={{{self.column!r}: 0}}, or write the column in another type"
+            )
+        value = number if is_float else int(number)
+        return int.from_bytes(np.array(value, kind).tobytes(), "little")
+
+    def asked(
+        self, dtype: str, width: int, behind: float | None = None
+    ) -> dict[str, Any]:
+        """Return what the data plane is told of it.
+
+        Args:
+            dtype: Type of its numbers in a batch.
+            width: How many of them a token has.
+            behind: The number of separators behind rows, if not padding.
+        """
+        like, padding = self.like, self.bits(self.padding, dtype)
+        return {
+            "padding": padding,
+            "behind": padding if behind is None else self.bits(behind, dtype),
+            "width": width,
+            "is_counted": like.count is not None,
+            "num_without": like.first,
+            "scale": like.scale,
+            "is_shifted": like.shifted,
+            "is_of_next": self.is_of_next(width),
+        }
+
+
+def parse_aligned(
+    aligned: AlignedColumnNames, taken: Iterable[str]
+) -> tuple[AlignedColumn, ...]:
+    """Return aligned columns from their names, or from names with what they are like.
+
+    Args:
+        aligned: The columns.
+        taken: Columns that have another role.
+
+    Raises:
+        InvalidArgumentError: If a name is invalid or named twice.
+    """
+    names = check_columns(aligned, "aligned")
+    if len({*names, *taken}) < len(names) + len(set(taken)):
+        raise InvalidArgumentError(
+            f"aligned={list(names)} must name columns beside {', '.join(taken)}, "
+            "each once"
+        )
+    asked = aligned if isinstance(aligned, Mapping) else {}
+    found = []
+    for name in names:
+        like = asked.get(name, Aligned())
+        if not isinstance(like, Aligned):
+            if isinstance(like, bool) or not isinstance(like, int | float):
+                raise InvalidArgumentError(
+                    f"aligned={{{name!r}: {like!r}}} must give a number for padding, "
+                    "or a pagefeed.Aligned(...)"
+                )
+            like = Aligned(padding=like)
+        found.append(AlignedColumn(name, like))
+    made = [name for each in found for name in each.names]
+    for name in made:
+        if name == LENGTHS or (name in FIELDS and FIELDS[name].is_ours_alone):
+            raise InvalidArgumentError(
+                f"aligned={list(names)}: a batch has a {name!r} of its own; rename "
+                "the column"
+            )
+    counts = [each.like.count for each in found if each.like.count in FIELDS]
+    for name in counts[:1]:
+        raise InvalidArgumentError(
+            f"count={name!r} would stand for the field of this name: name the count "
+            "otherwise, such as 'teacher_count'"
+        )
+    if len({*made, *taken}) < len(made) + len(set(taken)):
+        raise InvalidArgumentError(
+            f"aligned={list(names)} with their counts gives a batch {made}, beside "
+            f"{', '.join(taken)}: name each once"
+        )
+    return tuple(found)
+
+
+def check_aligned_index(
+    tokens: PageIndex, other: PageIndex, each: AlignedColumn
+) -> None:
+    """Refuse a column without its numbers for every token, by the counts of the index.
+
+    Raises:
+        UnsupportedError: If it holds no numbers, or nulls inside of lists.
+        CorruptFileError: If a row has not the values that its tokens need.
+    """
+    if other.handle.number_type is None:
+        raise UnsupportedError(
+            f"column {other.column!r} of {other.files[0]} holds no numbers: aligned "
+            "names lists of integers or floats, or lists of these"
+        )
+    refuse_nulls(
+        other,
+        other.null_pages,
+        "a row holds a null, which stands for no number",
+        "write the file without nulls in lists",
+    )
+    each.dtype(other)
+    each.width(other, tokens)
+    num_tokens, num_values = (
+        np.diff(index.file_first_value) for index in (tokens, other)
+    )
+    if each.like.first or each.like.count is not None:
+        return
+    wrong = np.flatnonzero(num_tokens * each.width(other, tokens) != num_values)
+    if len(wrong):
+        _refuse(tokens, other, each, int(wrong[0]))
+
+
+def _refuse(
+    tokens: PageIndex, other: PageIndex, each: AlignedColumn, file: int
+) -> NoReturn:
+    """Raise the error of the first row of a file with other values than its tokens."""
+    begin, end = tokens.file_first_page[file : file + 2].tolist()
+    asked = each.asked(each.dtype(other), each.width(other, tokens))
+    for page in range(begin, end):
+        tokens.handle.check_aligned(page, other.handle, asked)
+    found = int(np.diff(other.file_first_value)[file])
+    count = int(np.diff(tokens.file_first_value)[file])
+    raise CorruptFileError(
+        f"{other.files[file]}, column {other.column}: {found} values and {count} "
+        f"tokens of {each.width(other, tokens)} values each; index the file with "
+        "page_index=False, or write it again"
+    )

@@ -1,0 +1,270 @@
+"""Datasets: rows that are read, divided and described, whatever the files are."""
+
+from __future__ import annotations
+
+import copy
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagefeed.core._base import (
+    Facts,
+    check_column,
+    check_whole,
+    html_of,
+    is_made,
+    lazy,
+    text_of,
+)
+from pagefeed.core.dataset.aligned import AlignedColumn, AlignedSource
+from pagefeed.core.dataset.folders import FolderColumn
+from pagefeed.core.dataset.page_index import PageIndex
+from pagefeed.core.dataset.row_reader import ChangeRow, checked_row, rows_at
+from pagefeed.core.dataset.source import Source, SourceKind
+from pagefeed.core.dataset.spans import Erased, Spans
+from pagefeed.core.storage import PathLike, local_path
+from pagefeed.errors import InvalidArgumentError, UncountedError
+
+__all__ = ["Dataset", "check_dataset", "wide_bytes"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Dataset(Source):
+    """Rows of tokens in a fixed order, and further columns of the same rows.
+
+    All rows that an index holds, or a selection of them. Sequences are cut from a
+    dataset, runs are planned over it, reports describe it. What users do with one, such
+    as selecting rows, is a method of classes that derive from it.
+    """
+
+    files: tuple[str, ...]
+    """Absolute paths of the files with the tokens, in the order of the dataset."""
+    column: str
+    """The column that is fed: a list of tokens per row."""
+    metadata: tuple[str, ...] = ()
+    """Further columns of the same rows, for the documents in a batch."""
+    span_columns: tuple[str, ...] = ()
+    """Columns with ranges of tokens of the same row."""
+    aligned: tuple[AlignedColumn, ...] = ()
+    """Columns with numbers for every token of the same row."""
+    cache_dir: PathLike | None = None
+    """Folder of the index."""
+    verify_checksums: bool = False
+    """Verify checksums where they are present."""
+    selection: Spans | None = None
+    """The selected rows; None for all rows of the files."""
+    erasures: tuple[Spans, ...] = ()
+    """Rows of the files that were erased, by each call."""
+
+    def __post_init__(self) -> None:
+        check_column(self.column, "column")
+        if self.cache_dir is not None:
+            folder = local_path(self.cache_dir, "cache_dir")
+            object.__setattr__(self, "cache_dir", folder)
+
+    @property
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+        return "flat"
+
+    @property
+    def parts(self) -> Mapping[str, Dataset]:
+        """This dataset, which has no name."""
+        return {"": self}
+
+    @lazy
+    def index(self) -> PageIndex:
+        """The page index of the column, built or opened on first use.
+
+        For tokenized texts, first use also counts their tokens.
+        """
+        if self.selection is not None:
+            return self.selection.index
+        return self._arranged(self._plain_index())
+
+    def _arranged(self, index: PageIndex) -> PageIndex:
+        """Return the index of the tokens as they are delivered: as it is."""
+        return index
+
+    def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:  # noqa: ARG002
+        """Return the index of another column as it is delivered: as it is."""
+        return index
+
+    def labels_end(self, token: int) -> bool:  # noqa: ARG002
+        """Whether labels of the rows teach a token at their end: not of files."""
+        return False
+
+    def _change_row(self) -> ChangeRow | None:
+        """Return what changes rows as their tokens are; None if they stay."""
+        return None
+
+    @property
+    def has_columns_of_files(self) -> bool:
+        """Whether indexes of its columns are those of the files."""
+        return True
+
+    @abstractmethod
+    def _plain_index(self) -> PageIndex:
+        """Build or open the index of the column as it is."""
+
+    @abstractmethod
+    def column_index(self, column: str) -> PageIndex:
+        """Return the index of any column of the same rows."""
+
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return the pages of any column of the same rows, or its folder values."""
+        return self.column_index(column)
+
+    @property
+    def aligned_sources(self) -> tuple[AlignedSource, ...]:
+        """The pages of the aligned columns."""
+        return tuple(self.column_index(each.column) for each in self.aligned)
+
+    @lazy
+    def spans(self) -> Spans:
+        """The rows of the dataset, as sequences are cut from them."""
+        spans = Spans(self.index) if self.selection is None else self.selection
+        if self.erasures:
+            spans = copy.copy(spans)
+            spans.erased = Erased(spans, self.erasures)
+        return spans
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the contents, see :attr:`PageIndex.fingerprint`.
+
+        Two selections of the same rows have the same one, however they were made.
+        """
+        return self.spans.fingerprint
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.spans.num_rows
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """Return a row: the column and metadata as plain Python values.
+
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many. Of
+        an erased row all values are None.
+
+        Args:
+            row: Number of the row in this dataset; negative ones count from the end.
+
+        Raises:
+            OutOfRangeError: If there is no such row.
+            InvalidArgumentError: If it is a slice: use :meth:`head`.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> len(web[0]["input_ids"])  # doctest: +SKIP
+            300
+        """
+        return next(self._rows_at([checked_row(row, len(self))]))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
+        return self._rows_at(range(len(self)))
+
+    def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        beside = (each.column for each in self.aligned)
+        names = (self.column, *beside, *self.metadata, *self.span_columns)
+        sources = {name: self.source_of(name) for name in names}
+        return rows_at(sources, self.spans, numbers, self._change_row())
+
+    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
+        """Return the first rows, or all if there are fewer.
+
+        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
+
+        Raises:
+            InvalidArgumentError: If it is no number of rows.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
+            [['input_ids'], ['input_ids']]
+        """
+        least = check_whole(num_rows, "num_rows", least=0)
+        return [*self._rows_at(range(min(least, len(self))))]
+
+    def facts(self) -> Facts:
+        """Return what is known without reading or building anything."""
+        known, chosen = self.selection, None
+        rows = tokens = None
+        if known is not None:
+            rows, tokens, chosen = known.known_rows, known.known_tokens, known.names
+        elif is_made(self, "index"):
+            rows, tokens = self.index.num_rows, self.index.num_values
+        if is_made(self, "index") and self.index.value_bytes == 0:
+            tokens = None  # Tokens of texts are not counted yet.
+        return {
+            "column": self.column,
+            "metadata": list(self.metadata) or None,
+            "spans": list(self.span_columns) or None,
+            "aligned": [each.column for each in self.aligned] or None,
+            "files": len(self.files),
+            "selected": chosen and list(chosen),
+            "erased": [name for each in self.erasures for name in each.names] or None,
+            "rows": rows,
+            "tokens": tokens,
+        }
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self.facts())
+
+    def check_not_empty(self) -> None:
+        """Raise if rows were selected and there are none.
+
+        Raises:
+            EmptySelectionError: Saying what the columns of the predicate hold.
+        """
+        if self.selection is not None:
+            self.selection.check_not_empty()
+
+
+def check_dataset(dataset: Any, name: str) -> None:
+    """Refuse what is no dataset whose order can be planned and resumed.
+
+    Raises:
+        InvalidArgumentError: If it is a mixture or anything else, cannot seek, or does
+            not know its length.
+        UncountedError: If it holds texts whose tokens are not counted.
+    """
+    if getattr(dataset, "kind", None) == "mixture":
+        raise InvalidArgumentError(
+            f"{name} is a mixture: give one of its datasets, {sorted(dataset.datasets)}"
+        )
+    if not isinstance(dataset, Source):
+        shown = repr(dataset) if isinstance(dataset, str | os.PathLike) else "'corpus/'"
+        raise InvalidArgumentError(
+            f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
+            "column='input_ids')"
+        )
+    if dataset.kind == "uncounted":
+        raise UncountedError(
+            f"{name}={dataset!r:.60} is not counted, and only a Loader reads it so: "
+            "count its tokens, tokenize(tokenizer), ahead by `pagefeed count`"
+        )
+    if not (dataset.can_seek and dataset.has_length):
+        raise InvalidArgumentError(
+            f"{name}={dataset!r:.60} can only be read from its begin on, or does not "
+            "know its length: sequences are shuffled and resumed over all rows; store "
+            "its rows in files first"
+        )
+
+
+def wide_bytes(dataset: Dataset) -> int:
+    """Return the bytes of a token in columns with much for each."""
+    both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
+    each = (
+        column.token_bytes(source, dataset.index)
+        for column, source in both
+        if column.width(source, dataset.index) > 1
+    )
+    index = dataset.spans.index
+    return sum(each) + index.bytes_beside // max(1, index.num_values)

@@ -1,0 +1,137 @@
+"""Columns in the names of folders: ``lang=en/year=2024/part-0.parquet``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.core._base import Int64Array, require
+
+__all__ = ["FolderColumn", "column_of_values", "folder_columns"]
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+_MISSING = "__HIVE_DEFAULT_PARTITION__"
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, eq=False)
+class FolderColumn:
+    """A column with one value in all rows of a file."""
+
+    values: tuple[Any, ...]
+    """Its different values; of folders, whole numbers if all values are, else texts."""
+    number_of_file: Int64Array
+    """Number of the value of each file, int64 [files]; ``len(values)`` without one."""
+    kind: Any = None
+    """Arrow type of the values, as a table has it; None of folders."""
+    is_given: BoolArray | None = None
+    """Whether a table says what each file has, be it null; None if it does of all."""
+
+    def arrow_type(self) -> Any:
+        """Return the Arrow type of the values."""
+        if self.kind is not None:
+            return self.kind
+        arrow = require("pyarrow", extra="pyarrow", purpose="selecting rows")
+        is_whole = bool(self.values) and isinstance(self.values[0], int)
+        return arrow.int64() if is_whole else arrow.string()
+
+    def value_of_file(self, file: int) -> Any:
+        """Return the value of a file by its number; None if it has none."""
+        number = int(self.number_of_file[file])
+        return self.values[number] if number < len(self.values) else None
+
+    def gives(self, file: int) -> bool:
+        """Whether rows of a file have this value, or null, by what a table says."""
+        return self.is_given is None or bool(self.is_given[file])
+
+    @property
+    def handle(self) -> Any:
+        """The values, and behind them null, as engines read them."""
+        return self._read_by_engines([*self.values, None])
+
+    @property
+    def handle_of_files(self) -> Any:
+        """The value of each file, as engines read them."""
+        files = range(len(self.number_of_file))
+        return self._read_by_engines([self.value_of_file(file) for file in files])
+
+    def _read_by_engines(self, values: list[Any]) -> Any:
+        if self.kind is None:
+            return values
+        arrow = require("pyarrow", extra="pyarrow", purpose="partitions of tables")
+        # As files have texts, or wider ones, which take these.
+        narrow = {arrow.large_string(): "string", arrow.large_binary(): "binary"}
+        kind = narrow.get(self.kind, self.kind)
+        batch = arrow.record_batch({"": arrow.array(values, kind)})
+        stream = arrow.BufferOutputStream()
+        with arrow.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write(batch)
+        return _core.ArrowArray._from_bytes(stream.getvalue().to_pybytes())  # noqa: SLF001
+
+    def with_files(self, numbers: Sequence[int]) -> FolderColumn:
+        """Return the same of some of the files."""
+        at = np.array(numbers, dtype=np.int64)
+        is_given = None if self.is_given is None else self.is_given[at]
+        return replace(self, number_of_file=self.number_of_file[at], is_given=is_given)
+
+
+def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
+    """Return the columns that the folders of files name, as in Hive.
+
+    Text is unquoted (``%20``). Files in ``__HIVE_DEFAULT_PARTITION__``, or without such
+    a folder, have no value.
+
+    Example:
+        >>> column = folder_columns(["/lang=en/a.parquet", "/lang=de/b"])["lang"]
+        >>> column.values, column.value_of_file(1)
+        (('de', 'en'), 'de')
+    """
+    known: dict[str, dict[str, str]] = {}
+    of_file = []
+    for file in files:
+        folder = os.path.dirname(file)
+        if folder not in known:
+            known[folder] = _pairs(folder)
+        of_file.append(known[folder])
+    names = dict.fromkeys(name for pairs in known.values() for name in pairs)
+    return {name: _column([pairs.get(name) for pairs in of_file]) for name in names}
+
+
+def _pairs(folder: str) -> dict[str, str]:
+    """Names and values in the path of a folder; the inner one of two with one name."""
+    parts = (part.partition("=") for part in Path(folder).parts)
+    return {
+        unquote(name): unquote(value)
+        for name, separator, value in parts
+        if name and separator and value != _MISSING
+    }
+
+
+def _column(found: Sequence[str | None]) -> FolderColumn:
+    texts = {value for value in found if value is not None}
+    if texts and all(map(_WHOLE.fullmatch, texts)):
+        return column_of_values([None if text is None else int(text) for text in found])
+    return column_of_values(found)
+
+
+def column_of_values(found: Sequence[Any], kind: Any = None) -> FolderColumn:
+    """Return the column that files have these values of, all of one type.
+
+    Example:
+        >>> column_of_values([7, None, 5]).values
+        (5, 7)
+    """
+    known: Any = sorted({value for value in found if value is not None})
+    places = {value: number for number, value in enumerate(known)}
+    of_file = [len(known) if value is None else places[value] for value in found]
+    return FolderColumn(tuple(known), np.array(of_file, dtype=np.int64), kind)

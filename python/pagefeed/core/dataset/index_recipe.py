@@ -1,0 +1,398 @@
+"""Building the index of a column, or opening that of an earlier build."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+from pagefeed import _core
+from pagefeed.core._base import (
+    UnusableError,
+    Work,
+    check_column,
+    check_flag,
+    format_bytes,
+    logger,
+)
+from pagefeed.core.dataset.folders import FolderColumn
+from pagefeed.core.dataset.index_files import kept_index, saved_index
+from pagefeed.core.dataset.table_columns import Naming, TableColumns
+from pagefeed.core.storage import PathLike, Storage, local_path, names_in
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    FileAccessError,
+    IndexWarning,
+    InvalidArgumentError,
+    MissingFileError,
+    StaleFileError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "IndexFolder",
+    "IndexRecipe",
+    "PageIndexUse",
+    "Recipe",
+    "build_or_open",
+    "cache_folder",
+    "check_page_index",
+    "default_threads",
+    "footer_of",
+    "part_of",
+]
+
+CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
+
+
+PageIndexUse: TypeAlias = Literal["row_group"] | bool
+"""How pages are found, see ``pagefeed.parquet``."""
+_SUFFIX = ".pagefeed-index"
+_MOST_OTHERS = 64
+"""Indexes of the cache folder that are searched for some files, at most."""
+MUCH_OF_A_FILE = 1 << 20
+"""An index that fetches more bytes of a remote file than this is warned of."""
+
+
+def check_page_index(value: object) -> PageIndexUse:
+    """Return a valid ``page_index`` argument.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+
+    Example:
+        >>> check_page_index("row_group")
+        'row_group'
+    """
+    if value == "row_group":
+        return "row_group"
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(
+            f'page_index={value!r} must be True, False or "row_group"'
+        )
+    return value
+
+
+class StoredIndex(Protocol):
+    """The index of a column that was written before."""
+
+    digest: str
+    """What tells a state of the index from others."""
+
+    @property
+    def core(self) -> _core.Index:
+        """The index of all files."""
+
+
+class IndexFolder(Protocol):
+    """A folder of indexes that were written before, which all nodes share."""
+
+    @property
+    def path(self) -> str:
+        """Path or URL of the folder."""
+
+    def find(self, column: str, page_index: object) -> StoredIndex | None:
+        """Return what the folder has of a column; None if there is no index of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe(ABC):
+    """All that another process needs to build the same index."""
+
+    files: tuple[str, ...]
+    """Paths of the files, in order."""
+    column: str
+    """The column, as the caller named it."""
+    cache_dir: str | None = None
+    """Folder of the index: the one given, else that of the environment; None keeps the
+    index in memory."""
+    storage: Storage = field(default_factory=Storage)
+    """Where the files are."""
+    verify_checksums: bool = False
+    """Verify checksums of pages where the writer stored them."""
+    table: TableColumns | None = None
+    """What a table says of the columns; None if the files are of none."""
+
+    def __post_init__(self) -> None:
+        check_column(self.column, "column")
+
+    @property
+    @abstractmethod
+    def settings(self) -> list[str]:
+        """All that decides on the index but the files."""
+
+    @abstractmethod
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
+        """Build the index; call ``advance`` with the number of files read."""
+
+    def ready(self) -> _core.Index | None:
+        """Return the index, if nothing is to be built."""
+        return None
+
+    def part_of_cached(self) -> _core.Index | None:
+        """Return the index as a part of another in the cache folder, if one has it."""
+        return None
+
+    def completed(self, core: _core.Index) -> _core.Index:
+        """Return the index with what it says of no file, if there is any such."""
+        return core
+
+    @abstractmethod
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return bytes that differ between files with different contents."""
+
+    def cache_file(self) -> Path | None:
+        """Return the path of the index in the cache folder; None without a folder."""
+        if self.cache_dir is None:
+            return None
+        # Names of one beginning are indexes of one kind, see `part_of_cached`.
+        name = f"{_digest(self.settings)}-{_digest(self.files)}{_SUFFIX}"
+        return Path(self.cache_dir) / name
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
+
+
+def cache_folder(given: PathLike | None) -> str | None:
+    """Return the folder for indexes: the given one, else ``$PAGEFEED_CACHE_DIR``.
+
+    Raises:
+        InvalidArgumentError: If it is not a path on this machine.
+    """
+    if given is not None:
+        return local_path(given, "cache_dir")
+    folder = os.environ.get(CACHE_DIR_VARIABLE)
+    return local_path(folder, CACHE_DIR_VARIABLE) if folder else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexRecipe(Recipe):
+    """How to index a column of Parquet files."""
+
+    page_index: PageIndexUse = True
+    shared: IndexFolder | None = None
+    """Where the index of these files, and perhaps of others, was written."""
+    constants: FolderColumn | None = None
+    """What rows of files of a table have that lack the column, if another has it."""
+
+    @property
+    def naming(self) -> Naming | None:
+        """How the column is found in files of a table; None if by its name."""
+        return None if self.table is None else self.table.naming
+
+    def __post_init__(self) -> None:
+        Recipe.__post_init__(self)
+        check_page_index(self.page_index)
+        check_flag(self.verify_checksums, "verify_checksums")
+
+    @property
+    def settings(self) -> list[str]:
+        """All that decides on the index but the files."""
+        digests = [self._written.digest] if self._written else []
+        nulls = ["missing as null"] * (self.constants is not None)
+        naming = [] if self.naming is None else [self.naming.key_of(self.column)]
+        return [self.column, str(self.page_index), *digests, *nulls, *naming]
+
+    @property
+    def _written(self) -> StoredIndex | None:
+        """The shared index of the column."""
+        if self.shared is None:
+            return None
+        return self.shared.find(self.column, self.page_index)
+
+    def ready(self) -> _core.Index | None:
+        """Return the shared index, if it has these files and no others."""
+        written = self._written
+        return written.core if written and written.core.is_of(self.files) else None
+
+    def part_of_cached(self) -> _core.Index | None:
+        """Return the index of files that another index in the cache folder has.
+
+        A part of an indexed folder needs no footers. Files that changed since are
+        indexed anew, all of them.
+        """
+        own = self.cache_file()
+        if own is None:
+            return None
+        kind = own.name.partition("-")[0]
+        names = list[str]()
+        with suppress(FileAccessError):  # Whoever writes the index says why.
+            names = names_in(str(own.parent))
+        others = [
+            name
+            for name in names
+            if name.endswith(_SUFFIX) and name.startswith(f"{kind}-")
+        ]
+        for name in others[:_MOST_OTHERS]:
+            with suppress(CorruptFileError, FileAccessError, StaleFileError):
+                path = own.parent / name
+                whole = _core.Index.open(path, storage=self.storage.handle)
+                if whole.column == self.column and {*self.files} <= {*whole.files}:
+                    part = part_of(self, whole)
+                    part.check_files()
+                    logger.info("index of %r is a part of %s", self.column, path)
+                    return part
+        return None
+
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
+        """Read the footers of all files, and page headers where footers need them.
+
+        Nothing is read of files that a shared index has.
+        """
+        if self._written is not None:
+            return part_of(self, self._written.core)
+        if self.shared is not None:
+            warnings.warn(
+                f"{self.shared.path} has no index of {self.column!r}: the "
+                f"footers of {len(self.files)} files are read; write it with `pagefeed "
+                f"index --column {self.column} --output`",
+                IndexWarning,
+                stacklevel=2,
+            )
+        before = self.storage.counts().get("bytes_fetched", 0)
+        try:
+            core = _core.Index.build(
+                list(self.files),
+                self.column,
+                page_index=self.page_index is True,
+                by_row_group=self.page_index == "row_group",
+                missing_as_null=self.constants is not None,
+                naming=None if self.naming is None else self.naming.core,
+                verify_checksums=self.verify_checksums,
+                num_threads=num_threads,
+                storage=self.storage.handle,
+                advance=advance,
+            )
+        except UnsupportedError as error:
+            if self.page_index == "row_group":
+                size = sum(map(self.storage.size, self.files))
+                error.add_note(
+                    f"to find pages by their headers, up to {format_bytes(size)} of "
+                    f"{len(self.files)} files are read, once"
+                )
+            raise
+        fetched = self.storage.counts().get("bytes_fetched", 0) - before
+        if fetched > MUCH_OF_A_FILE * len(self.files):
+            warnings.warn(
+                f"index of {self.column!r}: {format_bytes(fetched)} were fetched, as "
+                "files without an offset index are indexed by their page headers; "
+                'page_index="row_group" reads footers alone, for shuffle="row_group"',
+                IndexWarning,
+                stacklevel=2,
+            )
+        return core
+
+    def completed(self, core: _core.Index) -> _core.Index:
+        """Return the index with what rows have of files that lack the column.
+
+        Raises:
+            ColumnNotFoundError: If nothing says what they have.
+        """
+        constants = self.constants
+        lacking = [] if constants is None else core.lacking_files()
+        if constants is None or not lacking:
+            return core
+        for file in lacking:
+            if not constants.gives(file):
+                path = self.files[file]
+                raise ColumnNotFoundError(
+                    f"{path}: there is no column {self.column!r}"
+                ).at(file=path, column=self.column)
+        return core.with_missing(constants.handle_of_files)
+
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return the footer of a file."""
+        return footer_of(storage, self.files[file])
+
+
+def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
+    """Return the index of some of the files of an index."""
+    number_of = {file: number for number, file in enumerate(core.files)}
+    missing = next((file for file in recipe.files if file not in number_of), None)
+    if missing is not None:
+        raise MissingFileError(
+            f"{missing} is not in the index of {core.column!r}: write that again with "
+            "`pagefeed index --output`"
+        ).at(file=missing, column=core.column)
+    pieces = [(0, n, n + 1) for n in map(number_of.__getitem__, recipe.files)]
+    return _core.Index.join([core], pieces, storage=recipe.storage.handle)
+
+
+def footer_of(storage: Storage, file: str) -> bytes:
+    """Return the footer of a Parquet file: its bytes, not parsed."""
+    size = storage.size(file)
+    end = max(0, size - 8)
+    length = int.from_bytes(storage.read(file, end, size)[:4], "little")
+    return storage.read(file, max(0, end - length), end)
+
+
+def default_threads(storage: Storage) -> int:
+    """Return the number of threads that read footers, which mostly wait for files."""
+    local = 4 * len(os.sched_getaffinity(0))
+    return local if storage.handle is None else max(local, 64)
+
+
+def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
+    """Open the index in the cache folder, or build it and save it there.
+
+    One process of a machine builds it, and the others wait.
+    """
+    ready = recipe.ready()
+    if ready is not None:
+        return ready
+    cache_file = recipe.cache_file()
+    if cache_file is None:
+        return _build(recipe, num_threads, "no cache folder is given")
+    if refresh:
+        core = _build(recipe, num_threads, "a new one is asked for")
+        return saved_index(core, cache_file, recipe.storage)
+
+    def check(core: _core.Index) -> None:
+        if core.column != recipe.column or not core.is_of(recipe.files):
+            raise UnusableError("it is of other files")
+        _check_fresh(core, cache_file)
+
+    def make(problem: str | None) -> _core.Index:
+        why = "none is cached"
+        if problem is not None:
+            why = f"the cached one cannot be used: {problem}"
+        return recipe.part_of_cached() or _build(recipe, num_threads, why)
+
+    return kept_index(cache_file, recipe.storage, make, check)
+
+
+def _build(recipe: Recipe, num_threads: int, why: str) -> _core.Index:
+    what, num_files = f"index of {recipe.column!r}", len(recipe.files)
+    logger.info("%s of %d files is built: %s", what, num_files, why)
+    begin = time.monotonic()
+    with Work(what, total=num_files, unit="files") as work:
+        core = recipe.build(num_threads, work.advance)
+    logger.info(
+        "%s built in %.2f s: %d pages, %d rows, %d values",
+        what,
+        time.monotonic() - begin,
+        core.num_pages,
+        core.num_rows,
+        core.num_values,
+    )
+    return core
+
+
+def _check_fresh(core: _core.Index, cache_file: Path) -> None:
+    try:
+        core.check_files()
+    except StaleFileError as error:
+        error.add_note(
+            f"the index is {cache_file}; to index the files as they are now, pass "
+            "refresh=True (pagefeed index --refresh)"
+        )
+        raise

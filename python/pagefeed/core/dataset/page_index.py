@@ -1,0 +1,495 @@
+"""The page index: the place of every page of a column, in all files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.core._base import (
+    Facts,
+    Int64Array,
+    UInt32Array,
+    check_flag,
+    check_positive,
+    check_whole,
+    distinct,
+    html_of,
+    lazy,
+    looked_up,
+    text_of,
+)
+from pagefeed.core.dataset.folders import FolderColumn, folder_columns
+from pagefeed.core.dataset.index_recipe import (
+    IndexRecipe,
+    PageIndexUse,
+    Recipe,
+    build_or_open,
+    cache_folder,
+    default_threads,
+)
+from pagefeed.core.storage import PathLike, Paths, Storage, located
+from pagefeed.errors import (
+    InvalidArgumentError,
+    StaleFileError,
+)
+
+__all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces"]
+
+BlockKind = Literal["page", "row_group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The place of one page."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Number of the data page within its column chunk."""
+    first_row: int
+    """First row that begins in the page, counted within the file."""
+    num_rows: int
+    """Rows that begin in the page."""
+    offset: int
+    """Offset of the page header in the file, in bytes."""
+    compressed_size: int
+    """Header and data as stored, in bytes; without the dictionary page."""
+
+
+OwnTokens: TypeAlias = tuple[int, int, int]
+"""Consecutive tokens of a document in a part of its row: the first, counted within the
+document, how many there are, and how many tokens of the part come before."""
+
+Pieces = tuple[Int64Array, Int64Array, UInt32Array, UInt32Array, UInt32Array]
+"""Ranges of tokens cut at the ends of pages, as :class:`SpanParts` names them."""
+
+
+class PageIndex:
+    """The pages of one column in a list of files, numbered through.
+
+    Rows belong to the page they begin in. The index holds about 13 bytes a page; with
+    a cache folder it is written there once, and every process of the machine maps the
+    same file.
+
+    Example:
+        >>> index = PageIndex.build("corpus/", column="input_ids")  # doctest: +SKIP
+        >>> pyarrow.array(index.read_page(0))  # doctest: +SKIP
+    """
+
+    def __init__(self, core: _core.Index, recipe: Recipe) -> None:
+        self.core = core = recipe.completed(core)
+        """The index of the data plane, which answers all questions of this class."""
+        self.handle: _core.Index = core
+        """What engines read the column by."""
+        self.storage: Storage = recipe.storage
+        """The storage of the files."""
+        self.recipe = recipe
+        """Everything needed to build it again."""
+        self.column = recipe.column
+        """The column as it was asked for."""
+        self.cache_dir = recipe.cache_dir
+        """Folder of the index and of derived arrays; None keeps them in memory."""
+        self.num_rows = core.num_rows
+        """Number of rows in all files."""
+        self.num_values = core.num_values
+        """Number of leaf values that are not null: the tokens of a token column.
+
+        Of texts without lists, as the files' statistics count them.
+        """
+        self.value_bytes = core.value_bytes
+        """Bytes of one value in the column's own type; 0 if it is not a number."""
+        self.bytes_beside = 0
+        """Bytes of further columns that are read with the rows, all together."""
+        self.is_infilled = False
+        """Whether pages hold infilled documents, in each epoch others."""
+        self.is_joined = core.is_joined
+        """Whether a file is one row of unknown documents, counted by its pages."""
+
+    @classmethod
+    def build(
+        cls,
+        paths: Paths,
+        column: str,
+        cache_dir: PathLike | None = None,
+        *,
+        page_index: PageIndexUse = True,
+        verify_checksums: bool = True,
+        num_threads: int | None = None,
+        refresh: bool = False,
+        storage_options: Mapping[str, object] | None = None,
+    ) -> PageIndex:
+        """Index a column, or open the index of an earlier build.
+
+        Args:
+            paths: Files, folders, patterns and URLs, see ``pagefeed.parquet``.
+            column: A top-level column, or the dotted path of a leaf or inner node.
+            cache_dir: Folder for the index; by default ``$PAGEFEED_CACHE_DIR`` if
+                set, else the index stays in memory. So it does, with a warning, if
+                the folder cannot be used.
+            page_index: Use the files' own offset indexes where they have them. With
+                False page headers are read instead, and the levels of numbers that may
+                be null, so that nothing but the pages is believed. The same is done
+                where counts of nulls contradict each other, or a writer miscounts them.
+                With ``"row_group"`` a page is a whole row group, see
+                ``pagefeed.parquet``.
+            verify_checksums: Verify checksums of pages where the writer stored them.
+            num_threads: Threads that read footers; by default 4 per CPU, since they
+                mostly wait, and at least 64 for remote files.
+            refresh: Build anew even if the cache folder has the index.
+            storage_options: Settings of remote storage, see ``pagefeed.parquet``.
+
+        Raises:
+            MissingFileError: If there is nothing at a path.
+            ColumnNotFoundError: If a file lacks the column.
+            StaleFileError: If a cached index belongs to other states of the files.
+            CorruptFileError: If a file is not what the format promises.
+            UnsupportedError: If a file is encrypted or not supported otherwise, or two
+                have types of the column with none in common; names both.
+        """
+        files = located(paths, storage_options)
+        recipe = IndexRecipe(
+            files=files.files,
+            storage=files.storage,
+            column=column,
+            cache_dir=cache_folder(cache_dir),
+            page_index=page_index,
+            verify_checksums=verify_checksums,
+        )
+        return cls.of(recipe, num_threads, refresh=check_flag(refresh, "refresh"))
+
+    @classmethod
+    def of(
+        cls, recipe: Recipe, num_threads: int | None = None, *, refresh: bool = False
+    ) -> PageIndex:
+        """Build the index of a recipe, or open that of an earlier build."""
+        if num_threads is None:
+            num_threads = default_threads(recipe.storage)
+        threads = check_positive(num_threads, "num_threads")
+        return PageIndex(build_or_open(recipe, threads, refresh=refresh), recipe)
+
+    def __len__(self) -> int:
+        """Return the number of pages."""
+        return self.core.num_pages
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self._facts())
+
+    def _facts(self) -> Facts:
+        return {
+            "column": self.column,
+            "files": len(self.recipe.files),
+            "pages": len(self),
+            "rows": self.num_rows,
+            "values": self.num_values,
+            "cache_dir": self.cache_dir,
+        }
+
+    def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
+        """Pickle as the recipe: the other process maps or builds its own index."""
+        return _rebuild, (self.recipe, self.fingerprint)
+
+    @lazy
+    def mean_row_bytes(self) -> int:
+        """Approximate bytes of a row in memory, from counts and sizes of some pages."""
+        return self.core.mean_row_bytes
+
+    @lazy
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that identify the contents, wherever they lie.
+
+        Digest of every file's footer and size in their order, and of the column; not
+        of names, folders or times.
+        """
+        return self.core.fingerprint
+
+    @property
+    def plain(self) -> PageIndex:
+        """The index of the column as the files have it: this one."""
+        return self
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files, in order."""
+        return list(self.recipe.files)
+
+    @lazy
+    def folder_columns(self) -> Mapping[str, FolderColumn]:
+        """Columns in the names of folders (``lang=en/``), or partitions of a table."""
+        table = self.recipe.table
+        return folder_columns(self.recipe.files) if table is None else table.of_files
+
+    @property
+    def page_rows(self) -> Int64Array:
+        """Rows that begin in each page: int64 [pages]."""
+        return np.diff(self.first_rows(np.arange(len(self) + 1)))
+
+    @property
+    def page_values(self) -> Int64Array:
+        """Values of the rows that begin in each page: int64 [pages]."""
+        return np.diff(self.first_values(np.arange(len(self) + 1)))
+
+    @lazy
+    def file_first_page(self) -> Int64Array:
+        """First page of each file, and the number of pages: int64 [files + 1]."""
+        return np.asarray(self.core.file_first_page(), dtype=np.int64)
+
+    @lazy
+    def file_first_row(self) -> Int64Array:
+        """First row of each file, and the number of rows: int64 [files + 1]."""
+        return self.first_rows(self.file_first_page)
+
+    @lazy
+    def file_first_value(self) -> Int64Array:
+        """First value of each file, and the number of values: int64 [files + 1]."""
+        return self.first_values(self.file_first_page)
+
+    @property
+    def null_pages(self) -> Int64Array:
+        """Pages of a column of lists in which a list holds a null: int64, rising."""
+        return np.frombuffer(self.core.null_pages(), dtype=np.int64)
+
+    def file_identity(self, file: int) -> bytes:
+        """Return bytes that differ between files with different contents.
+
+        Raises:
+            MissingFileError: If it is gone.
+        """
+        return self.recipe.file_identity(self.storage, file)
+
+    def stored_bytes(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the stored bytes of ``pages``, each with its share of a dictionary."""
+        return self._looked_up("stored_bytes", pages)
+
+    def first_rows(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``pages``; for ``len(index)``, all rows."""
+        return self._looked_up("first_rows", pages)
+
+    def first_values(self, pages: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``pages``; for ``len(index)``, all."""
+        return self._looked_up("first_values", pages)
+
+    def pages_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins."""
+        return self._looked_up("pages_of_rows", rows)
+
+    def pages_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the page in which each of ``rows`` begins; ``len(index)`` for none."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        pages = np.full(numbers.shape, len(self))
+        inside = numbers < self.num_rows
+        pages[inside] = self.pages_of_rows(numbers[inside])
+        return pages
+
+    def files_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of the file of each of ``rows``."""
+        return np.searchsorted(self.file_first_row, rows, side="right") - 1
+
+    def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:
+        """Return the page that holds each of ``values``, numbered through."""
+        return self._looked_up("pages_of_values", values)
+
+    def _looked_up(self, table: str, numbers: npt.ArrayLike) -> Int64Array:
+        return looked_up(partial(self.core.look_up, table), numbers)
+
+    def find_file(self, path: str) -> int | None:
+        """Return the number of a file; None if the index does not have it."""
+        return self._number_of_file.get(self.storage.name_of(path))
+
+    @lazy
+    def _number_of_file(self) -> dict[str, int]:
+        return {file: number for number, file in enumerate(self.recipe.files)}
+
+    def check_cut(self, cut: Any) -> None:
+        """Refuse a way to cut the rows into sequences; any does for rows of files."""
+
+    def check_files(self) -> None:
+        """Check that the files have not changed since they were indexed.
+
+        Raises:
+            StaleFileError: For the first file that changed.
+            MissingFileError: For the first that is gone.
+        """
+        self.core.check_files()
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
+        """Cut ranges of tokens, none of them empty, at the ends of pages.
+
+        Args:
+            starts: First token of each range, of all rows end to end: int64.
+            stops: One past its last, likewise.
+            per_row: Separators of a row, with which tokens are counted.
+
+        Returns:
+            Of each piece: the number of its range and its page (int64), its first
+            token in the page, its tokens, and its place in the range (uint32).
+        """
+        found = self.core.cut(starts, stops, per_row)
+        return (
+            np.frombuffer(found[0], np.int64),
+            np.frombuffer(found[1], np.int64),
+            np.frombuffer(found[2], np.uint32),
+            np.frombuffer(found[3], np.uint32),
+            np.frombuffer(found[4], np.uint32),
+        )
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first page of each run of pages that a shuffle moves as one.
+
+        Args:
+            kind: ``"row_group"``, or ``"page"``: then a run is the shortest for which
+                the dictionary page is at most a quarter of what is read, or one page
+                if all dictionaries together are small (64 MiB).
+
+        Returns:
+            int64 [runs], rising from 0; None if every page is a run.
+        """
+        if kind == "row_group":
+            runs: bytes | None = self.core.row_group_runs()
+        else:
+            runs = self.core.dictionary_runs()
+        return None if runs is None else np.frombuffer(runs, dtype=np.int64)
+
+    def locate(self, page: int) -> Page:
+        """Return the place of a page.
+
+        Raises:
+            InvalidArgumentError: If there is no such page.
+        """
+        file, *numbers = self.core.locate(self._check_page(page))
+        return Page(self.recipe.files[file], *numbers)
+
+    def error_place(self, page: Page) -> dict[str, str | int]:
+        """Return the attributes of an error about a page."""
+        names = ("file", "row_group", "page", "offset")
+        return {name: getattr(page, name) for name in names} | {"column": self.column}
+
+    def read_page(self, page: int) -> _core.ArrowArray:
+        """Read and decode one page.
+
+        Returns:
+            An Arrow array of ``page_rows[page]`` rows, for any library that knows the
+            Arrow PyCapsule interface: ``pyarrow.array(index.read_page(0))``. A path
+            into a nested column gives the top-level column with these leaves only.
+
+        Raises:
+            StaleFileError: If the file changed since it was indexed.
+            CorruptFileError: If the page is not what index and format promise.
+        """
+        return self.core.read_page(
+            self._check_page(page), verify_checksums=self.recipe.verify_checksums
+        )
+
+    def row_offsets(self, page: int) -> Int64Array:
+        """Return where the rows of a page of a token column begin in the page's tokens.
+
+        Returns:
+            int64 [rows + 1]: row r holds the tokens ``[offsets[r], offsets[r + 1])``.
+
+        Raises:
+            UnsupportedError: If the column is not a list of integers.
+            CorruptFileError: If the page is not what index and format promise.
+        """
+        numbers = np.array([self._check_page(page)], dtype=np.uint64)
+        lengths = self.core.row_lengths(
+            numbers, verify_checksums=self.recipe.verify_checksums
+        )
+        return np.append(0, np.cumsum(np.frombuffer(lengths, np.int64)))
+
+    def row_lengths(self, pages: Int64Array) -> Int64Array:
+        """Return the tokens of the rows of some pages of a token column.
+
+        Checksums are left to whoever reads the tokens: where these alone are damaged,
+        a run goes on and passes over the steps that need them.
+
+        Args:
+            pages: Numbers of pages: int64.
+
+        Returns:
+            int64 [rows of all these pages], one page after another.
+
+        Raises:
+            UnsupportedError: If the column is not a list of integers.
+            CorruptFileError: If a page is not what index and format promise.
+        """
+        lengths = self.core.row_lengths(pages.astype(np.uint64), verify_checksums=False)
+        return np.frombuffer(lengths, np.int64)
+
+    def values_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``rows``; for ``num_rows``, all values.
+
+        Reads each page once in which one of the rows lies and is not the first, unless
+        its rows are empty, or lists of a fixed size.
+        """
+        numbers = np.asarray(rows, dtype=np.int64)
+        pages = self.pages_before(numbers)
+        values, behind = self.first_values(pages), numbers - self.first_rows(pages)
+        within = np.nonzero(behind)
+        read = distinct(pages[within])
+        which = np.searchsorted(read, pages[within])
+        borders, size = np.stack([read, read + 1]), self.core.row_size or 0
+        num_rows = np.diff(self.first_rows(borders), axis=0)[0]
+        num_values = np.diff(self.first_values(borders), axis=0)[0]
+        is_even = num_rows * size == num_values
+        lengths = np.full(num_rows.sum(), size, dtype=np.int64)
+        lengths[np.repeat(~is_even, num_rows)] = self.row_lengths(read[~is_even])
+        before = np.append(0, np.cumsum(lengths))
+        first = (np.cumsum(num_rows) - num_rows)[which]
+        values[within] += before[first + behind[within]] - before[first]
+        return values
+
+    def own_tokens(
+        self,
+        page: int,  # noqa: ARG002 - of pages whose rows hold other tokens, too
+        row: int,  # noqa: ARG002
+        tokens: range,
+        epoch: int,  # noqa: ARG002
+        parts: Sequence[range] | None = None,  # noqa: ARG002
+    ) -> list[OwnTokens]:
+        """Return which tokens of its document some of a row are, in their order.
+
+        Args:
+            page: Number of the page.
+            row: Row in the page.
+            tokens: Tokens of the row.
+            epoch: Epoch for which the row is read.
+            parts: Tokens of the row that each sequence holds, where it matters.
+        """
+        return [(tokens.start, len(tokens), 0)]
+
+    def text_range(
+        self,
+        page: int,  # noqa: ARG002 - of pages of texts
+        row: int,  # noqa: ARG002
+        tokens: range,  # noqa: ARG002
+    ) -> tuple[int, int] | None:
+        """Return the part of a text that some tokens of a row encode; None here."""
+        return None
+
+    def _check_page(self, page: int) -> int:
+        number = check_whole(page, "page")
+        if not 0 <= number < len(self):
+            raise InvalidArgumentError(
+                f"page {page} is out of range: the index has {len(self)} pages"
+            )
+        return number
+
+
+def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
+    index = PageIndex.of(recipe)
+    if index.fingerprint != fingerprint:
+        raise StaleFileError(
+            "the files changed while the index travelled to another process: "
+            f"expected fingerprint {fingerprint}, found {index.fingerprint}"
+        )
+    return index

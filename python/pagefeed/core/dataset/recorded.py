@@ -1,0 +1,88 @@
+"""The tokenizer of the tokens in files, as the files record it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.core._base import in_order
+from pagefeed.core.dataset.index_recipe import footer_of
+from pagefeed.core.storage import Storage
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = [
+    "RecordedTokenizer",
+    "known_vocab_size",
+    "recorded_tokenizer",
+    "tokenizer_of_file",
+]
+
+KEY = "pagefeed.tokenizer"
+MOST_FILES = 16
+"""Files of a dataset that are read, evenly from first to last."""
+
+
+class RecordedTokenizer(NamedTuple):
+    """The tokenizer of a file's tokens."""
+
+    name: str
+    """Its name, for people."""
+    fingerprint: str
+    """What identifies it."""
+    vocab_size: int
+    """Ids are below."""
+    file: str
+    """The file that says so."""
+
+
+def recorded_tokenizer(
+    storage: Storage, files: tuple[str, ...]
+) -> RecordedTokenizer | None:
+    """Return the tokenizer that files of a dataset record; None if none records one.
+
+    Raises:
+        InvalidArgumentError: If two of them name different tokenizers.
+    """
+    places = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(int)
+    chosen = [files[place] for place in places.tolist()]
+    found = None
+    for other in in_order(lambda file: tokenizer_of_file(storage, file), chosen):
+        if found is not None and other is not None:
+            if found.fingerprint != other.fingerprint:
+                raise InvalidArgumentError(
+                    f"{found.file} has tokens of {found.name} ({found.fingerprint}), "
+                    f"{other.file} of {other.name} ({other.fingerprint}): a dataset "
+                    "has tokens of one tokenizer"
+                )
+        else:
+            found = found or other
+    return found
+
+
+def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
+    """Return the tokenizer that a file records; None if it records none."""
+    told = _core.footer_value(footer_of(storage, file), KEY)
+    try:
+        record = {} if told is None else json.loads(told)
+        return RecordedTokenizer(
+            str(record["name"]),
+            str(record["fingerprint"]),
+            int(record["vocab_size"]),
+            file,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None  # The key is missing, or another program wrote it.
+
+
+def known_vocab_size(datasets: Iterable[object]) -> int | None:
+    """Return a number above all token ids of datasets; None if one does not record it.
+
+    Reads the first file of each dataset, once.
+    """
+    sizes = [getattr(dataset, "recorded_vocab_size", None) for dataset in datasets]
+    known = [size for size in sizes if size is not None]
+    return max(known) if known and len(known) == len(sizes) else None

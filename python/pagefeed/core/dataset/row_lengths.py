@@ -1,0 +1,103 @@
+"""Lengths of the rows of spans: read once, and kept as counts of each length."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed.core._base import (
+    ArrayWriter,
+    Int64Array,
+    Work,
+    in_order,
+    joined_ranges,
+    logger,
+)
+from pagefeed.core.dataset.derived import derived_arrays, derived_key
+from pagefeed.core.dataset.spans import Spans
+
+__all__ = ["LengthCounts", "length_counts", "lengths_of_rows"]
+
+VERSION = 2
+SPANS_AT_ONCE = 64
+_known: dict[str, LengthCounts] = {}
+"""Counts of this process: some hundred KB each at most."""
+
+
+class LengthCounts(NamedTuple):
+    """Rows by their length; int64 [lengths] each."""
+
+    length: Int64Array
+    """Tokens of a row, rising."""
+    num_rows: Int64Array
+    """Rows of this length."""
+
+    def cut_tokens(self, most: int) -> int:
+        """Return the tokens of all rows, each cut to ``most``.
+
+        Example:
+            >>> LengthCounts(np.array([2, 9]), np.array([3, 1])).cut_tokens(4)
+            10
+        """
+        return int((np.minimum(self.length, most) * self.num_rows).sum())
+
+
+def length_counts(spans: Spans) -> LengthCounts:
+    """Count the rows of each length.
+
+    All pages of the rows are read, once in a process: with a cache folder of the index
+    the counts are kept there, for all processes and later runs.
+
+    Args:
+        spans: The rows.
+
+    Raises:
+        UnsupportedError: If the column is not a list of integers.
+    """
+    index = spans.index
+    key = derived_key(index, str(VERSION), spans.fingerprint)
+    if key in _known:
+        return _known[key]
+
+    def write(writer: ArrayWriter) -> None:
+        logger.info("the lengths of %d rows are read, once", spans.num_rows)
+        length, num_rows = _counted(spans)
+        writer.append("length", length)
+        writer.append("num_rows", num_rows)
+
+    stored = derived_arrays(index, "lengths", key, write)
+    _known[key] = LengthCounts(stored["length"], stored["num_rows"])
+    return _known[key]
+
+
+def _counted(spans: Spans) -> LengthCounts:
+    """Read the rows, some spans at a time."""
+
+    def count(first: int) -> tuple[Int64Array, Int64Array]:
+        stop = min(first + SPANS_AT_ONCE, len(spans))
+        lengths = lengths_of_rows(spans, first, stop)
+        return np.unique(lengths, return_counts=True)
+
+    found = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
+    with Work("lengths of rows", total=spans.num_rows, unit="rows") as work:
+        for length, num_rows in in_order(count, range(0, len(spans), SPANS_AT_ONCE)):
+            both = np.concatenate([found.length, length])
+            distinct, place = np.unique(both, return_inverse=True)
+            totals = np.zeros(len(distinct), dtype=np.int64)
+            np.add.at(totals, place, np.concatenate([found.num_rows, num_rows]))
+            found = LengthCounts(distinct, totals)
+            work.advance(int(num_rows.sum()))
+    return found
+
+
+def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:
+    """Return the lengths of the rows of some spans; reads a page once: int64 [rows]."""
+    num_rows = np.diff(spans.first_rows(np.arange(first, stop + 1)))
+    page, row = spans.places(np.arange(first, stop))
+    pages, place = np.unique(page, return_inverse=True)
+    index = spans.index
+    lengths = index.row_lengths(pages)
+    rows = index.first_rows(pages + 1) - index.first_rows(pages)
+    begin = (np.cumsum(rows) - rows)[place] + row
+    return lengths[joined_ranges(begin, begin + num_rows)]

@@ -1,0 +1,97 @@
+"""Rows as plain Python values, to look at a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pagefeed.core._base import check_whole, require
+from pagefeed.core.dataset.folders import FolderColumn
+from pagefeed.core.dataset.page_index import PageIndex
+from pagefeed.core.dataset.spans import Spans
+from pagefeed.errors import InvalidArgumentError, OutOfRangeError
+
+__all__ = ["ChangeRow", "Row", "checked_row", "rows_at"]
+
+Row: TypeAlias = dict[str, Any]
+ChangeRow: TypeAlias = Callable[[Row, int], Row]
+"""Returns a row as it is delivered, from what files have of a row of the index."""
+
+
+def checked_row(number: object, num_rows: int) -> int:
+    """Return the number of a row, of one counted from the end too.
+
+    Raises:
+        OutOfRangeError: If there is no such row.
+        InvalidArgumentError: If it is no number.
+    """
+    if isinstance(number, slice):
+        raise InvalidArgumentError(
+            "a dataset gives one row at a time: dataset[3]; dataset.head(n) gives the "
+            "first n, and iter(dataset) one after the other"
+        )
+    row = check_whole(number, "row")
+    if not -num_rows <= row < num_rows:
+        raise OutOfRangeError(f"row {row} is out of range: there are {num_rows:,} rows")
+    return row % num_rows
+
+
+def rows_at(
+    columns: Mapping[str, PageIndex | FolderColumn],
+    spans: Spans,
+    numbers: Iterable[int],
+    change: ChangeRow | None = None,
+) -> Iterator[Row]:
+    """Yield rows; a page that several neighbours share is read once.
+
+    Rows that were erased have no value.
+
+    Args:
+        columns: What to read of each row.
+        spans: The rows of the dataset.
+        numbers: Which rows, numbered through ``spans``.
+        change: What changes each row.
+
+    Raises:
+        MissingDependencyError: If pyarrow, which makes the values, is not installed.
+    """
+    require("pyarrow", extra="pyarrow", purpose="showing rows")
+    readers = {name: _Reader(name, column) for name, column in columns.items()}
+    for number in numbers:
+        if spans.erased is not None and spans.erased.holds(np.array(number)):
+            yield dict.fromkeys(columns)
+            continue
+        # All columns number the rows of the files alike.
+        [row] = spans.rows_of_index([number]).tolist()
+        [file] = spans.index.files_of_rows([row]).tolist()
+        values = {name: reader.value(row, file) for name, reader in readers.items()}
+        yield values if change is None else change(values, row)
+
+
+class _Reader:
+    """Reads one column, and keeps the page that it read last."""
+
+    def __init__(self, name: str, source: PageIndex | FolderColumn) -> None:
+        self._inner = name.split(".")[1:]
+        self._source = source
+        self._page = -1
+        self._values: Any = None
+
+    def value(self, row: int, file: int) -> Any:
+        """Return the value of a row, numbered through the files."""
+        if isinstance(self._source, FolderColumn):
+            return self._source.value_of_file(file)
+        [page] = self._source.pages_of_rows([row])
+        if page != self._page:
+            pyarrow = require("pyarrow", extra="pyarrow", purpose="showing rows")
+            self._values = pyarrow.array(self._source.read_page(int(page)))
+            self._page = int(page)
+        [first] = self._source.first_rows([page])
+        found = self._values[int(row - first)].as_py()
+        for field in self._inner:  # A path leads through structs to what was asked for.
+            if not isinstance(found, dict) or field not in found:
+                break
+            found = found[field]
+        return found

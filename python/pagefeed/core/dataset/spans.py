@@ -1,0 +1,454 @@
+"""Spans: the rows of a dataset as runs of consecutive rows, each inside one page.
+
+Rows that were erased keep their numbers and lengths, and no batch has their tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import (
+    ArrayWriter,
+    Int64Array,
+    UInt32Array,
+    Work,
+    is_made,
+    joined_ranges,
+    lazy,
+    logger,
+    narrow_difference,
+)
+from pagefeed.core.dataset.derived import derived_arrays, derived_key
+from pagefeed.core.dataset.page_index import BlockKind, PageIndex
+from pagefeed.errors import InvalidArgumentError, UnsupportedError
+
+__all__ = [
+    "Erased",
+    "SpanParts",
+    "Spans",
+    "cut_at",
+    "refuse_null_tokens",
+    "refuse_nulls",
+    "refuse_texts",
+    "refuse_unknown_rows",
+]
+
+
+PAGES_AT_ONCE = 16
+VERSION = 1
+"""Of the places of erased rows, as they are stored."""
+DIGITS = 12
+"""Digits that a record has of erased rows."""
+
+
+class SpanParts(NamedTuple):
+    """Parts of ranges of tokens, each inside one page or span, in their order.
+
+    Separators of rows count as tokens.
+    """
+
+    range: Int64Array
+    """Which of the ranges asked for: int64 [parts]."""
+    span: Int64Array
+    """Number of the page or span: int64 [parts]."""
+    first_token: UInt32Array
+    """First token, counted from the start of the span: uint32 [parts]."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [parts]."""
+    offset: UInt32Array
+    """Place of the first token in its range: uint32 [parts]."""
+
+
+class Spans:
+    """Runs of consecutive rows, in file order, each inside one page: the pages.
+
+    :class:`Selection` derives from it and has the runs of selected rows. Rows and
+    values are numbered through the spans: rows outside of them do not count. Sequences
+    are cut from spans, so that a part of a dataset is shuffled like a whole one.
+
+    Args:
+        index: The index whose pages hold the rows, or what makes it on first use.
+    """
+
+    origin = ""
+    """Differs between any two choices of rows of the same index."""
+    names: tuple[str, ...] = ()
+    """How the rows were chosen, the first choice first."""
+    erased: Erased | None = None
+    """Rows that no batch has; they count as all others."""
+
+    def __init__(self, index: PageIndex | Callable[[], PageIndex]) -> None:
+        self._index = index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the index."""
+        return Spans, (self.index,), {"erased": self.erased}
+
+    @lazy
+    def index(self) -> PageIndex:
+        """The index whose pages hold the rows."""
+        return self._index() if callable(self._index) else self._index
+
+    def over(self, spans: Spans) -> Spans:
+        """Return the same choice of rows of another index of the same files."""
+        return spans
+
+    def check_not_empty(self) -> None:
+        """Raise an EmptySelectionError if rows were chosen and there are none."""
+
+    @property
+    def known_rows(self) -> int | None:
+        """Number of rows; None until something is read for it."""
+        return self.index.num_rows if is_made(self, "index") else None
+
+    @property
+    def known_tokens(self) -> int | None:
+        """Number of tokens; None until something is read for it."""
+        return self.index.num_values if is_made(self, "index") else None
+
+    @property
+    def row_runs(self) -> Int64Array:
+        """First row of the index of each run, and the one behind: int64 [runs, 2]."""
+        return np.array([[0, self.num_rows]])
+
+    def ranks(self, rows: Int64Array) -> Int64Array:
+        """Return the rows of the spans before each of ``rows`` of the index."""
+        return rows
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the contents: which files, and which of their rows."""
+        return self.index.fingerprint
+
+    def __len__(self) -> int:
+        """Return the number of spans."""
+        return len(self.index)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all spans."""
+        return self.index.num_rows
+
+    @property
+    def num_values(self) -> int:
+        """Values of these rows: tokens of a token column."""
+        return self.index.num_values
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that hold these rows."""
+        return len(self.index)
+
+    @property
+    def page_values(self) -> int:
+        """Values of all rows of these pages: what is decoded for the spans."""
+        return self.index.num_values
+
+    @property
+    def file_first_span(self) -> Int64Array:
+        """First span of each file, and the number of spans: int64 [files + 1]."""
+        return self.index.file_first_page
+
+    @lazy
+    def file_first_row(self) -> Int64Array:
+        """Rows of the spans before each file, and of all: int64 [files + 1]."""
+        return self.first_rows(self.file_first_span)
+
+    @lazy
+    def file_first_value(self) -> Int64Array:
+        """Values of the spans before each file, and of all: int64 [files + 1]."""
+        return self.first_values(self.file_first_span)
+
+    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
+        return self.index.first_rows(spans)
+
+    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``spans``; for ``len(self)``, all values."""
+        return self.index.first_values(spans)
+
+    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return which rows of the index ``rows`` of the spans are.
+
+        For the number of rows, this is the row behind the last.
+        """
+        return np.asarray(rows, dtype=np.int64)
+
+    def values_of_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        return self.index.values_of_rows(rows)
+
+    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span of each of ``rows``."""
+        return self.index.pages_of_rows(rows)
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of spans.
+
+        Args:
+            starts: First token of each range; tokens are numbered through all rows.
+            stops: The token after the last.
+            per_row: Separators of a row, which count as tokens.
+        """
+        return SpanParts(*self.index.cut(starts, stops, per_row))
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
+        """Return where spans begin: the page of the index, and the row in that page."""
+        pages = np.asarray(spans, dtype=np.int64)
+        return pages, np.zeros(pages.shape, dtype=np.uint32)
+
+    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each row of a page; -1 if none does."""
+        return np.broadcast_arrays(np.asarray(pages, dtype=np.int64), rows)[0]
+
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index.
+
+        These must be borders of row groups.
+        """
+        return self.index.pages_before(rows)
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first span of each run that a shuffle moves as one.
+
+        See :meth:`PageIndex.runs`; None if every span is a run.
+        """
+        return self.index.runs(kind)
+
+
+class Erased:
+    """The rows of spans that were erased, as runs of consecutive rows.
+
+    Args:
+        spans: All rows, numbered through.
+        erasures: What was erased, in the order of the calls, as spans of the rows of
+            the same files.
+    """
+
+    def __init__(self, spans: Spans, erasures: Sequence[Spans]) -> None:
+        self._spans = spans
+        self._erasures = tuple(erasures)
+
+    @lazy
+    def runs(self) -> Int64Array:
+        """First row of each run, and the one behind it, rising: int64 [runs, 2]."""
+        return self._runs_of(len(self._erasures))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were erased."""
+        return int(np.diff(self.runs).sum())
+
+    @lazy
+    def records(self) -> tuple[str, ...]:
+        """What identifies the rows after each call, the first of them after none.
+
+        Number of rows and a digest of them; "" for no row.
+        """
+        counts = range(len(self._erasures) + 1)
+        return tuple(_record(self._runs_of(count)) for count in counts)
+
+    def _runs_of(self, count: int) -> Int64Array:
+        """The runs of the first few calls together."""
+        chosen = self._erasures[:count]
+        found = [self._spans.ranks(selection.row_runs) for selection in chosen]
+        return _united(np.concatenate([np.empty((0, 2), dtype=np.int64), *found]))
+
+    def holds(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return which rows were erased: bool, of the shape of ``rows``."""
+        borders = np.searchsorted(self.runs.reshape(-1), rows, side="right")
+        return borders % 2 == 1
+
+    def tokens(self, per_row: int) -> tuple[Int64Array, Int64Array]:
+        """Return where runs begin and end in the line of all tokens: int64 [runs] each.
+
+        Reads the pages of erased rows; with a cache folder once for all processes.
+
+        Args:
+            per_row: Separators of a row, which count as tokens.
+        """
+        begins, ends = (self._values + per_row * self.runs).T
+        return begins, ends
+
+    @lazy
+    def _values(self) -> Int64Array:
+        """Values before the rows of :attr:`runs`, likewise."""
+        if not len(self.runs):
+            return self.runs
+        index = self._spans.index
+        rows = self.runs.tobytes()
+        key = derived_key(index, str(VERSION), self._spans.fingerprint, rows)
+        stored = derived_arrays(index, "erased", key, self._write_values)
+        return stored["values"].reshape(-1, 2)
+
+    def _write_values(self, writer: ArrayWriter) -> None:
+        spans, rows = self._spans, self.runs.reshape(-1)
+        logger.info(
+            "places of %d erased rows are found, once, in %d tokens",
+            *(self.num_rows, spans.num_values),  # Counted here, for all threads.
+        )
+        pages = spans.index.pages_before(spans.rows_of_index(rows))
+        cuts = np.flatnonzero(np.diff(pages // PAGES_AT_ONCE)) + 1
+        work = Work("places of erased rows", total=len(rows), unit="borders")
+        for values in work.each(spans.values_of_rows, np.split(rows, cuts), len):
+            writer.append("values", values)
+
+
+def _united(runs: Int64Array) -> Int64Array:
+    """Join runs that overlap or touch, leave empty ones out, and sort them.
+
+    Example:
+        >>> _united(np.array([[5, 7], [0, 2], [3, 3], [6, 9], [9, 10]])).tolist()
+        [[0, 2], [5, 10]]
+    """
+    runs = runs[runs[:, 0] < runs[:, 1]]
+    runs = runs[np.argsort(runs[:, 0], kind="stable")]
+    ends = np.maximum.accumulate(runs[:, 1])
+    first = np.flatnonzero(np.append(True, runs[1:, 0] > ends[:-1])[: len(runs)])
+    last = np.append(first[1:], len(runs))[: len(first)] - 1
+    return np.stack([runs[first, 0], ends[last]], axis=1)
+
+
+def _record(runs: Int64Array) -> str:
+    if not len(runs):
+        return ""
+    digest = hashlib.blake2b(runs.astype("<i8").tobytes(), digest_size=DIGITS // 2)
+    return f"{int(np.diff(runs).sum())} {digest.hexdigest()}"
+
+
+def cut_at(
+    values: Int64Array,
+    rows: Int64Array,
+    per_row: int,
+    starts: Int64Array,
+    stops: Int64Array,
+) -> SpanParts:
+    """Cut ranges of tokens, none of them empty, where spans end, see :meth:`Spans.cut`.
+
+    Args:
+        values: Values before each span, and of all: int64 [spans + 1].
+        rows: Rows before each, likewise.
+        per_row: Separators of a row.
+        starts: First token of each range.
+        stops: One past its last.
+
+    Example:
+        >>> spans = np.array([0, 4, 6])
+        >>> cut_at(spans, spans, 0, np.array([3]), np.array([6])).num_tokens.tolist()
+        [1, 2]
+    """
+
+    def first(spans: Int64Array) -> Int64Array:
+        return values[spans] + per_row * rows[spans]
+
+    def holding(tokens: Int64Array) -> Int64Array:
+        """Find the last span that begins at or before each token, by halving."""
+        low = np.zeros_like(tokens)
+        left = len(values) - 1
+        while left > 1:
+            half = left // 2
+            low += half * (first(low + half) <= tokens)
+            left -= half
+        return low
+
+    first_span, last_span = holding(starts), holding(stops - 1)
+    span = joined_ranges(first_span, last_span + 1)
+    of = np.repeat(np.arange(len(starts)), last_span + 1 - first_span)
+    begin = first(span)
+    from_, to = np.maximum(begin, starts[of]), np.minimum(first(span + 1), stops[of])
+    held = np.flatnonzero(to > from_)
+    of, span, begin, from_ = of[held], span[held], begin[held], from_[held]
+    return SpanParts(
+        range=of,
+        span=span,
+        first_token=narrow_difference(from_, begin),
+        num_tokens=narrow_difference(to[held], from_),
+        offset=narrow_difference(from_, starts[of]),
+    )
+
+
+def refuse_null_tokens(spans: Spans) -> None:
+    """Refuse pages of which a row holds a null token.
+
+    A null row is an empty document; a null inside a row stands for no token, and would
+    shift all that follow. The index knows them, so that a page of nothing else, which
+    no sequence ever touches, is met too.
+
+    Raises:
+        UnsupportedError: If a page that holds rows of ``spans`` has such a row; it
+            names the first.
+    """
+    index = spans.index
+    pages = index.null_pages
+    if len(pages):
+        held, _ = spans.places(np.arange(len(spans)))
+        pages = pages[np.isin(pages, held)]
+    refuse_nulls(
+        index,
+        pages,
+        "a row holds a null token",
+        "write the file without null tokens, or select rows of other pages",
+    )
+
+
+def refuse_nulls(index: PageIndex, pages: Int64Array, what: str, advice: str) -> None:
+    """Refuse pages, if there are any.
+
+    Args:
+        index: The index.
+        pages: Those of which a row holds a null.
+        what: What is wrong with them.
+        advice: What to do about it.
+
+    Raises:
+        UnsupportedError: Naming the first.
+    """
+    if not len(pages):
+        return
+    first = index.locate(int(pages[0]))
+    raise UnsupportedError(
+        f"{first.file}, row group {first.row_group}, column {index.column}, page "
+        f"{first.page}, offset {first.offset}: {what}, as on {len(pages)} pages in "
+        f"all; only whole rows may be null, which makes them empty: {advice}"
+    ).at(**index.error_place(first))
+
+
+def refuse_texts(index: PageIndex, what: str) -> None:
+    """Refuse a column of texts where tokens are cut.
+
+    Args:
+        index: The column.
+        what: What needs tokens, for people.
+
+    Raises:
+        UnsupportedError: If the column holds no numbers, saying what to write.
+    """
+    if index.value_bytes == 0:
+        raise UnsupportedError(
+            f"column {index.column!r} of {index.files[0]} has no numbers, and {what} "
+            "needs tokens: name a column of tokens, or tokenize texts by "
+            "dataset.tokenize(tokenizer) or --tokenize FILE"
+        ).at(file=index.files[0], column=index.column)
+
+
+def refuse_unknown_rows(spans: Spans, what: str) -> None:
+    """Refuse files of which nothing is known but their tokens.
+
+    Args:
+        spans: The rows.
+        what: What needs documents, for people.
+
+    Raises:
+        InvalidArgumentError: If files have no documents, saying what to write.
+    """
+    if spans.index.is_joined:
+        raise InvalidArgumentError(
+            f"{what} needs documents, and {spans.index.files[0]} says nothing of where "
+            "they end: give the dataset the token behind each, "
+            "pagefeed.tokens(..., eos=2), or cut its tokens by Windows(length)"
+        )

@@ -1,0 +1,203 @@
+"""What a table says of its snapshot: which one it is, and its columns.
+
+A column of a table is named by the table alone. In files it is found by its field id,
+or by a name that only files know: :class:`Naming` says how, and what reads a file sees
+its footer with the names of the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.core.dataset.bounds import FileBounds
+from pagefeed.core.dataset.folders import FolderColumn
+from pagefeed.core.storage import Storage, open_renamed
+from pagefeed.errors import UnsupportedError
+
+__all__ = ["Held", "NamedField", "Naming", "TableColumns", "TablePast"]
+
+
+class Held(NamedTuple):
+    """What a column of a table holds."""
+
+    kind: str = "value"
+    """``"value"``, ``"struct"``, ``"list"`` or ``"map"``."""
+    fields: tuple[NamedField, ...] = ()
+    """Of a struct: its fields."""
+    inside: tuple[Held, ...] = ()
+    """Of a list its items, of a map its keys and values."""
+
+
+class NamedField(NamedTuple):
+    """A column of a table, or a field in one."""
+
+    name: str
+    """What the table calls it."""
+    id: int | None
+    """Its field id."""
+    names: tuple[str, ...]
+    """What files call it that are not to be asked for ids."""
+    held: Held = Held()
+    """What it holds."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How the columns of a table are found in its files.
+
+    Example:
+        >>> naming = Naming((NamedField("tokens", 7, ("col-7",)),), by_name=True)
+        >>> "col-7" in naming.key_of("tokens.list")
+        True
+    """
+
+    fields: tuple[NamedField, ...]
+    """The columns of the table."""
+    by_id: bool = False
+    """Whether field ids decide, in files that have any."""
+    by_name: bool = False
+    """Whether names decide in the others; without it these are refused."""
+
+    @property
+    def core(self) -> _core.Naming:
+        """The same for the data plane, which reads footers by it."""
+        return _core.Naming(self.fields, by_id=self.by_id, by_name=self.by_name)
+
+    def key_of(self, column: str) -> str:
+        """Return text that differs where the column is found differently."""
+        top = [each for each in self.fields if f"{column}.".startswith(f"{each.name}.")]
+        return repr((top, self.by_id, self.by_name))
+
+    def name_in_files(self, column: str) -> str | None:
+        """Return what files without ids call a column; None if that is not known."""
+        names = {each.name: each.names for each in self.fields}.get(column)
+        return names[0] if names else None
+
+    def open_arrow(self, storage: Storage, file: str) -> Any:
+        """Open a file as pyarrow reads it, with the names of the table."""
+        return open_renamed(storage, file, self.core.rename)
+
+
+class TablePast(Protocol):
+    """What a table tells of its earlier snapshots."""
+
+    def at(self, snapshot: str) -> Any:
+        """Return a dataset of an earlier snapshot, with the same columns."""
+
+    def keeps_rows(self, since: str, files: set[str]) -> bool:
+        """Return whether all rows of files are left that were rewritten since."""
+
+    @property
+    def row_ids(self) -> Any | None:
+        """What returns the ids of the rows of a file, if the table has them."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableColumns:
+    """What a table says of its snapshot: which one it is, and its columns."""
+
+    snapshot: str
+    """Kind of the table and number of the snapshot: ``delta:12``."""
+    types: Mapping[str, Any]
+    """Arrow types of the columns of the snapshot, in their order."""
+    naming: Naming | None = None
+    """How they are found in files; None if these have the table's names."""
+    of_files: Mapping[str, FolderColumn] = field(default_factory=dict)
+    """Columns with one value in all rows of a file: its partition."""
+    partition_decides: bool = False
+    """Whether a partition's value is that of the rows, whatever the file holds."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What rows of files that lack a column have: a ``pyarrow.Scalar``."""
+    inner_defaults: tuple[str, ...] = ()
+    """Dotted paths of fields in structs that have such a value, and columns with lists
+    and maps of such. No such value is made up: files must have the field."""
+    reads: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Files that were read to know this, and their bytes, by what they are."""
+    missing_as_null: bool = False
+    """Whether columns are null in the rows of files that lack them."""
+    past: TablePast | None = None
+    """What it tells of its earlier snapshots."""
+    bounds: FileBounds | None = None
+    """Between which values the columns of files lie."""
+    pruned: frozenset[str] = frozenset()
+    """Files that are left out, as the table proves that no row of them is selected."""
+    without_rows: frozenset[str] = frozenset()
+    """Files that are left out, as no row of them is selected, which were looked at."""
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Files of the snapshot of which no row is selected."""
+        return self.pruned | self.without_rows
+
+    @property
+    def key(self) -> str:
+        """Differs where columns of the same files hold other values."""
+        parts = [repr(self.naming), str(self.missing_as_null), str(self.types)]
+        parts += [f"{name} {value}" for name, value in self.defaults.items()]
+        return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+    def inner_defaults_of(self, column: str) -> list[str]:
+        """Return the fields of a column that files must have.
+
+        Raises:
+            UnsupportedError: If values are not known of those that lack one.
+        """
+        found = [path for path in self.inner_defaults if path.startswith(f"{column}.")]
+        if column in self.inner_defaults and column in self.types:
+            raise UnsupportedError(
+                f"{self.snapshot}: fields in the lists or maps of {column} have an "
+                "initial-default, which pagefeed knows of columns alone"
+            )
+        return found
+
+    def decides(self, column: str) -> bool:
+        """Whether a column is that of the partition, whatever files hold."""
+        return self.partition_decides and column in self.of_files
+
+    def constants_of(self, column: str, num_files: int) -> FolderColumn | None:
+        """Return what rows have of a column in files that lack it.
+
+        By the partition of a file, else by the column's default, else null by rule.
+
+        Args:
+            column: Its dotted name.
+            num_files: Number of the files.
+        """
+        if any(f"{column}.".startswith(f"{path}.") for path in self.inner_defaults):
+            return None
+        found, default = self.of_files.get(column), self.defaults.get(column)
+        top = column.partition(".")[0]
+        has_rule = self.missing_as_null and top in self.types
+        if found is None and default is None and not has_rule:
+            return None
+        if found is None:
+            kind = self.types.get(column)
+            found = FolderColumn(
+                (),
+                np.zeros(num_files, dtype=np.int64),
+                kind,
+                np.zeros(num_files, dtype=np.bool_),
+            )
+        if found.is_given is None or (default is None and not has_rule):
+            return found
+        values, number = found.values, found.number_of_file
+        if default is not None:
+            of_default = len(values)
+            number = np.where(number == of_default, of_default + 1, number)
+            values = (*values, default.as_py())
+            number = np.where(found.is_given, number, of_default)
+        return replace(found, values=values, number_of_file=number, is_given=None)
+
+    def with_files(self, numbers: Sequence[int]) -> TableColumns:
+        """Return the same of some of the files."""
+        of_files = {
+            name: column.with_files(numbers) for name, column in self.of_files.items()
+        }
+        bounds = self.bounds and self.bounds.with_files(numbers)
+        return replace(self, of_files=of_files, bounds=bounds)

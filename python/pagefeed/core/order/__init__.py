@@ -1,0 +1,42 @@
+"""The order of an epoch: which unit is delivered at which position, and back.
+
+Pure functions of seed, epoch, dataset name and settings, vectorised, in memory that
+does not grow with the dataset:
+
+- :class:`Permutation`: a keyed permutation of [0, n), any n up to 2**63 - 1.
+- :class:`Shuffle`: the settings; :func:`choose_num_lanes` and :meth:`Shuffle.delay` fit
+  them to a dataset.
+- :class:`EpochOrder`: blocks permuted, cut into lanes, mixed in a window.
+- :class:`Balance`, :class:`BalancedOrder`: dealt anew, so that ranks cost alike.
+"""
+
+from pagefeed._names import name_as_imported
+from pagefeed.core.order.epoch_order import EpochOrder
+from pagefeed.core.order.keys import ORDER_VERSION, KeyPart, derive_key, expand_key, mix
+from pagefeed.core.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
+from pagefeed.core.order.ordered import Balancing, Costs, Ordered
+from pagefeed.core.order.permutation import Permutation
+from pagefeed.core.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
+from pagefeed.core.order.small_order import SmallOrder
+
+__all__ = [
+    "NODE_BYTES",
+    "ORDER_VERSION",
+    "Balancing",
+    "Costs",
+    "EpochOrder",
+    "KeyPart",
+    "Lanes",
+    "Ordered",
+    "Permutation",
+    "Shuffle",
+    "ShuffleBlock",
+    "ShuffleLike",
+    "SmallOrder",
+    "choose_num_lanes",
+    "derive_key",
+    "expand_key",
+    "mix",
+]
+
+name_as_imported(__name__)

@@ -1,0 +1,83 @@
+"""Keys and hashes: where all randomness of an order comes from.
+
+A key is a keyed hash of names and numbers, never arithmetic on a seed: with ``seed +
+epoch`` the pairs (seed 1, epoch 0) and (seed 0, epoch 1) would be one shuffle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from typing import Any, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagefeed import _core
+from pagefeed.core._base import UInt64Array
+from pagefeed.errors import InvalidArgumentError
+
+KeyPart: TypeAlias = SupportsIndex | str | bytes
+
+ORDER_VERSION = 2
+"""Changes whenever the same arguments would give another order."""
+
+HALF = np.uint64(32)
+_EMPTY = hashlib.blake2b(digest_size=32, person=b"pagefeed.order.%d" % ORDER_VERSION)
+
+
+def derive_key(seed: KeyPart, *parts: KeyPart) -> bytes:
+    """Hash a seed and the names and numbers that tell one purpose from another.
+
+    Every part is written with its type and its length, so that two lists of parts give
+    the same key only if they are equal: ``("a", "b")`` is not ``("ab",)``, ``1`` is not
+    ``"1"``.
+
+    Args:
+        seed: An int of any size and sign, a str, or bytes (such as another key).
+        *parts: What the key is for: epoch, dataset name, purpose.
+
+    Returns:
+        32 bytes.
+
+    Raises:
+        InvalidArgumentError: A part is neither an int, a str nor bytes.
+
+    Example:
+        >>> derive_key(42, "epoch", 1) == derive_key(43, "epoch", 0)
+        False
+    """
+    digest = _EMPTY.copy()
+    digest.update(b"".join(map(_encode, (seed, *parts))))
+    return digest.digest()
+
+
+def _encode(part: KeyPart) -> bytes:
+    if isinstance(part, bytes):
+        tag, payload = b"b", part
+    elif isinstance(part, str):
+        tag, payload = b"s", part.encode()
+    else:
+        try:
+            number = operator.index(part)
+        except TypeError:
+            raise InvalidArgumentError(
+                "a seed and the parts of a key are int, str or bytes, "
+                f"found {type(part).__name__}: {part!r}"
+            ) from None
+        tag = b"i"
+        payload = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+    return tag + len(payload).to_bytes(8, "little") + payload
+
+
+def expand_key(key: bytes, count: int) -> list[np.uint64]:
+    """Turn a key into ``count`` independent 64-bit numbers."""
+    digests = b"".join(derive_key(key, index) for index in range((count + 3) // 4))
+    return list(np.frombuffer(digests, dtype="<u8")[:count].astype(np.uint64))
+
+
+def mix(values: NDArray[Any], key: tuple[np.uint64, np.uint64]) -> UInt64Array:
+    """Hash 64-bit integers to 64 bits each; the upper half is the better one."""
+    mixed: UInt64Array = values.astype(np.uint64)
+    _core.mix(mixed, int(key[0]), int(key[1]))
+    return mixed

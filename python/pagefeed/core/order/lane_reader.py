@@ -1,0 +1,217 @@
+"""Reads lanes: finds their units some way ahead, in many lanes at a time.
+
+A call of NumPy costs more than its work for one lane. So lanes that are read side by
+side are looked up side by side, as the rows of one array.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.order.lists import UnitList
+from pagefeed.core.order.window import (
+    MAX_STRETCH,
+    MIN_STRETCH,
+    DelayWindow,
+    by_row_and_time,
+)
+
+MOST_HELD = 1 << 22  # read-ahead of all lanes together: at most 32 MiB
+READ_AHEAD = 1 << 12  # units of one lane
+LONG_DELAY = 1 << 14  # units of one lane
+AT_ONCE = 1 << 14  # units resolved in a step, if one lane's are not more
+LOOKED_AT = 1 << 15  # units of one lane looked at in a step, at least AT_ONCE
+MOST_REPEATED = 16  # how often a delay is looked through at most, to hold less
+
+
+class LaneUnits(NamedTuple):
+    """Units of a lane, in the order they are delivered."""
+
+    first_place: int
+    """Place in the lane of the first of them."""
+    units: Int64Array
+    end_time: int
+    """Time at which the window goes on."""
+
+    @property
+    def end_place(self) -> int:
+        """One past the place of the last of them."""
+        return self.first_place + len(self.units)
+
+
+class _Missing(NamedTuple):
+    """A stretch of a lane's time to look up, and the units to keep before it."""
+
+    lane: int
+    place: int
+    """The first that is wanted."""
+    begin: int
+    end: int
+    kept: Int64Array
+
+
+class LaneReader:
+    """Reads any places of any lane. Reading on from the last place is fastest.
+
+    It remembers units, but has no state: what it holds decides only how long reading
+    takes.
+
+    Args:
+        window: Delays units inside their lanes.
+        sequence: The units before lanes and window.
+        most_held: Units of all lanes to hold at most; but at least an eighth of what
+            the delays span.
+    """
+
+    def __init__(
+        self, window: DelayWindow, sequence: UnitList, most_held: int = MOST_HELD
+    ) -> None:
+        self._window = window
+        self._sequence = sequence
+        num_lanes = window.lanes.num_lanes
+        most = min(MAX_STRETCH, most_held // 2) // num_lanes
+        least = max(min(window.delay, MIN_STRETCH), window.delay // MOST_REPEATED)
+        self.read_ahead = max(min(max(window.delay, READ_AHEAD), most), least, 1)
+        """Units of a lane that are resolved at once when it is read on."""
+        self._is_long = window.delay > LONG_DELAY
+        # Less would forget lanes before they are read again.
+        self._most_held = max(most_held, 2 * num_lanes * self.read_ahead)
+        self._held: OrderedDict[int, LaneUnits] = OrderedDict()
+        self._num_held = 0
+
+    def read(self, lane: int, places: range | Int64Array, into: Int64Array) -> None:
+        """Read rising places of one lane."""
+        done = 0
+        while done < len(places):
+            held = self._holding(lane, int(places[done]))
+            if isinstance(places, range):
+                taken = held.units[places[done] - held.first_place :: places.step]
+                taken = taken[: len(places) - done]
+            else:
+                stop = int(np.searchsorted(places, held.end_place))
+                taken = held.units[places[done:stop] - held.first_place]
+            into[done : done + len(taken)] = taken
+            done += len(taken)
+
+    def _holding(self, lane: int, place: int) -> LaneUnits:
+        """Units of the lane that hold a place."""
+        held = self._held.get(lane)
+        while held is None or not held.first_place <= place < held.end_place:
+            for _ in self.prepare([(lane, range(place, place + 1))]):
+                pass
+            held = self._held[lane]
+        return held
+
+    def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
+        """Look up the units that reading these places of these lanes needs, in steps.
+
+        Units of a lane before the first place are forgotten. If the delay is long, some
+        units may be left to be looked up by :meth:`read`.
+        """
+        group: list[_Missing] = []
+        num_units = 0
+        for lane, places in wanted:
+            missing = self._missing(lane, places)
+            if missing is None:
+                continue
+            # Units are looked at from the delay before up to the lane's end.
+            end = min(missing.end, self._window.lanes.length(lane))
+            size = end - max(0, missing.begin - self._window.delay)
+            if group and num_units + size > AT_ONCE:
+                yield from self._resolve(group)
+                group, num_units = [], 0
+            group.append(missing)
+            num_units += size
+        if group:
+            yield from self._resolve(group)
+
+    def _missing(self, lane: int, places: range) -> _Missing | None:
+        """Return what must be looked up to read places of a lane, if anything.
+
+        A lane that is read on continues where it ended, twice as far each time. For any
+        other place as few units as possible are looked up. A stretch longer than the
+        delay reaches beyond the place at which it begins.
+        """
+        held = self._held.get(lane)
+        first, last = places[0], places[-1]
+        if held is not None and held.first_place <= first and last < held.end_place:
+            return None
+        delay, last = self._window.delay, min(last, first + self.read_ahead)
+        latest = last + delay + 1
+        if self._is_long:
+            latest = self._window.expected_time(lane, last) + self._window.spread
+        if held is None or not held.first_place <= first <= held.end_place:
+            begin = first
+            ahead = min(MIN_STRETCH, self.read_ahead)
+            end = max(latest, first + ahead + delay)
+            if self._is_long:
+                expected = self._window.expected_time(lane, first)
+                begin, end = max(0, expected - self._window.spread), latest
+            kept = np.empty(0, dtype=np.int64)
+        else:
+            begin = held.end_time
+            ahead = min(2 * len(held.units), self.read_ahead)
+            end = max(begin + max(ahead, 1), latest)
+            kept = held.units[first - held.first_place :]
+        # A rest of the lane that is no longer than the delay costs less now: later the
+        # units before it would have to be looked at again.
+        lane_end = self._window.lanes.length(lane) + delay
+        if end < lane_end <= end + max(min(delay, self.read_ahead), MIN_STRETCH):
+            end = lane_end
+        return _Missing(lane, first, begin, end, kept)
+
+    def _resolve(self, group: list[_Missing]) -> Iterator[None]:
+        """Put the units of a few lanes in the order they leave, some at a time.
+
+        Of a long delay most units leave before or after the stretch, and are not held.
+        """
+        window = self._window
+        lanes = np.array([missing.lane for missing in group])
+        begins = np.array([missing.begin for missing in group])
+        ends = np.array([missing.end for missing in group])
+        low = np.maximum(0, begins - window.delay)  # What is before has left before.
+        high = np.maximum(low, np.minimum(ends, window.lanes.lengths(lanes)))
+        num_units, num_left = np.zeros((2, len(group)), dtype=np.int64)
+        times, units = ([np.empty(0, dtype=np.int64)] for _ in range(2))
+        # Several lanes are looked at in one go, and a lane of more units alone.
+        for ahead in range(0, int((high - low).max()), LOOKED_AT):
+            start, stop = low + ahead, np.minimum(low + ahead + LOOKED_AT, high)
+            found = window.leaving(lanes, start, stop, begins, ends)
+            num_units += found.counts
+            num_left += found.num_left
+            times.append(found.times)
+            units.append(self._sequence.units(found.chosen))
+            yield
+        by_time = by_row_and_time(num_units, np.concatenate(times))
+        in_order = np.concatenate(units)[by_time]
+        rows = (
+            (low + num_left).tolist(),
+            num_units.tolist(),
+            np.cumsum(num_units).tolist(),
+        )
+        for missing, place, count, stop in zip(group, *rows, strict=True):
+            row = in_order[stop - count : stop]
+            kept = missing.kept
+            if len(kept) or place <= missing.place < place + len(row):
+                held = np.concatenate([kept, row])
+                self._keep(missing.lane, place - len(kept), held, missing.end)
+            else:  # It leaves at another time than was expected.
+                begin, end = missing.place, missing.place + window.delay + 1
+                yield from self._resolve([missing._replace(begin=begin, end=end)])
+        yield
+
+    def _keep(
+        self, lane: int, first_place: int, units: Int64Array, end_time: int
+    ) -> None:
+        """Remember a lane's units, and forget those of lanes read longest ago."""
+        before = self._held.pop(lane, None)
+        self._num_held += len(units) - (len(before.units) if before else 0)
+        self._held[lane] = LaneUnits(first_place, units, end_time)
+        while self._num_held > self._most_held and len(self._held) > 1:
+            _, oldest = self._held.popitem(last=False)
+            self._num_held -= len(oldest.units)

@@ -1,0 +1,124 @@
+"""Lanes: the permuted units of an epoch, cut into slices that are read side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array
+from pagefeed.errors import InvalidArgumentError
+
+NODE_BYTES = 256 << 20  # what the open blocks of all lanes, or a window, may decode to
+BASE_LANES = 48  # divisible by most numbers of ranks of a node, and of small clusters
+
+
+def choose_num_lanes(
+    *,
+    num_blocks: int,
+    block_bytes: float,
+    world_size: int,
+    least: int = 1,
+    file_order: bool = False,
+) -> int:
+    """Choose the number of lanes V for a run.
+
+    It is a multiple of the number of ranks, so that each reads its own lanes only:
+    ``lcm(v, world_size)``, v the largest divisor of 48 that is not above the number of
+    blocks and for which v blocks stay within 256 MiB; just v where that exceeds the
+    number of blocks. World sizes that divide 48 therefore share one order. With fewer
+    blocks, or larger ones, than ``least`` lanes want, v is ``least`` all the same: some
+    lanes then have less than a block, or nothing.
+
+    Args:
+        num_blocks: Blocks of the dataset (of a mixture: of its largest dataset).
+        block_bytes: Their mean decoded size.
+        world_size: Number of ranks.
+        least: Least number of lanes: a divisor of 48.
+        file_order: Whether nothing is shuffled, so that lanes have nothing to part:
+            then v is ``least``, whatever the number of ranks.
+
+    Returns:
+        The number of lanes.
+
+    Raises:
+        InvalidArgumentError: An argument is out of range.
+
+    Example:
+        >>> choose_num_lanes(num_blocks=10_000, block_bytes=1e6, world_size=8)
+        48
+    """
+    if least < 1 or BASE_LANES % least != 0:
+        raise InvalidArgumentError(f"least={least} is no divisor of {BASE_LANES}")
+    if num_blocks < 0 or world_size < 1 or not block_bytes >= 0:
+        raise InvalidArgumentError(
+            "expected num_blocks >= 0, block_bytes >= 0 and world_size >= 1, found "
+            f"{num_blocks}, {block_bytes} and {world_size}"
+        )
+    if file_order:
+        return least
+    fitting = [
+        lanes
+        for lanes in range(least, BASE_LANES + 1)
+        if BASE_LANES % lanes == 0
+        and lanes <= num_blocks
+        and lanes * block_bytes <= NODE_BYTES
+    ]
+    base = max(fitting, default=least)
+    shared = math.lcm(base, world_size)
+    return shared if shared <= num_blocks else base
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lanes:
+    """``num_units`` in a row, cut into ``num_lanes`` slices, longer ones first.
+
+    The order interleaves the slices: position p is place ``p // num_lanes`` of lane
+    ``p % num_lanes``. Lengths differ by at most one, so that comes out even.
+    """
+
+    num_units: int
+    num_lanes: int
+
+    def __post_init__(self) -> None:
+        """Check the number of lanes."""
+        if self.num_lanes < 1:
+            raise InvalidArgumentError(
+                f"num_lanes is at least 1, found {self.num_lanes}"
+            )
+
+    def start(self, lane: int) -> int:
+        """Index of the lane's first unit; ``num_units`` for lane ``num_lanes``."""
+        length, longer = divmod(self.num_units, self.num_lanes)
+        return lane * length + min(lane, longer)
+
+    def length(self, lane: int) -> int:
+        """Number of units of the lane."""
+        return self.start(lane + 1) - self.start(lane)
+
+    def starts(self, lanes: Int64Array) -> Int64Array:
+        """Index of each lane's first unit, int64."""
+        length, longer = divmod(self.num_units, self.num_lanes)
+        return lanes * length + np.minimum(lanes, longer)
+
+    def lengths(self, lanes: Int64Array) -> Int64Array:
+        """Number of units of each lane, int64."""
+        return self.starts(lanes + 1) - self.starts(lanes)
+
+    def split(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Lane and place in the lane, int64 each, of indices in [0, num_units)."""
+        length, longer = divmod(self.num_units, self.num_lanes)
+        border = longer * (length + 1)
+        lane = np.where(
+            indices < border,
+            indices // (length + 1),
+            longer + (indices - border) // max(length, 1),
+        )
+        return lane, indices - lane * length - np.minimum(lane, longer)
+
+    def join(self, positions: Int64Array) -> Int64Array:
+        """Index, int64, of the unit at each position if lanes keep their order."""
+        length, longer = divmod(self.num_units, self.num_lanes)
+        lane = positions % self.num_lanes
+        return lane * length + np.minimum(lane, longer) + positions // self.num_lanes

@@ -1,0 +1,194 @@
+"""The permuted units of an epoch as one row, before lanes and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, UInt64Array
+from pagefeed.core.order.items import ItemOrder, Items
+from pagefeed.core.order.keys import derive_key, expand_key, mix
+from pagefeed.core.order.permutation import Permutation, PermutationFamily
+from pagefeed.core.order.shuffle import Shuffle
+from pagefeed.core.order.starts import Starts, Sums, shared_sums
+from pagefeed.core.sequences import Blocks
+
+
+class Chosen(NamedTuple):
+    """Some of the indices [start, stop) of a few runs; int64 arrays."""
+
+    starts: Int64Array
+    """First index of each run: [runs]."""
+    stops: Int64Array
+    """One past its last; none is empty: [runs]."""
+    which: Int64Array
+    """Numbers, rising, of those that are chosen among all of the runs: [chosen]."""
+    indices: Int64Array
+    """The indices that these are: [chosen]."""
+
+
+class UnitList(Protocol):
+    """A permutation of the units, read in runs."""
+
+    def prepare(self) -> Iterator[None]:
+        """Do what must be done before the first use, in steps of a millisecond."""
+        yield from ()
+
+    def units(self, chosen: Chosen) -> Int64Array:
+        """Return the units at some indices: int64 [chosen]."""
+
+    def all(self) -> Int64Array:
+        """Return all units: int64."""
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+
+
+class SingleList(UnitList):
+    """Every unit on its own: at its own number, or permuted.
+
+    Args:
+        num_units: Number of units.
+        permutation: Where each unit goes; None for file order.
+    """
+
+    def __init__(self, num_units: int, permutation: Permutation | None) -> None:
+        self._num_units = num_units
+        self._permutation = permutation
+
+    def units(self, chosen: Chosen) -> Int64Array:
+        """Return the units at some indices: int64 [chosen]."""
+        return self.at(chosen.indices)
+
+    def all(self) -> Int64Array:
+        """Return all units: int64."""
+        return self.at(np.arange(self._num_units))
+
+    def at(self, indices: Int64Array) -> Int64Array:
+        """Return the units at any indices: int64."""
+        permutation = self._permutation
+        return indices if permutation is None else permutation[indices]
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Return the index of each unit: int64."""
+        permutation = self._permutation
+        return units if permutation is None else permutation.inverse(units)
+
+
+class BlockList(UnitList):
+    """Blocks in permuted order, or, in several passes, shares of them.
+
+    The units of a block are permuted, too, so that those of a dataset of one block do
+    not stay where they were. The line of all is then turned by a keyed amount: so each
+    unit is equally likely at each index, whether its block is small or large.
+
+    Args:
+        blocks: The blocks.
+        passes: How many shares a block gives its units in.
+        key: Key of this epoch's order.
+        sums: Makes the sums over blocks, or takes those of other processes.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        passes: int,
+        key: bytes,
+        *,
+        sums: Sums,
+    ) -> None:
+        self._blocks = blocks
+        self._passes = passes
+        self._order = ItemOrder(blocks, passes, key)
+        self._starts = Starts(self._order, partial(sums, self._order, key))
+        self._inside = PermutationFamily(derive_key(key, "inside"))
+        inside_key = expand_key(derive_key(key, "inside blocks"), 2)
+        self._inside_key = (inside_key[0], inside_key[1])
+        self._size = blocks.num_sequences
+        turn = int.from_bytes(derive_key(key, "turn")[:16], "little")
+        self._turn = turn % self._size
+        """Index, before the line is turned, of the unit that comes first."""
+
+    def prepare(self) -> Iterator[None]:
+        """Make the sums over blocks, in steps."""
+        return self._starts.prepare()
+
+    def units(self, chosen: Chosen) -> Int64Array:
+        """Return the units at some indices: int64 [chosen]."""
+        starts, stops = chosen.starts + self._turn, chosen.stops + self._turn
+        # Where the line ends a run goes on at its begin.
+        over = np.flatnonzero((starts < self._size) & (stops > self._size))
+        starts = np.insert(starts, over + 1, self._size)
+        stops = np.insert(stops, over, self._size)
+        behind = starts >= self._size
+        starts[behind] -= self._size
+        stops[behind] -= self._size
+        items, begins, counts = self._starts.cover(starts, stops)
+        # How many of the indices lie in each item.
+        ends = np.append(0, np.cumsum(counts))
+        counts = np.diff(np.searchsorted(chosen.which, ends))
+        return self._units(items, begins, counts, self._turned(chosen.indices))
+
+    def _turned(self, indices: Int64Array) -> Int64Array:
+        """Indices before the line is turned."""
+        turned = indices + self._turn
+        turned[turned >= self._size] -= self._size
+        return turned
+
+    def all(self) -> Int64Array:
+        """Return all units: int64."""
+        items = self._order.items(np.arange(len(self._order)))
+        counts = items.sizes(self._passes)
+        ends = np.cumsum(counts)
+        units = self._units(items, ends - counts, counts, np.arange(ends[-1]))
+        return np.roll(units, -self._turn)
+
+    def _units(
+        self, items: Items, begins: Int64Array, counts: Int64Array, indices: Int64Array
+    ) -> Int64Array:
+        """Units at indices, so many of each item, which begins there."""
+        ranks = indices + np.repeat(items.skipped(self._passes) - begins, counts)
+        return np.repeat(items.first_unit, counts) + self._inside.map(
+            ranks, *self._domains(items.block, items.block_units, counts)
+        )
+
+    def indices(self, units: Int64Array) -> Int64Array:
+        """Index, int64, of each unit."""
+        block = self._blocks.block_of(units)
+        first = self._blocks.first_sequence(block)
+        block_units = self._blocks.first_sequence(block + 1) - first
+        tweak = mix(block, self._inside_key)
+        rank = self._inside.map(units - first, block_units, tweak, inverse=True)
+        share = ((rank + 1) * self._passes - 1) // block_units
+        item = Items(block, share, first, block_units)
+        numbers = self._order.numbers(block, share)
+        index = self._starts.of(numbers) + rank - item.skipped(self._passes)
+        return (index - self._turn) % self._size
+
+    def _domains(
+        self, block: Int64Array, block_units: Int64Array, counts: Int64Array
+    ) -> tuple[int | Int64Array, UInt64Array]:
+        """Size and tweak of the permutation inside the block, for every unit."""
+        tweaks = np.repeat(mix(block, self._inside_key), counts)
+        if block_units.min() == block_units.max():
+            return int(block_units[0]), tweaks
+        return np.repeat(block_units, counts), tweaks
+
+
+def make_list(
+    blocks: Blocks,
+    shuffle: Shuffle,
+    key: bytes,
+    *,
+    sums: Sums = shared_sums,
+) -> UnitList:
+    """Build the sequence a shuffle asks for."""
+    if not shuffle.permuted or blocks.num_sequences == 0:
+        return SingleList(blocks.num_sequences, None)
+    if not shuffle.in_blocks:
+        permutation = Permutation(blocks.num_sequences, key)
+        return SingleList(blocks.num_sequences, permutation)
+    return BlockList(blocks, shuffle.passes, key, sums=sums)

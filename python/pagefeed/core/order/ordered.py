@@ -1,0 +1,87 @@
+"""What every order of an epoch is asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from pagefeed.core._base import Int64Array, finished
+from pagefeed.core.sequences import JoinedIndex
+
+__all__ = ["Balancing", "Costs", "Ordered"]
+
+Costs: TypeAlias = Callable[[Int64Array], npt.NDArray[np.float64]]
+"""Gives what each of some sequences costs."""
+
+
+class Balancing(Protocol):
+    """How ranks are balanced, as :class:`Balance` says it."""
+
+    @property
+    def identity(self) -> str:
+        """What tells this setting from others, in states."""
+
+    @property
+    def stretch(self) -> int:
+        """Sequences of a rank that are dealt by cost together."""
+
+    @property
+    def bucket(self) -> int:
+        """Sequences of a rank in a row that are of like cost."""
+
+    def costs(self, index: JoinedIndex) -> Costs:
+        """Return what gives the costs of sequences."""
+
+
+class Ordered(ABC):
+    """The order of an epoch: a permutation of its units."""
+
+    def begin(self) -> Iterator[None]:
+        """Prepare the first use, in steps of a few milliseconds."""
+        yield from ()
+
+    def at(self, positions: ArrayLike) -> Int64Array:
+        """Return the units delivered at positions of the epoch.
+
+        Fastest for a range, such as a rank's ``range(first, last, world_size)``, or an
+        array of the same numbers.
+
+        Args:
+            positions: Positions of the epoch, in any order, repeats allowed.
+
+        Returns:
+            int64 [len(positions)].
+
+        Raises:
+            IndexError: A position lies outside the epoch.
+        """
+        return finished(self.reading(positions))
+
+    @abstractmethod
+    def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the same as :meth:`at`, in steps of a few milliseconds at most.
+
+        Returns:
+            int64 [len(positions)].
+
+        Example:
+            >>> def deliver(order, positions):
+            ...     units = yield from order.reading(positions)
+            ...     yield units
+        """
+
+    @abstractmethod
+    def positions(self, units: ArrayLike) -> Int64Array:
+        """Return the positions at which units are delivered: the inverse of :meth:`at`.
+
+        Returns:
+            int64 [len(units)].
+
+        Raises:
+            IndexError: There is no such unit.
+        """

@@ -1,0 +1,208 @@
+"""How an epoch is shuffled: the settings, and what they come to for one dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from pagefeed.core._base import check_whole, parse_bytes
+from pagefeed.core.order.lanes import NODE_BYTES
+from pagefeed.errors import InvalidArgumentError
+
+ShuffleBlock: TypeAlias = Literal["page", "row_group", "auto", "row", "buffer"]
+BLOCK_KINDS: tuple[str, ...] = get_args(ShuffleBlock)
+MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigabytes
+
+
+ShuffleLike: TypeAlias = "Shuffle | ShuffleBlock | bool | None"
+"""What a loader takes as ``shuffle``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffle:
+    """What is permuted, how far units are mixed, and how often a block is read.
+
+    ============= ================= ======== =====================================
+    block         permuted          window   what it is
+    ============= ================= ======== =====================================
+    "page"        pages             yes      a good shuffle at sequential speed
+    "row_group"   row groups        yes      larger reads, less mixing
+    "auto"        one of these two  yes      by how the files are written
+    "row"         units             no       an exact shuffle, one page per unit
+    "buffer"      nothing           yes      the usual streaming shuffle buffer
+    None          nothing           no       file order
+    ============= ================= ======== =====================================
+
+    Where the window holds all of an epoch, any of these but None is ``"row"``. The
+    units of a block are permuted in any case.
+
+    Args:
+        block: What is permuted over the whole dataset. Row groups that take more than
+            256 MiB are permuted page by page.
+        window: How far units are mixed, over all lanes together: units (int), decoded
+            bytes (``"256MiB"``), or ``"auto"``. Only ``"auto"`` fits ``"row"`` and
+            None, which have no window. 0 or 1 mixes no blocks. A loader refuses a
+            ``"buffer"`` whose window is longer, but not two units for each lane.
+        passes: How often a block is read in an epoch, each time for another share of
+            its units: reads grow by it, neighbours of one page shrink by it.
+
+    Raises:
+        InvalidArgumentError: A setting is unknown, or two do not fit together.
+
+    Example:
+        >>> Shuffle(window="64MiB", passes=2)
+        Shuffle(block='page', window='64MiB', passes=2)
+    """
+
+    block: ShuffleBlock | None = "page"
+    window: int | str = "auto"
+    passes: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the settings, each and together."""
+        if self.block is not None and (
+            not isinstance(self.block, str) or self.block not in BLOCK_KINDS
+        ):
+            raise InvalidArgumentError(
+                f"unknown shuffle {self.block!r}: expected one of "
+                f"{', '.join(map(repr, BLOCK_KINDS))} or None"
+            )
+        _window_amount(self.window)
+        if not self.delayed and self.window != "auto":
+            raise InvalidArgumentError(
+                f"shuffle {self.block!r} has no window, found window={self.window!r}: "
+                "leave it out, or choose 'page', 'row_group', 'auto' or 'buffer'"
+            )
+        object.__setattr__(self, "passes", check_whole(self.passes, "passes"))
+        if self.passes < 1 or (self.passes > 1 and not self.in_blocks):
+            raise InvalidArgumentError(
+                "passes is at least 1, and more only for shuffle 'page', "
+                f"'row_group' or 'auto', found passes={self.passes} with {self.block!r}"
+            )
+
+    @classmethod
+    def parse(cls, value: ShuffleLike) -> Shuffle:
+        """Take a :class:`Shuffle`, the name of its block, or None for file order.
+
+        True is the default, False is file order.
+
+        Example:
+            >>> Shuffle.parse("row")
+            Shuffle(block='row', window='auto', passes=1)
+        """
+        if isinstance(value, Shuffle):
+            return value
+        if isinstance(value, bool):  # As torch's DataLoader has it.
+            return cls() if value else cls(block=None)
+        if value is not None and not isinstance(value, str):
+            raise InvalidArgumentError(
+                "shuffle is a Shuffle, one of "
+                f"{', '.join(map(repr, BLOCK_KINDS))} or None, found {value!r}"
+            )
+        return cls(block=value)
+
+    @property
+    def identity(self) -> str:
+        """What tells this order from others: settings at their default are left out."""
+        settings = [repr(self.block)]
+        if self.window != "auto":
+            amount, in_bytes = _window_amount(self.window)
+            settings.append(f"window={amount}{' bytes' if in_bytes else ''}")
+        if self.passes != 1:
+            settings.append(f"passes={self.passes}")
+        return f"Shuffle({', '.join(settings)})"
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether whole blocks are permuted."""
+        return self.block in ("page", "row_group", "auto")
+
+    @property
+    def permuted(self) -> bool:
+        """Whether anything is permuted over the whole dataset."""
+        return self.in_blocks or self.block == "row"
+
+    @property
+    def in_order(self) -> bool:
+        """Whether units stay in file order."""
+        return self.block is None
+
+    @property
+    def delayed(self) -> bool:
+        """Whether units are mixed in a window."""
+        return self.in_blocks or self.block == "buffer"
+
+    def of_epoch(
+        self, *, num_units: int, unit_bytes: float, auto_bytes: int = NODE_BYTES
+    ) -> Shuffle:
+        """Return the shuffle of an epoch: a full one where the window holds all of it.
+
+        Args:
+            num_units: Units of the epoch.
+            unit_bytes: Mean decoded size of a unit.
+            auto_bytes: Decoded bytes that the window ``"auto"`` holds.
+
+        Example:
+            >>> Shuffle().of_epoch(num_units=1000, unit_bytes=4096)
+            Shuffle(block='row', window='auto', passes=1)
+        """
+        if self.delayed and self._units(unit_bytes, auto_bytes) >= num_units:
+            return Shuffle(block="row")
+        return self
+
+    def delay(
+        self, *, num_units: int, num_blocks: int, unit_bytes: float, num_lanes: int
+    ) -> int:
+        """Resolve the window to the longest delay inside one lane, in units.
+
+        ``"auto"`` is 256 MiB of decoded units, but at least the mean units of a block
+        and at most a quarter of a lane.
+
+        Args:
+            num_units: Units of an epoch.
+            num_blocks: Blocks they lie in.
+            unit_bytes: Mean decoded size of a unit.
+            num_lanes: Lanes the window is shared by.
+
+        Returns:
+            The delay, at least 1 (which moves nothing), at most the length of a lane.
+
+        Raises:
+            InvalidArgumentError: The window asked for is too long to be sorted.
+        """
+        if not self.delayed or num_units == 0:
+            return 1
+        lane = -(-num_units // num_lanes)
+        delay = self._units(unit_bytes) // num_lanes
+        if self.window == "auto":
+            delay = max(delay, -(-num_units // max(num_blocks, 1)))
+            delay = min(delay, lane // 4, MAX_DELAY)
+        delay = max(min(delay, lane), 1)
+        if delay > MAX_DELAY:
+            raise InvalidArgumentError(
+                f"window {self.window!r} is {delay} units in each of {num_lanes} "
+                f"lanes; at most {MAX_DELAY} can be mixed: choose a smaller window"
+            )
+        return delay
+
+    def _units(self, unit_bytes: float, auto_bytes: int = NODE_BYTES) -> int:
+        """Units of such a mean size that the window holds."""
+        amount, in_bytes = _window_amount(self.window)
+        if self.window == "auto":
+            amount = auto_bytes
+        return int(amount / max(unit_bytes, 1.0)) if in_bytes else amount
+
+
+def _window_amount(window: int | str) -> tuple[int, bool]:
+    """Read a window as (amount, whether it is in bytes)."""
+    if window == "auto":
+        return NODE_BYTES, True
+    if isinstance(window, str):
+        return parse_bytes(window, name="window"), True
+    try:
+        return check_whole(window, "window", least=0), False
+    except InvalidArgumentError:
+        raise InvalidArgumentError(
+            f"window={window!r} must be a number of units, a size such as '256MiB', "
+            "or 'auto'"
+        ) from None

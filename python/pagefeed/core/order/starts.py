@@ -1,0 +1,215 @@
+"""Where the items of a block shuffle start: sums of the sizes of all items before."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from pagefeed.core._base import (
+    ArrayWriter,
+    Int64Array,
+    find_arrays,
+    joined_ranges,
+    logger,
+    remove_arrays,
+)
+from pagefeed.core.order.items import ItemOrder, Items
+from pagefeed.core.order.keys import derive_key
+from pagefeed.errors import FileAccessError, InternalError
+
+STEP = 64  # items between two kept sums: a megabyte for 8 million blocks
+PIECE = 1 << 14  # items at a time: a millisecond or two
+
+Sums: TypeAlias = Callable[[ItemOrder, bytes], Iterator[Int64Array | None]]
+"""Begins to make the sums over items, by the key of their order."""
+
+STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are removed
+
+
+class Cover(NamedTuple):
+    """Items, the first few and the last few of which may lie outside."""
+
+    items: Items
+    starts: Int64Array
+    """Where each item starts."""
+    counts: Int64Array
+    """How many of its units lie inside."""
+
+
+class Starts:
+    """Start of each item among the units: every 64th is kept, the rest added up anew.
+
+    Args:
+        order: The items.
+        sums: Begins to make them: yields None after each step, and then the start of
+            every 64th item and the number of units: int64.
+    """
+
+    def __init__(
+        self, order: ItemOrder, sums: Callable[[], Iterator[Int64Array | None]]
+    ) -> None:
+        self._order = order
+        self._sums = sums
+        self._steps = sums()
+        self._made: Int64Array | None = None
+
+    def prepare(self) -> Iterator[None]:
+        """Make the sums, in steps; whoever needs them makes what is left at once."""
+        while self._made is None:
+            self._go_on()
+            yield
+
+    def _go_on(self) -> None:
+        """Take a step; all of them anew where Ctrl-C, say, ended them."""
+        try:
+            self._made = next(self._steps)
+        except StopIteration:
+            self._steps = self._sums()
+
+    @property
+    def _kept(self) -> Int64Array:
+        while self._made is None:
+            self._go_on()
+        return self._made
+
+    def of(self, numbers: Int64Array) -> Int64Array:
+        """Start, int64, of each item; a pass over 64 items for each run of them."""
+        runs, which = np.unique(numbers // STEP, return_inverse=True)
+        starts = np.empty(len(numbers), dtype=np.int64)
+        by_run = np.argsort(which, kind="stable")
+        borders = np.searchsorted(which[by_run], np.arange(len(runs) + 1))
+        for index, run in enumerate(runs.tolist()):
+            asked = by_run[borders[index] : borders[index + 1]]
+            _, run_starts, _ = self._runs(np.array([run]), np.array([run + 1]))
+            starts[asked] = run_starts[numbers[asked] - run * STEP]
+        return starts
+
+    def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
+        """The items that hold the places [start, stop), range after range."""
+        first = np.searchsorted(self._kept, starts, side="right") - 1
+        last = np.searchsorted(self._kept, stops - 1, side="right")
+        items, begins, ends = self._runs(first, last)
+        num_items = np.minimum(last * STEP, len(self._order)) - first * STEP
+        counts = _inside(begins, ends, starts, stops, num_items)
+        return Cover(items, begins, counts)
+
+    def _runs(
+        self, first: Int64Array, last: Int64Array
+    ) -> tuple[Items, Int64Array, Int64Array]:
+        """Items of ranges of whole runs, where they start and where they end."""
+        begin, end = first * STEP, np.minimum(last * STEP, len(self._order))
+        items = self._order.items(joined_ranges(begin, end))
+        sizes = items.sizes(self._order.passes)
+        ends = np.cumsum(sizes)
+        num_items = end - begin
+        behind = np.cumsum(num_items)
+        before = np.concatenate([[0], ends[behind[:-1] - 1]])
+        ends += np.repeat(self._kept[first] - before, num_items)
+        wrong = np.flatnonzero(ends[behind - 1] != self._kept[last])
+        if len(wrong):
+            at = int(wrong[0])
+            raise InternalError(
+                f"items {begin[at]} to {end[at]} end at unit {ends[behind[at] - 1]}, "
+                f"the sums kept say {self._kept[last[at]]}: the blocks changed, or "
+                "another order's sums were taken; delete the order-*.starts folders "
+                "of the cache folder"
+            )
+        return items, ends - sizes, ends
+
+
+def _inside(
+    begins: Int64Array,
+    ends: Int64Array,
+    starts: Int64Array,
+    stops: Int64Array,
+    num_items: Int64Array,
+) -> Int64Array:
+    """How much of each item lies in its range, so many items to a range."""
+    first = np.maximum(begins, np.repeat(starts, num_items))
+    last = np.minimum(ends, np.repeat(stops, num_items))
+    return np.maximum(last - first, 0)
+
+
+def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
+    """Add up the sizes of all items, in permuted order, keeping every 64th sum.
+
+    Yields:
+        None after each step; at last int64 [runs + 1], from 0 to the number of units.
+    """
+    sums = np.zeros(-(-len(order) // STEP) + 1, dtype=np.int64)
+    blocks, passes = order.blocks, order.passes
+    at_once = max(1, PIECE // passes)
+    # In file order: neighbours are found much faster than permuted blocks.
+    for begin in range(0, len(blocks), at_once):
+        borders = np.arange(begin, min(begin + at_once, len(blocks)) + 1)
+        first = blocks.first_sequence(borders)
+        block, first_unit, block_units = (
+            np.repeat(each, passes)
+            for each in (borders[:-1], first[:-1], np.diff(first))
+        )
+        share = np.tile(np.arange(passes), len(borders) - 1)
+        sizes = Items(block, share, first_unit, block_units).sizes(passes)
+        np.add.at(sums, order.numbers(block, share) // STEP + 1, sizes)
+        yield None
+    yield np.cumsum(sums)
+
+
+def shared_sums(
+    order: ItemOrder, key: bytes, fingerprint: str = "", folder: Path | None = None
+) -> Iterator[Int64Array | None]:
+    """Take the sums another process of the node has left, or make and leave them.
+
+    Those that take a single step are not worth a file.
+
+    Args:
+        order: The items.
+        key: Key of this epoch's order.
+        fingerprint: What the blocks are: it tells equal keys of two datasets apart.
+        folder: Where the sums are left; None keeps them to this process.
+
+    Yields:
+        What :func:`sum_sizes` does.
+    """
+    if folder is None or len(order) <= PIECE:
+        yield from sum_sizes(order)
+        return
+    shape = f"{order.blocks.num_sequences}/{len(order.blocks)}/{order.passes}/{STEP}"
+    name = derive_key(key, "starts", fingerprint, shape).hex()
+    path = folder / f"order-{name[:32]}.starts"
+    found = find_arrays(str(folder), path.name, name)
+    if found is not None:
+        logger.debug("the sums of an epoch are found: %s", path)
+        with suppress(OSError):
+            os.utime(path)  # It is in use: see `_remove_stale`.
+        yield found["sums"]
+        return
+    logger.debug("the sums of an epoch are made: %s", path)
+    for sums in sum_sizes(order):
+        if sums is not None:
+            try:
+                with ArrayWriter(path, name, durable=False) as writer:
+                    writer.append("sums", sums)
+            except FileAccessError as error:  # Doing without is no failure.
+                logger.info("the sums of an epoch are not shared: %s", error)
+            _remove_stale(folder)
+        yield sums
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove sums, of any dataset, that nobody has used for a week.
+
+    Every epoch leaves its own. An epoch that goes on for longer has read them already,
+    and a resume makes them anew.
+    """
+    oldest = time.time() - STALE_SECONDS
+    with suppress(OSError):
+        for entry in folder.glob("order-*.starts*"):  # Drafts of dead processes, too.
+            with suppress(OSError):  # Others may be removing it.
+                if entry.stat().st_mtime < oldest:
+                    remove_arrays(str(entry))

@@ -1,0 +1,165 @@
+"""The delay window: a shuffle buffer without a state.
+
+Inside a lane the unit at x leaves at time ``x + D * h(x)``, where h is a keyed hash,
+uniform in [0, 1). The units that leave in a stretch of time come from that stretch and
+the D units before it alone. So every place is found by looking at about D units, and
+nothing has to be replayed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, joined_ranges
+from pagefeed.core.order.keys import HALF, expand_key, mix
+from pagefeed.core.order.lanes import Lanes
+from pagefeed.core.order.lists import Chosen
+
+MAX_STRETCH = 1 << 21  # units: what is sorted at once, unless D itself is longer
+MIN_STRETCH = 1 << 10
+MIN_SPREAD = 64
+
+
+class Leaving(NamedTuple):
+    """Units that leave in a stretch of time, of some rows of places; int64 arrays."""
+
+    chosen: Chosen
+    """The units, among all that were looked at, by their indices in all lanes."""
+    times: Int64Array
+    """When they leave, counted from the begin of the stretch: [units]."""
+    counts: Int64Array
+    """How many units each row has: [rows]."""
+    num_left: Int64Array
+    """How many units of each row have left before the stretch: [rows]."""
+
+
+class DelayWindow:
+    """Delays units inside their lane by less than ``delay``.
+
+    Args:
+        lanes: How the units are cut.
+        delay: D, the longest delay in units; 1 delays nothing.
+        key: Key of the hash.
+    """
+
+    def __init__(self, lanes: Lanes, delay: int, key: bytes) -> None:
+        self.lanes = lanes
+        self.delay = delay
+        hash_key = expand_key(key, 2)
+        self._key = (hash_key[0], hash_key[1])
+        # The fraction of a time decides between near ties, so that its bits are part of
+        # the order. They depend on the delay alone.
+        place_bits = max(4 * delay, 2 * MAX_STRETCH).bit_length()
+        time_bits = min(16, 63 - 2 * place_bits)
+        self._unit, self._hash_bits = 1 << time_bits, np.uint64(32 - time_bits)
+
+    def leaving(
+        self,
+        lanes: Int64Array,
+        starts: Int64Array,
+        stops: Int64Array,
+        begins: Int64Array,
+        ends: Int64Array,
+    ) -> Leaving:
+        """Return the units that leave with begin <= time < end, of some places.
+
+        Args:
+            lanes: Lane of each row.
+            starts: First place that is looked at in the lane.
+            stops: One past the last place.
+            begins: Begin of the stretch of time.
+            ends: Its end.
+        """
+        sizes, first = stops - starts, self.lanes.starts(lanes)
+        runs = first + starts, first + stops
+        indices = joined_ranges(*runs)
+        times = indices - np.repeat(first + begins, sizes)
+        times *= self._unit
+        times += self._delays(indices)
+        has_left = times < 0
+        leaves = times < np.repeat((ends - begins) * self._unit, sizes)
+        leaves &= ~has_left
+        which, borders = np.flatnonzero(leaves), np.append(0, np.cumsum(sizes))
+        counts = np.diff(np.searchsorted(which, borders))
+        num_left = np.diff(np.searchsorted(np.flatnonzero(has_left), borders))
+        chosen = Chosen(*runs, which, indices[which])
+        return Leaving(chosen, times[which], counts, num_left)
+
+    def expected_time(self, lane: int, place: int) -> int:
+        """Return the expected time at which the unit at a place of a lane leaves.
+
+        In lanes longer than the delay, units very rarely leave more than :attr:`spread`
+        before or after it.
+        """
+        length = self.lanes.length(lane)
+        if 2 * place < self.delay:
+            return math.isqrt(2 * self.delay * place)
+        if 2 * (length - place) < self.delay:
+            left = math.isqrt(2 * self.delay * max(0, length - place))
+            return length + self.delay - left
+        return place + self.delay // 2
+
+    @property
+    def spread(self) -> int:
+        """Eight times the deviation of what has left of a lane, as a time."""
+        return 6 * math.isqrt(self.delay) + MIN_SPREAD
+
+    def places(self, lane: int, places: Int64Array) -> Int64Array:
+        """Where the window puts places of one lane, int64; fast for neighbours."""
+        if self.delay == 1:
+            return places
+        start, length = self.lanes.start(lane), self.lanes.length(lane)
+        times = places + self._delays(places + start) // self._unit
+        put = np.empty(len(places), dtype=np.int64)
+        order = np.argsort(times, kind="stable")
+        done = 0
+        while done < len(order):
+            begin = int(times[order[done]])
+            end = begin + max(self.delay, MIN_STRETCH)
+            stop = int(np.searchsorted(times, end, sorter=order))
+            group = order[done:stop]
+            low, high = max(0, begin - self.delay), min(end, length)
+            found = self.leaving(*np.array([[lane], [low], [high], [begin], [end]]))
+            in_order = by_row_and_time(found.counts, found.times)
+            rank = np.empty_like(in_order)
+            rank[in_order] = np.arange(len(rank))
+            sought = np.searchsorted(found.chosen.indices, places[group] + start)
+            put[group] = low + found.num_left + rank[sought]
+            done = stop
+        return put
+
+    def order(self) -> Int64Array:
+        """Return the indices of all units, lane after lane, in the order they leave."""
+        indices = np.arange(self.lanes.num_units)
+        lane, place = self.lanes.split(indices)
+        return np.lexsort((place * self._unit + self._delays(indices), lane))
+
+    def _delays(self, indices: Int64Array) -> Int64Array:
+        """D * h in fixed point, in parts of a unit of time."""
+        hashed = mix(indices, self._key)
+        hashed >>= HALF
+        hashed *= np.uint64(self.delay)
+        hashed >>= self._hash_bits
+        return hashed.view(np.int64)
+
+
+def by_row_and_time(counts: Int64Array, times: Int64Array) -> Int64Array:
+    """Return the numbers of units, row after row, in the order they leave: int64.
+
+    A row, a time and a number fit into 63 bits, so that one sort does it.
+
+    Args:
+        counts: Units of each row.
+        times: When each unit leaves, at least 0: those of a row after another's.
+    """
+    number_bits = len(times).bit_length()
+    row_bits = number_bits + int(times.max(initial=0)).bit_length()
+    packed = times << number_bits
+    packed |= np.arange(len(times))
+    packed |= np.repeat(np.arange(len(counts)) << row_bits, counts)
+    packed.sort()
+    packed &= (1 << number_bits) - 1
+    return packed

@@ -1,0 +1,195 @@
+"""The orders of a run: one for every epoch, with lanes and a window that fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pagefeed.core._base import lazy
+from pagefeed.core.dataset import wide_bytes
+from pagefeed.core.order import (
+    NODE_BYTES,
+    EpochOrder,
+    KeyPart,
+    Ordered,
+    Shuffle,
+    SmallOrder,
+    choose_num_lanes,
+    derive_key,
+)
+from pagefeed.core.run.pieces import MAX_HORIZON
+from pagefeed.core.run.run import Run
+from pagefeed.core.run.state import LoaderState
+from pagefeed.core.sequences import Blocks
+from pagefeed.core.wiring import provided
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["DatasetOrder"]
+
+
+@dataclass(kw_only=True, eq=False)
+class DatasetOrder:
+    """Makes the order of any epoch of a dataset."""
+
+    run: Run
+    """The run."""
+    number: int
+    """Number of the dataset in it."""
+    seed: KeyPart
+    """Seed of its orders."""
+    name: str = ""
+    """Name of the dataset in a mixture."""
+    least_lanes: int = 1
+    """Fewest lanes."""
+    auto_bytes: int = NODE_BYTES
+    """Decoded size up to which an epoch is shuffled in full unless told otherwise."""
+
+    def __post_init__(self) -> None:
+        self.dataset = self.run.datasets[self.number]
+        """The dataset."""
+        self.index = self.run.indexes[self.number]
+        """Its sequences."""
+        self._blocks = self._choose_blocks()
+        self.num_lanes = choose_num_lanes(
+            num_blocks=len(self._blocks),
+            block_bytes=self._bytes_of(self._blocks),
+            world_size=self.run.world_size,
+            least=self.least_lanes,
+            file_order=self.run.shuffle.in_order,
+        )
+        """Lanes of an epoch that begins on so many ranks."""
+        self.of = lru_cache(maxsize=2)(self._make)
+        """Returns the order of an epoch with so many lanes, for so many ranks."""
+
+    def _choose_blocks(self) -> Blocks:
+        """Return what is permuted: a row group only where the window could hold one."""
+        if self.run.shuffle.block == "row_group":
+            blocks = self.index.blocks("row_group")
+            if self._bytes_of(blocks) <= NODE_BYTES:
+                return blocks
+        return self.index.blocks("page")
+
+    def _bytes_of(self, blocks: Blocks) -> float:
+        """Mean decoded size of a block."""
+        return self._sequence_bytes * self.index.num_sequences / max(1, len(blocks))
+
+    @lazy
+    def shuffle(self) -> Shuffle:
+        """How an epoch is shuffled: in full where the window holds all of it."""
+        return self.run.shuffle.of_epoch(
+            num_units=self.index.num_sequences,
+            unit_bytes=self._sequence_bytes,
+            auto_bytes=self.auto_bytes,
+        )
+
+    @property
+    def _sequence_bytes(self) -> float:
+        """Mean decoded size of the pages for a sequence, in the column's own type."""
+        value_bytes = self.dataset.spans.index.value_bytes
+        return self._decoded_bytes(value_bytes) / self.index.num_sequences
+
+    @property
+    def page_bytes(self) -> float:
+        """Mean bytes of a decoded page, if its tokens fit 16 bits as most do."""
+        return self._decoded_bytes(2) / max(1, self.dataset.spans.num_pages)
+
+    def _decoded_bytes(self, value_bytes: int) -> float:
+        """Decoded size of all pages, with so many bytes for each token."""
+        spans, index = self.dataset.spans, self.dataset.spans.index
+        if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
+            rows_per_page = index.num_rows / max(1, len(index))
+            return spans.num_pages * rows_per_page * index.mean_row_bytes
+        # Of other columns only those count that have several numbers a token.
+        return spans.page_values * (value_bytes + wide_bytes(self.dataset))
+
+    def ahead(self, state: LoaderState, memory: int, num_ranks: int) -> int:
+        """Return how many sequences of all ranks to plan ahead, to use each page well.
+
+        In blocks that is from the first to the last use of a page. Where the uses of a
+        page are anywhere, it pays to know all if all pages fit into ``memory`` bytes,
+        or else those of twice as many as do.
+        """
+        if self.shuffle.block != "row":
+            return 2 * self.reach(state)
+        held = int(memory / max(1.0, self.page_bytes))
+        most = MAX_HORIZON if held >= self.dataset.spans.num_pages else 2 * held
+        most = min(most, MAX_HORIZON) * num_ranks
+        return min(most, self.index.num_sequences)
+
+    def reach(self, state: LoaderState) -> int:
+        """Return how far the epoch of a state moves sequences, over all lanes."""
+        reach = self.mixed(state.num_lanes)
+        if self.run.balance is not None:
+            reach += self.run.balance.stretch * (state.ranks or 0)
+        return reach
+
+    def mixed(self, num_lanes: int) -> int:
+        """Return how many sequences are mixed with each other, over all lanes."""
+        if self.shuffle.block == "row":
+            return self.index.num_sequences
+        return self.window(num_lanes) * num_lanes
+
+    def window(self, num_lanes: int) -> int:
+        """Return the longest delay of a sequence in its lane, in sequences."""
+        return self.shuffle.delay(
+            num_units=self.index.num_sequences,
+            num_blocks=len(self._blocks),
+            unit_bytes=self._sequence_bytes,
+            num_lanes=num_lanes,
+        )
+
+    def check_window(self) -> None:
+        """Refuse a shuffle that is only a window, and one too short to mix anything.
+
+        Raises:
+            InvalidArgumentError: Saying how long it must be.
+        """
+        is_asked_for = self.shuffle.window not in (0, 1, "auto")
+        if self.shuffle.block != "buffer" or not is_asked_for:
+            return
+        if self.window(self.num_lanes) < 2:
+            raise InvalidArgumentError(
+                f"{self.shuffle!r} mixes nothing, and every epoch would be the same: "
+                f"{self.num_lanes} lanes share the window, and each gets less than two "
+                f"of its sequences; give window={2 * self.num_lanes} or more, or "
+                "another shuffle"
+            )
+
+    def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
+        order, balance = self._unbalanced(epoch, num_lanes), self.run.balance
+        if balance is None or ranks is None:
+            return order
+        first, costs = self.run.index.first_sequence[self.number], self.run.costs
+        balanced: Ordered = provided("order of balanced ranks")(
+            order,
+            balance=balance,
+            key=derive_key(self.seed, epoch, self.name, "balance"),
+            costs=lambda sequences: costs(first + sequences),
+            ranks=ranks,
+            parts=self.index.num_sequences,
+        )
+        return balanced
+
+    def _unbalanced(self, epoch: int, num_lanes: int) -> Ordered:
+        if not self.shuffle.delayed:
+            # A full shuffle has no use of lanes. Of file order the lanes of a mixture
+            # say themselves which place of a file is next.
+            num_lanes = 1
+        settings: dict[str, Any] = {
+            "seed": self.seed,
+            "epoch": epoch,
+            "name": self.name,
+            "shuffle": self.shuffle,
+            "num_lanes": num_lanes,
+            "window": self.window(num_lanes),
+        }
+        if SmallOrder.is_enough(self._blocks, self.shuffle):
+            return SmallOrder(self._blocks, **settings)
+        return EpochOrder(
+            self._blocks,
+            **settings,
+            fingerprint=f"{self.dataset.fingerprint} {self.run.sequences.identity}",
+            cache_dir=self.dataset.index.cache_dir,
+            most_held=self.run.memory // len(self.run.datasets) // 8,
+        )

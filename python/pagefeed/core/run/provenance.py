@@ -1,0 +1,145 @@
+"""Where tokens came from: file, row group, page, row, token range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.dataset import Dataset, Spans
+from pagefeed.core.sequences import SequenceIndex, epochs_of, numbers_of
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Origin", "origins_of_sequence", "sequences_of_document"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Consecutive tokens of one row, and their place in a sequence."""
+
+    file: str
+    """Path of the file."""
+    row_group: int
+    """Row group in the file."""
+    page: int
+    """Data page within its column chunk."""
+    row: int
+    """Row, counted within the file."""
+    first_token: int
+    """First token, counted within the row."""
+    num_tokens: int
+    """Number of tokens."""
+    offset: int
+    """Place of the first token in the sequence."""
+    text_range: tuple[int, int] | None = None
+    """In a column of text: begin and end of their bytes in the row."""
+    dataset: str | None = None
+    """Name of the dataset in a mixture."""
+
+
+def origins_of_sequence(
+    dataset: Dataset, sequences: SequenceIndex, sequence: int
+) -> list[Origin]:
+    """Return where the tokens of a sequence come from, in their order.
+
+    Its number tells the epoch where tokens differ by it, see :func:`with_epoch`.
+
+    Separators, and special tokens of infilled documents, come from nowhere. The pages
+    of the sequence are read, to learn the lengths of their rows. A document without
+    tokens has an origin, too.
+    """
+    layout, index = sequences.layout, dataset.index
+    asked, sources = np.array([sequence]), []
+    [sequence], [epoch] = numbers_of(asked).tolist(), epochs_of(asked).tolist()
+    for page, row, first, count, offset in zip(*sequences.parts(sequence), strict=True):
+        first_own, end_own = map(layout.without_bos, (int(first), int(first + count)))
+        num_bos = int(count) - (end_own - first_own)
+        if layout.eos is not None:  # Which may be the last of these.
+            starts = index.row_offsets(int(page))
+            end_own = min(end_own, int(starts[row + 1] - starts[row]))
+        if first_own >= end_own and not sequences.keeps_empty:
+            continue
+        where = index.locate(int(page))
+        runs = index.own_tokens(
+            int(page),
+            int(row),
+            range(first_own, end_own),
+            epoch,
+            sequences.row_parts(sequence, int(page), int(row)),
+        )
+        if not runs and sequences.keeps_empty:
+            runs = [(0, 0, 0)]
+        for first_token, num_tokens, place in runs:
+            tokens = range(first_token, first_token + num_tokens)
+            source = Origin(
+                file=where.file,
+                row_group=where.row_group,
+                page=where.page,
+                row=where.first_row + int(row),
+                first_token=first_token,
+                num_tokens=num_tokens,
+                offset=int(offset) + num_bos + place,
+                text_range=index.text_range(int(page), int(row), tokens),
+            )
+            sources.append(source)
+    return sources
+
+
+def sequences_of_document(
+    datasets: Sequence[Dataset],
+    indexes: Sequence[SequenceIndex],
+    file: str,
+    row: int,
+) -> list[tuple[int, Int64Array, int | None]]:
+    """Return the sequences of datasets with tokens of a document.
+
+    See :meth:`~pagefeed.run.Run.document_sequences`.
+    """
+    holding = [
+        number
+        for number, dataset in enumerate(datasets)
+        if dataset.index.find_file(file) is not None
+    ]
+    found = list[tuple[int, Int64Array, int | None]]()
+    for number in holding or [0]:  # Without one the error says which files exist.
+        place = _number_of_row(datasets[number].spans, file, row)
+        if place is None:
+            continue
+        index = indexes[number]
+        sequences = index.sequences_of_row(place)
+        found.append((number, sequences, index.place_in_sequence(place)))
+    return found
+
+
+def _number_of_row(spans: Spans, file: str, row: int) -> int | None:
+    """Return the number of a row of a file among those of the spans.
+
+    Returns:
+        The number; None if the row is not among them.
+
+    Raises:
+        InvalidArgumentError: If there is no such file or row.
+    """
+    index = spans.index
+    number, table = index.find_file(file), index.recipe.table
+    if number is None and table and index.storage.name_of(file) in table.left_out:
+        return None
+    if number is None:
+        raise InvalidArgumentError(
+            f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
+            f"such as {index.files[0]!r}"
+        )
+    first, end = index.file_first_row[number : number + 2].tolist()
+    if not 0 <= row < end - first:
+        raise InvalidArgumentError(
+            f"row {row} is out of range: {file} has {end - first} rows"
+        )
+    page = index.pages_of_rows([first + row])
+    place = first + row - index.first_rows(page)
+    span = spans.spans_at(page, place)
+    if span[0] < 0:
+        return None
+    _, begin = spans.places(span)
+    return int((spans.first_rows(span) + place - begin)[0])

@@ -1,0 +1,361 @@
+"""The route of a rank: which positions its steps take, and which they skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array, lazy
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["NO_POSITION", "Ranges", "Route", "Slot", "joined_ranges_of", "merge_ranges"]
+
+NO_POSITION = -1
+"""Stands for a row of padding."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""Ranges of positions, each from its first to one past its last."""
+
+
+NEVER = 1 << 62
+"""A position that is never reached."""
+
+
+class Slot(NamedTuple):
+    """A row of a batch that some rank gets in an iteration."""
+
+    step: int
+    """Step of the iteration."""
+    rank: int
+    """Rank that is given the batch."""
+    row: int
+    """Row of the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """The positions that one rank takes in one iteration, step by step.
+
+    Without skips, step s takes the positions ``start + (s * batch_size + j) *
+    world_size + rank``, j below ``batch_size``. If ``num_workers`` processes share a
+    rank's steps, each takes every ``num_workers``-th: the k-th step of this process is
+    step ``k * num_workers + worker``.
+
+    Steps pass over skipped positions as if these did not exist. Each step keeps the
+    number that its first position has without skips. The number of a skipped step is
+    not used again.
+
+    If the last step has fewer sequences than there are ranks, some rank would get
+    none, and its mean loss would be that of nothing. Then the last step borrows the
+    last row of every rank's batch before it, if these batches have other rows.
+    """
+
+    start: int
+    """First position, if it is not skipped."""
+    end: int | None
+    """One past the last position of the iteration; None: without end."""
+    batch_size: int
+    """Sequences of a step on one rank."""
+    rank: int
+    """This rank."""
+    world_size: int
+    """Number of ranks."""
+    drop_last: bool
+    """Leave the last, incomplete step out."""
+    first_step: int = 0
+    """Number of the step at ``start``."""
+    skipped: Ranges = ()
+    """Positions passed over: ranges in order, apart from each other."""
+    worker: int = 0
+    """This process among those that share the rank's steps."""
+    num_workers: int = 1
+    """How many share them."""
+
+    @property
+    def step_sequences(self) -> int:
+        """Sequences of a step on all ranks."""
+        return self.batch_size * self.world_size
+
+    def rows(self, index: int) -> int:  # noqa: ARG002 - others have steps of more sizes
+        """Return the rows of this rank's batch of a step."""
+        return self.batch_size
+
+    def num_alike(self, index: int) -> int | None:  # noqa: ARG002
+        """Return how many steps from one on have as many rows; None for all."""
+        return None
+
+    def weight(self, index: int) -> float:
+        """Return what this rank's part of a step weighs in a mean over ranks.
+
+        That is its share of the step's sequences, times the number of ranks.
+        """
+        here = int((self._positions_of(index) != NO_POSITION).sum())
+        begin, end = self._first_place(index), self._first_place(index + 1)
+        if self.end is not None:
+            end = min(end, int(self._places(self.end)))
+        return here * self.world_size / max(1, int(end - begin))
+
+    def _positions_of(self, index: int) -> Int64Array:
+        """This rank's positions of a step, whichever process takes it."""
+        return replace(self, worker=0, num_workers=1).positions(index, 1)
+
+    @property
+    def num_sequences(self) -> int | None:
+        """Sequences to the end that are not skipped, over all ranks."""
+        if self.end is None:
+            return None
+        return max(0, int(self._places(self.end)) - self.start)
+
+    @property
+    def num_steps(self) -> int | None:
+        """Steps to the end, equal on all ranks."""
+        if (num_sequences := self.num_sequences) is None:
+            return None
+        steps, rest = self._divided(num_sequences)
+        return int(steps) + bool(rest > 0 and not self.drop_last)
+
+    @property
+    def num_taken_here(self) -> int | None:
+        """Steps to the end that this process takes."""
+        steps = self.num_steps
+        if steps is None:
+            return None
+        return len(range(self.worker, steps, self.num_workers))
+
+    @lazy
+    def _borrowed(self) -> int:
+        """Sequences that the last step borrows from the step before."""
+        num_sequences = self.num_sequences
+        if num_sequences is None or self.drop_last or self.batch_size == 1:
+            return 0
+        steps, rest = divmod(num_sequences, self.step_sequences)
+        is_short = 0 < rest < self.world_size and steps > 0
+        return self.world_size if is_short else 0
+
+    def positions(self, first: int, count: int) -> Int64Array:
+        """Return the positions of this process's steps ``first .. first + count``.
+
+        Returns:
+            int64 [count * batch_size], rising but for the ``NO_POSITION`` of padding.
+        """
+        step = np.arange(first, first + count) * self.num_workers + self.worker
+        place = np.arange(self.batch_size) * self.world_size + self.rank
+        places = self.start + step[:, None] * self.step_sequences + place
+        last = self.num_steps
+        if self._borrowed and last is not None:
+            places[step == last - 1] -= self._borrowed
+        positions = self._positions(places.reshape(-1))
+        if last is None or self.end is None:
+            return positions
+        if self._borrowed:
+            positions.reshape(places.shape)[step == last - 2, -1] = NO_POSITION
+        return np.where(positions < self.end, positions, NO_POSITION)
+
+    def progression(self, first: int, count: int) -> range | None:
+        """Return :meth:`positions` as a range, if they are one without padding."""
+        if self.num_workers > 1 or len(self._gaps[0]):
+            return None
+        last = self.num_steps
+        if self._borrowed and last is not None and first + count > last - 2:
+            return None
+        begin = self.start + first * self.step_sequences + self.rank
+        positions = range(begin, begin + count * self.step_sequences, self.world_size)
+        is_whole = self.end is None or not positions or positions[-1] < self.end
+        return positions if is_whole else None
+
+    def position_after(self, num_taken: int) -> int:
+        """Return the position at which a process that took so many steps continues."""
+        consumed = self._first_position(num_taken * self.num_workers)
+        return consumed if self.end is None else min(consumed, self.end)
+
+    def step_after(self, num_taken: int) -> int:
+        """Return the number of the step at which such a process continues."""
+        return self.number_of(num_taken * self.num_workers)
+
+    def number_of(self, index: int) -> int:
+        """Return the number of the ``index``-th step from the start."""
+        last, number = self._last_number
+        found = self._number_at(self.start + self._distance(index))
+        return max(found, number + index - last) if index >= last else found
+
+    def _number_at(self, place: int) -> int:
+        position = int(self._positions(np.array([place]))[0])
+        if self.end is not None:  # What is skipped behind the end is no step of it.
+            position = min(position, self.end)
+        return self.first_step + (position - self.start) // self.step_sequences
+
+    @lazy
+    def _last_number(self) -> tuple[int, int]:
+        """Index and number of the last step.
+
+        Borrowed sequences do not count: the step has the number of its own first
+        sequence. It keeps this number if the step before it is skipped. The step is
+        then known by its size: more than one sequence for each rank, fewer than two.
+        """
+        steps = self.num_steps
+        if not steps or self.end is None:
+            return NEVER, 0
+        place = self.start + (steps - 1) * self.step_sequences
+        rest = int(self._places(self.end)) - place
+        if not self.drop_last and self.world_size < rest < 2 * self.world_size:
+            place += self.world_size
+        return steps - 1, self._number_at(place)
+
+    def number_here(self, num_taken: int) -> int:
+        """Return the number of this process's next step after so many steps."""
+        return self.number_of(num_taken * self.num_workers + self.worker)
+
+    def index_of(self, number: int) -> int:
+        """Return the index of the step with this number, or of the next step after it.
+
+        The number after the last step gives ``num_steps``.
+        """
+        position = self.start + (number - self.first_step) * self.step_sequences
+        distance = int(self._places(position)) - self.start
+        index = -(-distance // self.step_sequences)
+        last, last_number = self._last_number
+        if index < last:
+            return index
+        if number <= last_number:
+            return last
+        return last + 1 if number <= self.number_of(last + 1) else max(last + 2, index)
+
+    def checked_index(self, number: int, *, past_end: bool = False) -> int:
+        """Return :meth:`index_of` for a step that exists, or for the end if allowed.
+
+        Raises:
+            InvalidArgumentError: If there is no such step.
+        """
+        last, index = self.num_steps, self.index_of(number)
+        if number < self.first_step or (last is not None and index >= last + past_end):
+            end = "" if last is None else f" and below {self.number_of(last)}"
+            raise InvalidArgumentError(
+                f"step={number} is not in this iteration, or not known to it: steps "
+                f"are at least {self.first_step}{end}"
+            )
+        return index
+
+    def slots(self, positions: Int64Array) -> list[Slot]:
+        """Return where positions are delivered, without those that never are.
+
+        Raises:
+            InvalidArgumentError: If a position lies before the start, and steps of
+                other sizes came before it.
+        """
+        if np.any(positions < self.start) and self.first_step > 0:
+            raise InvalidArgumentError(
+                f"some of it was seen before step {self.first_step}, where this run "
+                "resumed with other sizes"
+            )
+        kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]
+        places, last = self._places(kept) - self.start, self.num_steps
+        index, place = self._divided(places)
+        if self._borrowed and last is not None:
+            begin = (last - 1) * self.step_sequences - self._borrowed
+            index = np.where(places < begin, index, last - 1)
+            place = np.where(places < begin, place, places - begin)
+        row, rank = self._dealt(index, place)
+        return sorted(
+            Slot(self.number_of(step), rank, row)
+            for step, rank, row in zip(
+                index.tolist(), rank.tolist(), row.tolist(), strict=True
+            )
+            if last is None or step < last
+        )
+
+    def span(self, first: int, stop: int) -> tuple[int, int]:
+        """Return the range of positions from step index ``first`` up to ``stop``."""
+        last_place = self._first_place(stop) - 1
+        begin = self._first_position(first)
+        end = int(self._positions(np.array([last_place]))[0]) + 1
+        return begin, end if self.end is None else min(end, self.end)
+
+    def _first_position(self, index: int) -> int:
+        return int(self._positions(np.array([self._first_place(index)]))[0])
+
+    def _first_place(self, index: int) -> int:
+        place = self.start + self._distance(index)
+        return place - self._borrowed if index + 1 == self.num_steps else place
+
+    # What steps of other sizes, or dealt in another way, have of their own.
+
+    def _distance(self, index: int) -> int:
+        """Sequences between the start and a step."""
+        return index * self.step_sequences
+
+    def _divided(self, distance: Any) -> tuple[Any, Any]:
+        """Index of the step at a distance from the start, and how far that is in it."""
+        return np.divmod(distance, self.step_sequences)
+
+    def _dealt(
+        self,
+        index: Int64Array,  # noqa: ARG002
+        place: Int64Array,
+    ) -> tuple[Int64Array, Int64Array]:
+        """Row and rank of places in steps."""
+        return np.divmod(place, self.world_size)
+
+    # A place is a position less the skipped ones between the start and it.
+
+    @lazy
+    def _gaps(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Begin and end of each skipped range, and positions skipped before it."""
+        ahead = [(max(a, self.start), b) for a, b in self.skipped if b > self.start]
+        begin, end = np.array(ahead, dtype=np.int64).reshape(-1, 2).T
+        return begin, end, np.concatenate([[0], np.cumsum(end - begin)])
+
+    def _positions(self, places: Int64Array) -> Int64Array:
+        begin, _, num_skipped = self._gaps
+        if not len(begin):
+            return places
+        gap = np.searchsorted(begin - num_skipped[:-1], places, side="right")
+        return places + num_skipped[gap]
+
+    def _places(self, positions: npt.ArrayLike) -> Int64Array:
+        """Place of each position; of a skipped one, that of the next one kept."""
+        begin, end, num_skipped = self._gaps
+        position = np.asarray(positions, dtype=np.int64)
+        gap = np.searchsorted(begin, position, side="right")
+        overshoot = np.where(gap > 0, np.append(end, 0)[gap - 1] - position, 0)
+        return position - num_skipped[gap] + np.maximum(overshoot, 0)
+
+    def _is_skipped(self, positions: Int64Array) -> npt.NDArray[np.bool_]:
+        begin, end, _ = self._gaps
+        gap = np.searchsorted(begin, positions, side="right")
+        return (gap > 0) & (positions < np.append(end, 0)[gap - 1])
+
+
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Return ranges in order, those that touch made one.
+
+    Example:
+        >>> merge_ranges([(5, 7), (0, 2), (2, 3)])
+        ((0, 3), (5, 7))
+    """
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        elif begin < end:
+            merged.append((begin, end))
+    return tuple(merged)
+
+
+def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
+    """Return ranges with all of some numbers, and as few others as ``most`` allow.
+
+    Example:
+        >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
+        ((1, 12), (40, 41))
+    """
+    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
+    gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
+    num_closed = max(0, len(ranges) - most)
+    closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])
+    filled = [(ranges[gap][1], ranges[gap + 1][0]) for gap in closed]
+    return merge_ranges([*ranges, *filled])

@@ -1,0 +1,567 @@
+"""A run and its cursors: what every rank is given at every step.
+
+A :class:`Run` is what stays the same while a loader iterates. A :class:`Cursor` is a
+place of it: the state it began at, the route of a rank from there, and the sequences
+ahead. :class:`~pagefeed.run.DatasetRun` and :class:`~pagefeed.run.MixtureRun` say which
+sequence stands at which position.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array, finished, gathered, lazy
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.order import Balancing, Costs, Shuffle, derive_key
+from pagefeed.core.run.erasures import Records, records_after, records_of
+from pagefeed.core.run.pieces import LEAST_SEQUENCES, MOST_SEQUENCES, in_pieces
+from pagefeed.core.run.provenance import (
+    Origin,
+    origins_of_sequence,
+    sequences_of_document,
+)
+from pagefeed.core.run.route import NO_POSITION, Route
+from pagefeed.core.run.state import LoaderState
+from pagefeed.core.run.unreadable import unreadable_sequences
+from pagefeed.core.sequences import (
+    Cut,
+    JoinedIndex,
+    SequenceIndex,
+    numbers_of,
+    with_epoch,
+)
+from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
+
+__all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
+
+NO_SEQUENCE = -1
+"""Stands for a row of padding."""
+
+SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
+"""Sequences by dataset: the number of the dataset, and numbers of its sequences."""
+
+Positions: TypeAlias = range | Int64Array
+"""Rising positions. A range is found faster."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Run(ABC):
+    """What a loader delivers on this rank, and in which sizes."""
+
+    sequences: Cut
+    """How datasets are cut."""
+    seed: int
+    """Seed of the order."""
+    shuffle: Shuffle
+    """How each dataset is shuffled."""
+    batch_size: int
+    """Sequences of a step on one rank."""
+    rank: int
+    """This rank."""
+    world_size: int
+    """Number of ranks."""
+    epochs: int | None
+    """Epochs of an iteration. None never ends."""
+    drop_last: bool
+    """Leave out the last, incomplete step of an iteration."""
+    memory: int
+    """Bytes that orders may hold of what they read ahead."""
+    balance: Balancing | None = None
+    """How ranks are balanced."""
+    fleet: Any = None
+    """Deals steps of a fixed size to any number of ranks, in place of the above."""
+
+    _cursor: ClassVar[type[Cursor]]
+    rest: ClassVar[str]
+    """The name under which a room provides the rest of a run whose data grew."""
+    is_of_state: ClassVar[bool] = False
+    """Whether a state may bring sequences of its own: its schedule."""
+
+    names: Sequence[str | None] = field(init=False)
+    """Names of the datasets in a mixture. One dataset alone has none."""
+    datasets: Sequence[Dataset] = field(init=False)
+    """The datasets. Their pages are numbered through."""
+    indexes: Sequence[SequenceIndex] = field(init=False)
+    """The sequences of each dataset."""
+    index: JoinedIndex = field(init=False)
+    """The sequences of all datasets, numbered through."""
+    costs: Costs = field(init=False)
+    """Gives what sequences cost, where ranks are balanced."""
+    initial: LoaderState = field(init=False)
+    """The state at the beginning of epoch 0."""
+
+    def _number(
+        self,
+        names: Sequence[str | None],
+        datasets: Sequence[Dataset],
+        indexes: Sequence[SequenceIndex],
+    ) -> None:
+        """Number the sequences of these datasets through."""
+        self.names, self.datasets, self.indexes = names, datasets, indexes
+        self.index = JoinedIndex(indexes)
+        self.num_sequences = self.index.num_sequences
+        """Sequences of all datasets together."""
+        if self.balance is not None:
+            self.costs = self.balance.costs(self.index)
+
+    def _initial_state(
+        self, num_lanes: int, data: str, mixture: Any = None
+    ) -> LoaderState:
+        """Return the state at the beginning of epoch 0."""
+        return LoaderState(
+            num_lanes=num_lanes,
+            seed=self.seed,
+            dataset=data,
+            sequences=self.sequences.identity,
+            shuffle=self.shuffle.identity,
+            balance=self.balance.identity if self.balance else None,
+            ranks=self.world_size if self.balance else None,
+            erased=self.erased,
+            mixture=mixture,
+        )
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether a page is read for each of its sequences: they are anywhere."""
+        return self.shuffle.block == "row"
+
+    @abstractmethod
+    def _adopt(self, state: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it."""
+
+    def at(
+        self,
+        begin: LoaderState,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        worker: int = 0,
+        num_workers: int = 1,
+    ) -> Cursor:
+        """Return the cursor at a state.
+
+        Args:
+            begin: The state.
+            rank: Whose cursor; by default this rank's.
+            world_size: Of how many ranks, if a fleet has another number of them now.
+            worker: This process, of those that take the rank's steps in turn.
+            num_workers: Number of these processes.
+        """
+        return self._cursor(
+            self, begin, rank, worker, num_workers, world_size=world_size
+        )
+
+    @property
+    def step_sequences(self) -> int:
+        """Sequences of a step on all ranks."""
+        return self.batch_size * self.world_size
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that share a step, until a fleet is asked for another number."""
+        return self.world_size if self.fleet is None else int(self.fleet.world_size)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Batch size and world size; a fleet has a size alone."""
+        fleet = self.fleet
+        return (self.batch_size, self.world_size) if fleet is None else fleet.sizes
+
+    def route(self, cursor: Cursor, **settings: Any) -> Route:
+        """Return a route of a cursor's rank, with these settings of :class:`Route`."""
+        if self.fleet is not None:
+            made: Route = self.fleet.route(
+                cursor.lanes_of, cursor.rank, cursor.world_size, **settings
+            )
+            return made
+        return Route(
+            batch_size=self.batch_size,
+            rank=self.rank if cursor.rank is None else cursor.rank,
+            world_size=self.world_size,
+            **settings,
+        )
+
+    def beginning(self, epoch: int) -> LoaderState:
+        """Return the state in which an iteration begins with this epoch."""
+        return replace(self.initial, epoch=epoch, first_epoch=epoch)
+
+    def after(self, begin: LoaderState) -> LoaderState:
+        """Return the state in which the next iteration begins, after this end."""
+        epoch = begin.first_epoch + (self.epochs or 1)
+        return replace(self.beginning(epoch), ended=replace(begin, ended=None))
+
+    def going_on(self, begin: LoaderState) -> LoaderState:
+        """Return this state, or if no step lies ahead, that of the next iteration."""
+        return begin if self.at(begin).route.num_steps != 0 else self.after(begin)
+
+    def known(self, begin: LoaderState) -> Cursor:
+        """Return the cursor at the first step that is known to have had these sizes."""
+        if self.has_one_size(begin):
+            begin = replace(begin, epoch=begin.first_epoch, position=0, step=0)
+        return self.at(begin)
+
+    def has_one_size(self, begin: LoaderState) -> bool:
+        """Whether all steps of this iteration had this run's sizes."""
+        return begin.step == 0 or begin.sizes == self.sizes
+
+    def accept(self, state: LoaderState) -> LoaderState:
+        """Return a saved state as this run continues it.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or lies beyond the end.
+        """
+        accepted = replace(self._adopt(state), erased=self.erased_after(state))
+        cursor = self.at(accepted)
+        start, end = cursor.start, cursor.end
+        if end is not None and end < start:
+            raise StateMismatchError(
+                f"the state is after {start} sequences (epoch {state.epoch}, step "
+                f"{state.step}), and this loader ends after {end}: give it at least "
+                "the epochs, and a mixture the max_steps, max_tokens and max_epochs, "
+                "of the run that saved it"
+            )
+        return accepted
+
+    @property
+    def erased(self) -> Records:
+        """What states record of rows that were erased."""
+        return records_of(self.names, self.datasets)
+
+    def erased_after(self, state: LoaderState) -> Records:
+        """Return what is erased now: all that was in a state, and perhaps more."""
+        return records_after(state.erased, self.names, self.datasets)
+
+    def check_steps(self, begin: LoaderState) -> None:
+        """Refuse to iterate over nothing.
+
+        Raises:
+            InvalidArgumentError: If no step lies ahead.
+        """
+        route = self.at(begin).route
+        if route.num_steps == 0:
+            raise InvalidArgumentError(
+                f"no step is complete: one takes batch_size={self.batch_size} x "
+                f"world_size={self.world_size} = {self.step_sequences} sequences, and "
+                f"{(route.end or 0) - route.start} are there; give a smaller "
+                "batch_size, more epochs, or drop_last=False"
+            )
+
+    def reweighted(self, *_: Any, **__: Any) -> LoaderState:
+        """Return a state that mixes with other weights from there on.
+
+        Raises:
+            InvalidArgumentError: If there is nothing to mix.
+        """
+        raise InvalidArgumentError(
+            "set_weights needs a mixture: Loader(pagefeed.mix({...}), ...)"
+        )
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether a sequence is a batch of documents, a row each."""
+        return self.sequences.takes_batches
+
+    @lazy
+    def documents_each(self) -> float:
+        """Items that are planned for a sequence, about: documents of a batch, or 1."""
+        planned = sum(index.num_planned for index in self.indexes)
+        return max(1.0, planned / max(1, self.num_sequences))
+
+    def dataset_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the number of each sequence's dataset, -1 for padding: int64."""
+        numbers = numbers_of(sequences) if self.tells_epochs else sequences
+        return self.index.dataset_of(numbers)
+
+    @lazy
+    def tells_epochs(self) -> bool:
+        """Whether numbers of some sequences tell the epoch, see :func:`with_epoch`."""
+        return any(data.index.is_infilled for data in self.datasets)
+
+    def document_sequences(
+        self, file: str, row: int
+    ) -> list[tuple[int, Int64Array, int | None]]:
+        """Return the sequences with tokens of a document.
+
+        Returns:
+            For each dataset that has it: the number of the dataset, the sequences, and
+            where these are batches, the row of the batch that it is.
+
+        Raises:
+            InvalidArgumentError: If there is no such file or row.
+        """
+        return sequences_of_document(self.datasets, self.indexes, file, row)
+
+    def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
+        """Return which documents of a batch were not erased: bool, in its order."""
+        number = int(self.dataset_of(np.array([sequence]))[0])
+        local = sequence - int(self.index.first_sequence[number])
+        return self.indexes[number].documents_left(local)
+
+    def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
+        """Return the sequences with tokens of what an error about data names."""
+        both = zip(self.datasets, self.indexes, strict=True)
+        return list(enumerate(unreadable_sequences(*each, error) for each in both))
+
+    def origins(self, sequence: int) -> list[Origin]:
+        """Return where the tokens of a sequence come from."""
+        number = int(self.dataset_of(np.array([sequence]))[0])
+        local = sequence - int(self.index.first_sequence[number])
+        found = origins_of_sequence(self.datasets[number], self.indexes[number], local)
+        return [replace(origin, dataset=self.names[number]) for origin in found]
+
+
+@dataclass(eq=False)
+class Cursor(ABC):
+    """A place of a run: a state, the route of a rank from there, the steps taken.
+
+    A cursor finds the sequences of any step ahead. Sequences, the end and further
+    states are the same on any number of ranks.
+    """
+
+    run: Run
+    """The run."""
+    begin: LoaderState
+    """The state at which the route begins."""
+    rank: int | None = None
+    """Whose route; None for the rank of the run."""
+    worker: int = 0
+    """This process, of those that take the rank's steps in turn."""
+    num_workers: int = 1
+    """Number of these processes."""
+    until: int | None = None
+    """Where the route ends; None for the end of the iteration."""
+    num_taken: int = 0
+    """Steps that this process has taken."""
+    world_size: int | None = None
+    """Number of ranks; None for that of the run."""
+
+    @property
+    @abstractmethod
+    def start(self) -> int:
+        """The position of ``begin``."""
+
+    @property
+    @abstractmethod
+    def end(self) -> int | None:
+        """One past the last position; None: without end."""
+
+    def position_of(self, state: LoaderState) -> int:
+        """Return the position of a state ahead, as this cursor counts them."""
+        return self.run.at(state).start
+
+    @property
+    @abstractmethod
+    def epoch_positions(self) -> float:
+        """Positions after which another epoch of some dataset begins, at the least."""
+
+    @property
+    @abstractmethod
+    def num_tokens_before(self) -> int:
+        """Tokens delivered before ``begin``, of all epochs and ranks, by the mean."""
+
+    def log(self) -> None:
+        """Log what the run comes to; that of one dataset is plain."""
+        return
+
+    @abstractmethod
+    def stats(self) -> dict[str, float]:
+        """Return counters of what was delivered before ``begin``."""
+
+    @abstractmethod
+    def horizon(self, memory: int) -> int:
+        """Return how many sequences of a rank to plan ahead, to use each page well."""
+
+    @abstractmethod
+    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the sequences at rising positions, in parts, and None after other work.
+
+        Nothing takes more than a few milliseconds between two of them.
+        """
+
+    @abstractmethod
+    def positions(self, found: SequencesOf, now: int) -> Int64Array:
+        """Return the positions of sequences in the epoch of position ``now``: int64."""
+
+    def _numbered(
+        self, number: int, local: Int64Array, epoch: int, of_mixture: int = 0
+    ) -> Int64Array:
+        """Return sequences of a dataset as those of all.
+
+        They tell their epoch, where the dataset holds other tokens in each.
+        """
+        found: Int64Array = local + self.run.index.first_sequence[number]
+        if not self.run.datasets[number].index.is_infilled:
+            return found
+        if of_mixture:  # In each of these the epochs of datasets begin anew.
+            key = derive_key(of_mixture, "infill", epoch)
+            epoch = int.from_bytes(key[:8], "little")
+        return with_epoch(found, epoch)
+
+    @abstractmethod
+    def _prepare_epoch_after(self, position: int) -> Iterator[None]:
+        """Prepare the epoch after that of a position, unless the end comes first."""
+
+    @abstractmethod
+    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+        """Return a state of this epoch, or of a later one, moved to a position."""
+
+    def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the lane of each position, and of how many: int64 each."""
+        num_lanes = np.full_like(positions, self.begin.num_lanes)
+        return positions % num_lanes, num_lanes
+
+    @lazy
+    def route(self) -> Route:
+        """The positions of this process's steps, to the end of the iteration."""
+        run, end = self.run, self.end if self.until is None else self.until
+        return run.route(
+            self,
+            start=self.start,
+            end=end if end is None else max(self.start, end),
+            drop_last=run.drop_last,
+            first_step=self.begin.step,
+            skipped=self.begin.skipped,
+            worker=self.worker,
+            num_workers=self.num_workers,
+        )
+
+    @property
+    def state(self) -> LoaderState:
+        """The state after the steps taken."""
+        return self.state_after(self.num_taken)
+
+    def state_after(self, num_taken: int) -> LoaderState:
+        """Return the state of a process that has taken so many steps."""
+        run, route, begin = self.run, self.route, self.begin
+        sizes = run.sizes if run.has_one_size(begin) else None
+        now = replace(begin, step=route.step_after(num_taken), sizes=sizes)
+        return self._moved(now, route.position_after(num_taken))
+
+    @property
+    def step(self) -> int:
+        """Number of the next step of this process."""
+        return self.route.number_here(self.num_taken)
+
+    @property
+    def num_left(self) -> int | None:
+        """Steps of the route that are not taken; None if it never ends."""
+        num_steps = self.route.num_steps
+        return None if num_steps is None else num_steps - self.num_taken
+
+    def sequences(self, first: int, count: int) -> Int64Array:
+        """Return the sequences of this process's steps ``first .. first + count``.
+
+        Returns:
+            int64 [count * batch_size]; ``NO_SEQUENCE`` past the end of the iteration.
+        """
+        return numbers_of(finished(self._found(first, count)))
+
+    def sequence_of(self, step: int, row: int) -> int:
+        """Return the sequence in a row of this rank's batches, with its epoch.
+
+        Raises:
+            InvalidArgumentError: If there is none: no such step or row, or padding.
+        """
+        route = self.route
+        index = route.checked_index(step)
+        if not 0 <= row < (rows := route.rows(index)):
+            raise InvalidArgumentError(f"row={row} must lie below {rows}")
+        if route.number_of(index) != step:
+            raise InvalidArgumentError(f"step={step} is skipped")
+        sequence = int(finished(self._found(index, 1))[row])
+        if sequence == NO_SEQUENCE:
+            raise InvalidArgumentError(f"step={step}, row={row} is padding")
+        return sequence
+
+    def rows(self, step: int) -> list[int]:
+        """Return the rows of this rank's batch of a step that are not padding."""
+        found = self.sequences(self.route.checked_index(step), 1)
+        rows: list[int] = np.flatnonzero(found >= 0).tolist()
+        if self.run.takes_batches and rows:
+            rows = list(range(len(self.run.documents_of(int(found[0])))))
+        return rows
+
+    def origins(self, step: int, row: int) -> list[Origin]:
+        """Return where a row of this rank's batches comes from.
+
+        Raises:
+            InvalidArgumentError: If there is none: no such step or row, or padding.
+        """
+        if not self.run.takes_batches:
+            return self.run.origins(self.sequence_of(step, row))
+        sequence = self.sequence_of(step, 0)
+        are_left = self.run.documents_of(sequence)
+        if not 0 <= row < len(are_left):
+            raise InvalidArgumentError(f"row={row} must lie below {len(are_left)}")
+        place = int(are_left[:row].sum())
+        return self.run.origins(sequence)[place : place + int(are_left[row])]
+
+    def last_sequences(self, ranks: Sequence[int]) -> Int64Array:
+        """Return what some ranks were given in the step that was taken last.
+
+        Returns:
+            int64 [ranks, batch_size]; ``NO_SEQUENCE`` for rows of padding.
+        """
+        routes = [replace(self.route, rank=rank) for rank in ranks]
+        places = [route.positions(self.num_taken - 1, 1) for route in routes]
+        # All together: balanced ranks are dealt at once.
+        return numbers_of(finished(self._sequences_at(np.stack(places))))
+
+    def prepare_next_epoch(self, step: int) -> Iterator[None]:
+        """Prepare the epoch after the one that a step begins in, in short steps.
+
+        An epoch of very many blocks takes a pass over them before its first batch.
+        """
+        return self._prepare_epoch_after(self.route.position_after(step))
+
+    def pieces(
+        self,
+        first: int,
+        count: int,
+        most: int = MOST_SEQUENCES,
+        *,
+        is_begin: bool = False,
+    ) -> Iterator[Int64Array | None]:
+        """Find the sequences of these steps, in pieces that are soon planned.
+
+        Where documents are infilled, numbers tell the epoch, see :func:`with_epoch`.
+
+        Args:
+            first: First step.
+            count: Number of steps, with as many rows each.
+            most: Sequences of a piece at most, if these are a step or more.
+            is_begin: Whether an engine begins with them. Pieces are then longer: the
+                engine lets go of pages that no known piece needs, and would read them
+                again.
+
+        Yields:
+            The sequences of the next few steps, all of each; None after other work.
+        """
+        sequences = yield from self._found(first, count)
+        run, rows = self.run, self.route.rows(first)
+        least = (LEAST_SEQUENCES << is_begin) * len(run.datasets)
+        yield from in_pieces(sequences, rows, run.documents_each, least, most)
+
+    def _found(self, first: int, count: int) -> Generator[None, None, Int64Array]:
+        """Find the sequences of steps, yielding every few milliseconds."""
+        positions = self.route.progression(first, count)
+        if positions is not None:
+            return (yield from gathered(self.at(positions)))
+        wanted = self.route.positions(first, count)
+        if len(wanted) and wanted[0] >= 0 and np.all(wanted[1:] > wanted[:-1]):
+            return (yield from gathered(self.at(wanted)))
+        return (yield from self._sequences_at(wanted))
+
+    def _sequences_at(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
+        """Find the sequences at positions in any order, or ``NO_POSITION``."""
+        is_here = positions != NO_POSITION
+        rising, which = np.unique(positions[is_here], return_inverse=True)
+        sequences = np.full(positions.shape, NO_SEQUENCE)
+        sequences[is_here] = (yield from gathered(self.at(rising)))[which]
+        return sequences

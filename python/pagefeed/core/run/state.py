@@ -1,0 +1,320 @@
+"""The state of a loader: a few integers, and the run for which they are valid."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
+
+from pagefeed.core._base import MOST, check_positive, check_whole
+from pagefeed.core.dataset import what_changed
+from pagefeed.core.order import ORDER_VERSION
+from pagefeed.core.run.erasures import Records, checked_records
+from pagefeed.core.run.route import Ranges, Route, merge_ranges
+from pagefeed.core.run.skips import packed_ranges, ranges_fit, unpacked_ranges
+from pagefeed.core.run.state_checks import check_same_run, reading_state
+from pagefeed.core.wiring import parsed
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+__all__ = ["Grown", "LoaderState"]
+
+VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
+Grown: TypeAlias = Literal["next-epoch", "now"]
+"""When data are delivered that were added."""
+Growths: TypeAlias = tuple[tuple[str, int], ...]
+OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture", "ended")
+"""Fields that only the states of some runs have."""
+MOST_USUAL_LANES = 48
+"""Lanes of a run at most, if the dataset has fewer blocks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoaderState:
+    """The consumed position of a run, the same on every rank.
+
+    It names the dataset and the settings that decide the order. Rank, threads and
+    memory are not part of it. World size and batch size are, only to tell whether they
+    changed: both may.
+    """
+
+    epoch: int = 0
+    """Epoch of the next sequence."""
+    position: int = 0
+    """Sequences of that epoch consumed by all ranks together."""
+    step: int = 0
+    """Number of the next step of this iteration. Skipped steps count."""
+    first_epoch: int = 0
+    """Epoch in which the iteration began."""
+    sizes: tuple[int, int] | None = None
+    """Batch size and world size of all steps so far; None if they changed. A fleet's
+    are the size of its steps and 0."""
+    skipped: Ranges = ()
+    """Positions, counted through all epochs, that the iteration passes over."""
+    num_lanes: int
+    """Lanes of the epoch's order."""
+    seed: int
+    """Seed of the run."""
+    dataset: str
+    """Fingerprint of the dataset, and its description for people."""
+    sequences: str
+    """How sequences are cut."""
+    shuffle: str
+    """How they are shuffled."""
+    balance: str | None = None
+    """How ranks are balanced."""
+    ranks: int | None = None
+    """Number of ranks that the epoch's order balances."""
+    cuts: tuple[int, ...] = ()
+    """Positions of a mixture over which balancing moves nothing, as runs ended there or
+    went on in another way."""
+    erased: Records = ()
+    """What was erased, as a record of each dataset by its name, "" if it has none."""
+    grown: Growths = ()
+    """Where in the epoch data were added, and what the record of all was before."""
+    mixture: Any = None
+    """Datasets and weights of a mixture, by position."""
+    ended: LoaderState | None = None
+    """Where the iteration before ended; saved until a step of this one is taken."""
+
+    @property
+    def data(self) -> str:
+        """Record of the data, of a mixture of all datasets."""
+        data: str = self.dataset if self.mixture is None else self.mixture.data
+        return data
+
+    def goes_on(self, epoch: int) -> bool:
+        """Whether this is a place in an iteration that began with an epoch.
+
+        At its begin it is one only if steps are skipped, or data were added in it.
+        """
+        is_begun = self.step > 0 or bool(self.skipped or self.grown)
+        return is_begun and self.first_epoch == epoch
+
+    def again(self, *, is_grown: bool) -> LoaderState:
+        """Return the state in which the recorded iteration began, to repeat it.
+
+        Args:
+            is_grown: Whether data were added in it.
+
+        Raises:
+            StateMismatchError: If the state does not tell what was delivered.
+        """
+        if self.first_epoch > 0 and not self.goes_on(self.first_epoch):
+            raise StateMismatchError(
+                f"the state is of the begin of epoch {self.first_epoch}, and nothing "
+                "was delivered that replay=True could repeat: load a state that was "
+                "saved in an iteration, or at its end"
+            )
+        if is_grown or self.grown:
+            raise StateMismatchError(
+                "data were added in the iteration of the state, which replay=True "
+                "cannot repeat: load the state without it"
+            )
+        if self.epoch > self.first_epoch and self.ranks and self.sizes is None:
+            raise StateMismatchError(
+                f"epoch {self.first_epoch}, in which the iteration of the state "
+                "began, was balanced for a number of ranks that the state does not "
+                "tell: replay a state that was saved in that epoch"
+            )
+        return replace(self, epoch=self.first_epoch, position=0, step=0, sizes=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        values = asdict(replace(self, mixture=None, ended=None))
+        values["sizes"] = self.sizes and list(self.sizes)
+        values["skipped"] = packed_ranges(self.skipped)
+        values["erased"] = dict(self.erased) or None
+        values["cuts"] = list(self.cuts) or None
+        values["grown"] = [list(each) for each in self.grown] or None
+        for name in OPTIONAL:
+            if values[name] is None:
+                del values[name]
+        if self.mixture is not None:
+            values["mixture"] = self.mixture.to_dict()
+        if self.ended is not None and not self.goes_on(self.first_epoch):
+            before = dict.fromkeys(OPTIONAL) | self.ended.to_dict()
+            values["ended"] = {
+                name: value
+                for name, value in before.items()
+                if value != {**VERSIONS, **values}.get(name)
+            }
+        return {**VERSIONS, **values}
+
+    def skipping(self, route: Route, steps: Iterable[int]) -> LoaderState:
+        """Return this state with further steps skipped.
+
+        Args:
+            route: The way on from here.
+            steps: Numbers of steps on it.
+
+        Raises:
+            InvalidArgumentError: If a step is not on it, or there are too many ranges.
+        """
+        skipped = list(self.skipped)
+        for first, stop in _runs(steps):
+            last = route.num_steps
+            indices = route.index_of(first), route.index_of(stop)
+            if first < self.step or (last is not None and indices[1] > last):
+                raise InvalidArgumentError(
+                    f"steps {first} to {stop - 1} cannot be skipped: the next step is "
+                    f"{self.step}"
+                    + ("" if last is None else f", the end {route.number_of(last)}")
+                    + "; to leave out what was taken, load a state from before it"
+                )
+            if indices[0] < indices[1]:
+                skipped.append(route.span(*indices))
+        merged = merge_ranges(skipped)
+        if ranges_fit(merged):
+            return replace(self, skipped=merged)
+        # Ranges behind serve to look back, which `sizes=None` now forbids.
+        ahead = tuple(span for span in merged if span[1] > route.start)
+        if not ranges_fit(ahead):
+            raise InvalidArgumentError(
+                f"{len(ahead)} separate ranges of steps are to be skipped, more than a "
+                "state below 1 KB holds: join some of them"
+            )
+        return replace(self, skipped=ahead, sizes=None)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
+        """Read what :meth:`to_dict` wrote.
+
+        Raises:
+            StateMismatchError: If it is not such a dict, or of another version.
+        """
+        names = [field.name for field in fields(cls) if field.name not in OPTIONAL]
+        _check_names(state, names)
+        with reading_state(state, VERSIONS):
+            values = _checked(state)
+        mixture = state.get("mixture")
+        values["mixture"] = parsed("mixture of a state", mixture)
+        return cls(**values, ended=cls._ended(state))
+
+    @classmethod
+    def _ended(cls, state: Mapping[str, Any]) -> LoaderState | None:
+        """Read where the iteration before ended: what differs from a state."""
+        if "ended" not in state:
+            return None
+        before = state["ended"]
+        if not isinstance(before, Mapping) or "ended" in before:
+            raise StateMismatchError(
+                f"ended={before!r:.60} must be what differs in a state at the end of "
+                "the iteration before; expected what state_dict() returned"
+            )
+        kept = {
+            name: value
+            for name, value in {**state, **before}.items()
+            if name != "ended" and (value is not None or name not in OPTIONAL)
+        }
+        return cls.from_dict(kept)
+
+    def check_lanes(self, num_pages: int) -> None:
+        """Refuse more lanes than any run of a dataset of so many pages has.
+
+        Raises:
+            StateMismatchError: Then.
+        """
+        most = max(MOST_USUAL_LANES, num_pages)
+        if self.num_lanes > most:
+            raise StateMismatchError(
+                f"the state has num_lanes={self.num_lanes}, runs of this dataset have "
+                f"at most {most}"
+            )
+
+    def check_run(self, loader: LoaderState) -> None:
+        """Refuse a state of another dataset or of other settings than the loader's.
+
+        Raises:
+            StateMismatchError: Naming both values of everything that differs.
+        """
+        changed = what_changed(self.dataset, loader.dataset)
+        check_same_run(
+            self,
+            loader,
+            ("sequences", "shuffle", "balance", "seed"),
+            "dataset (paths may change, contents and the order of files may not; if "
+            "files were added, load with grown=), sequences, shuffle, balance and "
+            "seed; world size, batch size, memory and threads may change",
+            *([f"dataset: {changed}"] if changed else []),
+        )
+
+
+def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
+    if not isinstance(state, Mapping):
+        raise StateMismatchError(
+            f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
+        )
+    missing = [name for name in names if name not in state]
+    known = {*names, *OPTIONAL, *VERSIONS}
+    foreign = [str(name) for name in state if name not in known]
+    if missing or foreign:
+        what = f"lacks {', '.join(missing)}" if missing else ""
+        also = f"has {', '.join(foreign)} too" if foreign else ""
+        raise StateMismatchError(
+            "this is not a state of a pagefeed loader: it "
+            f"{' and '.join(filter(None, (what, also)))}; expected what state_dict() "
+            "returned"
+        )
+
+
+def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a state without its mixture, checked."""
+    values: dict[str, Any] = {}
+    for name in ("epoch", "position", "step", "first_epoch", "num_lanes"):
+        least = int(name == "num_lanes")
+        values[name] = check_whole(state[name], name, least=least, most=MOST)
+    check_whole(state["first_epoch"], "first_epoch", most=values["epoch"])
+    values["seed"] = check_whole(state["seed"], "seed")
+    for name in ("dataset", "sequences", "shuffle"):
+        if not isinstance(state[name], str):
+            raise InvalidArgumentError(f"{name}={state[name]!r:.60} must be text")
+        values[name] = state[name]
+    balance, ranks = (state.get(name) for name in ("balance", "ranks"))
+    if balance is not None or ranks is not None:
+        if not isinstance(balance, str):
+            raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
+        values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
+    values["cuts"] = _checked_cuts(state.get("cuts", []))
+    values["grown"] = _checked_growths(state.get("grown", []))
+    values["erased"] = checked_records(state.get("erased", {}))
+    values["skipped"] = unpacked_ranges(state["skipped"])
+    sizes = state["sizes"]
+    if sizes is not None:
+        batch_size, world_size = sizes
+        sizes = (
+            check_positive(batch_size, "sizes"),
+            check_whole(world_size, "sizes", least=0),
+        )
+    return values | {"sizes": sizes}
+
+
+def _checked_cuts(given: Any) -> tuple[int, ...]:
+    if not isinstance(given, list | tuple):
+        raise InvalidArgumentError(f"cuts={given!r:.60} must be a list")
+    found = tuple(check_positive(cut, "cuts") for cut in given)
+    if list(found) != sorted(set(found)):
+        raise InvalidArgumentError(f"cuts={given!r:.60} must rise")
+    return found
+
+
+def _checked_growths(given: Any) -> Growths:
+    if not isinstance(given, list | tuple):
+        raise InvalidArgumentError(f"grown={given!r:.60} must be a list")
+    found = [(str(record), check_whole(at, "grown", least=0)) for record, at in given]
+    if [at for _, at in found] != sorted(at for _, at in found):
+        raise InvalidArgumentError(f"grown={given!r:.60} must rise")
+    return tuple(found)
+
+
+def _runs(steps: Iterable[int]) -> Ranges:
+    """Return the runs of consecutive numbers: the first and one past the last."""
+    if isinstance(steps, range) and steps.step == 1:
+        return ((steps.start, steps.stop),) if steps else ()
+    try:
+        numbers = [operator.index(step) for step in steps]
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"steps={steps!r:.60} must be whole numbers, such as [7] or range(90, 110)"
+        ) from error
+    return merge_ranges((number, number + 1) for number in numbers)

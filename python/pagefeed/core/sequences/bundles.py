@@ -1,0 +1,97 @@
+"""Bundles: several pages that a segment refers to as one.
+
+A segment has one number for either: that of a page of the index, or the key of a
+bundle, which is larger than the number of any page. So segments are plain arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array, UInt32Array
+from pagefeed.core.sequences.epochs import epochs_of
+
+__all__ = ["Bundles", "are_bundles", "bundle_keys", "page_numbers"]
+
+_FIRST_KEY = 1 << 62
+
+
+def bundle_keys(numbers: Int64Array) -> Int64Array:
+    """Return the keys of bundles, which ``Segments.page`` holds for them.
+
+    Example:
+        >>> are_bundles(bundle_keys(np.array([0, 7]))).tolist()
+        [True, True]
+        >>> page_numbers(bundle_keys(np.array([0, 7]))).tolist()
+        [0, 7]
+    """
+    return numbers + _FIRST_KEY
+
+
+def are_bundles(pages: Int64Array) -> npt.NDArray[np.bool_]:
+    """Return which of ``Segments.page`` stand for bundles: bool."""
+    return pages >= _FIRST_KEY
+
+
+def page_numbers(pages: Int64Array) -> Int64Array:
+    """Return the number of each page, or bundle: int64."""
+    return pages % _FIRST_KEY
+
+
+def epochs_of_bundles(keys: Int64Array) -> Int64Array:
+    """Return the epochs that keys of bundles tell, int64."""
+    return epochs_of(page_numbers(keys))
+
+
+class Bundles(NamedTuple):
+    """Rows of several pages each, loaded and packed as one; for the data plane."""
+
+    key: Int64Array
+    """What stands for it in ``Segments.page``: int64 [bundles]."""
+    num_sequences: UInt32Array
+    """Sequences its rows pack into: uint32 [bundles]."""
+    part_offsets: UInt32Array
+    """Its first part, and the number of parts: uint32 [bundles + 1]."""
+    part_page: Int64Array
+    """Page of each part: int64 [parts]."""
+    part_row: UInt32Array
+    """First row of that page: uint32 [parts]."""
+    part_rows: UInt32Array
+    """Number of rows: uint32 [parts]."""
+    erased_offsets: UInt32Array
+    """Its first run of erased rows, and the number of runs: uint32 [bundles + 1]."""
+    erased_first: UInt32Array
+    """First row of each run, counted through the bundle: uint32 [runs]."""
+    erased_end: UInt32Array
+    """One past its last: uint32 [runs]."""
+
+    @classmethod
+    def none(cls) -> Bundles:
+        """Return no bundles, for sequences that need none."""
+        numbers, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint32)
+        offsets = np.zeros(1, dtype=np.uint32)
+        parts = numbers, counts, counts
+        return cls(numbers, counts, offsets, *parts, offsets, counts, counts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Bundles]) -> Bundles:
+        """Return the bundles of several, at least one, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = cls(*(np.concatenate(c) for c in zip(*parts, strict=True)))
+        return columns._replace(
+            part_offsets=_joined([each.part_offsets for each in parts]),
+            erased_offsets=_joined([each.erased_offsets for each in parts]),
+        )
+
+
+def _joined(offsets: Sequence[UInt32Array]) -> UInt32Array:
+    """Offsets into arrays one after another."""
+    counts = np.concatenate([np.diff(each) for each in offsets])
+    joined = np.zeros(len(counts) + 1, dtype=np.uint32)
+    np.cumsum(counts, out=joined[1:])
+    return joined

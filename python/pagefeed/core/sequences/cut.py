@@ -1,0 +1,143 @@
+"""What every way to cut rows into sequences answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+from pagefeed.core._base import check_choice, check_flag, check_token, check_whole
+from pagefeed.core.dataset import Spans
+from pagefeed.core.sequences.sequence_index import SequenceIndex
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Cut", "Delivers", "Join", "TokenCut", "check_sequences"]
+
+Join: TypeAlias = Literal["dataset", "file"]
+"""Whether sequences go on from file to file, or end with each."""
+JOINS = ("dataset", "file")
+
+Delivers: TypeAlias = Literal["tokens", "documents", "rows"]
+"""Lines of tokens cut to one length, padded tokens of a row, or columns of a row."""
+
+
+class Cut(ABC):
+    """How the rows of a dataset become sequences: `Windows`, `Packed`, `Documents`."""
+
+    packs: ClassVar[bool] = False
+    """Whether a sequence holds whole documents, packed."""
+    has_one_length: bool = True
+    """Whether all sequences are of one length, padding included."""
+    takes_batches: ClassVar[bool] = False
+    """Whether a sequence is a batch of documents, a row each."""
+
+    @property
+    def delivers(self) -> Delivers:
+        """What a row of a batch is."""
+        return "tokens"
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+
+    @abstractmethod
+    def index(self, spans: Spans) -> SequenceIndex:
+        """Cut the rows of ``spans`` into sequences, by the index alone.
+
+        Raises:
+            InvalidArgumentError: If rows are needed, and the index does not know them.
+            UnsupportedError: If the column holds something else.
+        """
+
+    def feed(self, settings: Any, run: Any) -> Any:  # noqa: ARG002
+        """Return what makes batches of a run; None for the engine's own, of tokens."""
+        return None
+
+    @abstractmethod
+    def with_budget(self, batch_tokens: int) -> tuple[Self, int]:
+        """Return the cut for steps of so many tokens at most, and sequences of a step.
+
+        Raises:
+            InvalidArgumentError: If no sequence fits.
+        """
+
+
+@dataclass(frozen=True, repr=False)
+class TokenCut(Cut):
+    """The settings that all ways to cut tokens into sequences have.
+
+    Raises:
+        InvalidArgumentError: If one cannot be right.
+    """
+
+    length: int
+    eos: int | None = field(default=None, kw_only=True)
+    bos: int | None = field(default=None, kw_only=True)
+    learn_eos: bool | None = field(default=None, kw_only=True)
+    join: Literal["dataset", "file"] = field(default="dataset", kw_only=True)
+
+    def __post_init__(self) -> None:
+        length = check_whole(self.length, "length", least=1, most=(1 << 31) - 1)
+        object.__setattr__(self, "length", length)
+        for name in ("bos", "eos"):
+            token = check_token(getattr(self, name), name)
+            object.__setattr__(self, name, token)
+        if self.learn_eos is not None:
+            check_flag(self.learn_eos, "learn_eos")
+            if self.eos is None:
+                raise InvalidArgumentError(
+                    "learn_eos is of an eos: give one, eos=tok.eos"
+                )
+        check_choice(self.join, JOINS, "join")
+
+    def __repr__(self) -> str:
+        """Return the settings without those left at their default."""
+        # What is not asked for stays out: states of earlier releases name the rest.
+        by_kind = sorted(fields(self), key=lambda each: bool(each.kw_only))
+        shown = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in by_kind
+            if not each.kw_only or getattr(self, each.name) != each.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches.
+
+        Of settings only those that are not at their default: a new one, at its default,
+        invalidates no state that was saved before it existed. So defaults never change.
+        """
+        chosen = {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.default is MISSING or getattr(self, each.name) != each.default
+        }
+        shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
+        return f"{type(self).__name__}({shown})"
+
+    def with_budget(self, batch_tokens: int) -> tuple[Self, int]:
+        """Return this cut, and how many sequences of it come to so many tokens."""
+        if self.length > batch_tokens:
+            raise InvalidArgumentError(
+                f"batch_tokens={batch_tokens} does not hold a sequence of {self!r}: "
+                f"give {self.length} or more"
+            )
+        return self, batch_tokens // self.length
+
+
+def check_sequences(sequences: object) -> None:
+    """Refuse what does not cut a dataset.
+
+    Raises:
+        InvalidArgumentError: Saying what does.
+    """
+    if isinstance(sequences, Cut):
+        return
+    is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
+    length = sequences if is_number else 2048
+    raise InvalidArgumentError(
+        f"sequences={sequences!r} must say how to cut: Windows({length}), "
+        f"Packed({length}) or Documents()"
+    )

@@ -1,0 +1,124 @@
+"""Several datasets, cut alike, with their sequences numbered through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.sequences.bundles import Bundles, bundle_keys, page_numbers
+from pagefeed.core.sequences.sequence_index import (
+    Segments,
+    SequenceIndex,
+    SequenceLayout,
+)
+
+__all__ = ["AnyIndex", "JoinedIndex"]
+
+
+class JoinedIndex:
+    """The sequences of several datasets in turn; pages are numbered through alike.
+
+    Args:
+        parts: The datasets, cut to one length.
+
+    Example:
+        >>> JoinedIndex([]).num_sequences
+        0
+    """
+
+    def __init__(self, parts: Sequence[SequenceIndex]) -> None:
+        self.parts = tuple(parts)
+        """The datasets, cut."""
+        self.first_sequence = np.cumsum([0, *(part.num_sequences for part in parts)])
+        """Sequences before each dataset, and of all: int64 [datasets + 1]."""
+        self.first_page = np.cumsum([0, *(len(part.spans.index) for part in parts)])
+        """Pages before each dataset, and of all: int64 [datasets + 1]."""
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences of all datasets together."""
+        return int(self.first_sequence[-1])
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence, padding included."""
+        return self.parts[0].length
+
+    @property
+    def layout(self) -> SequenceLayout:
+        """How the data plane writes them."""
+        return self.parts[0].layout
+
+    @property
+    def tokens_differ(self) -> bool:
+        """Whether sequences have unlike numbers of tokens, padding included."""
+        return self.parts[0].tokens_differ
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding of all sequences together."""
+        return sum(part.num_padding_tokens for part in self.parts)
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no sequence."""
+        return sum(part.num_dropped_tokens for part in self.parts)
+
+    def dataset_of(self, sequences: Int64Array) -> Int64Array:
+        """Return the dataset of each sequence: int64."""
+        return np.searchsorted(self.first_sequence, sequences, side="right") - 1
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the bundles of these rising keys."""
+        borders = np.searchsorted(keys, bundle_keys(self.first_page))
+        found = []
+        for number in np.flatnonzero(np.diff(borders)).tolist():
+            first_page = self.first_page[number]
+            mine = keys[borders[number] : borders[number + 1]]
+            bundles = self.parts[number].bundles(mine - first_page)
+            page = bundles.part_page + first_page
+            found.append(bundles._replace(key=mine, part_page=page))
+        if not found:
+            return self.parts[0].bundles(keys)
+        return Bundles.joined(found)
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return the token ranges of ``sequences``, in their order."""
+        if len(self.parts) == 1:
+            return self.parts[0].segments(sequences)
+        dataset = self.dataset_of(sequences)
+        found = []
+        for number in np.flatnonzero(np.bincount(dataset)).tolist():
+            which = np.flatnonzero(dataset == number)
+            local = self.parts[number].segments(
+                sequences[which] - self.first_sequence[number]
+            )
+            page = local.page + self.first_page[number]
+            found.append(local._replace(sequence=which[local.sequence], page=page))
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            return self.parts[0].segments(sequences)
+        columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
+        joined = Segments(*columns)
+        in_order = np.argsort(joined.sequence, kind="stable")
+        columns = [column[in_order] for column in joined]
+        return Segments(*columns)
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in its column's own type."""
+        sizes = np.zeros(len(pages), dtype=np.int64)
+        first_page = self.first_page
+        dataset = np.searchsorted(first_page, page_numbers(pages), side="right") - 1
+        for part in np.flatnonzero(np.bincount(dataset)).tolist():
+            here = dataset == part
+            local = pages[here] - first_page[part]
+            sizes[here] = self.parts[part].loaded_bytes(local)
+        return sizes
+
+
+AnyIndex: TypeAlias = SequenceIndex | JoinedIndex
+"""The sequences of one dataset, or of several."""

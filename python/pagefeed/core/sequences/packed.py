@@ -1,0 +1,427 @@
+"""Packed: whole documents packed into sequences, a fixed number for every block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.core._base import (
+    CheckedArray,
+    Int64Array,
+    UInt32Array,
+    check_choice,
+    check_flag,
+    check_positive,
+    distinct,
+    joined_ranges,
+    narrow_difference,
+)
+from pagefeed.core.dataset import PageIndex, Spans, lengths_of_rows, refuse_unknown_rows
+from pagefeed.core.sequences.bundles import Bundles, bundle_keys, page_numbers
+from pagefeed.core.sequences.cut import TokenCut
+from pagefeed.core.sequences.kept_numbers import stored_numbers
+from pagefeed.core.sequences.lines import Lines
+from pagefeed.core.sequences.packed_counts import stored_counts
+from pagefeed.core.sequences.page_runs import PackedRuns, block_starts
+from pagefeed.core.sequences.sequence_index import (
+    DocumentParts,
+    Segments,
+    SequenceIndex,
+    SequenceLayout,
+    bytes_of_pages,
+)
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
+
+BLOCK_SEQUENCES = 200
+"""Sequences' worth of tokens that a block holds at least, unless there are no
+more.
+
+Of a block less than one sequence is padding: so never more than 0.5 %.
+"""
+FEWEST_SEQUENCES, MOST_BYTES = 32, 128 << 20
+"""Where rows bring much more along than tokens, a block holds as much of that, and so
+many sequences' worth at least."""
+
+PACKING = 2
+"""Raised whenever documents of the same lengths are packed otherwise."""
+
+
+@dataclass(frozen=True, repr=False)
+class Packed(TokenCut):
+    """Whole documents packed into sequences of ``length`` tokens.
+
+    Packed are the documents of a block: a run of consecutive pages with at least 200
+    sequences' worth of tokens, over several files where these are smaller. A block of
+    T tokens gives exactly ``ceil(T / length)`` sequences, so that their number follows
+    from the index: what would need more is split, the rest is padding, at most 0.5 %
+    or one sequence. The sequences of a block are numbered by a hash, so that full ones
+    do not come first. Every row gets its ``bos`` and ``eos``, also an empty or null
+    one; a null token inside a row is refused when the loader is made. No token is
+    dropped.
+
+    Args:
+        length: Tokens of a sequence.
+        eos: Token written behind every row.
+        bos: Token written before every row.
+        learn_eos: Of data with labels of their own, such as chats: whether the label
+            of ``eos`` is itself, so that a model learns to end there, or that of
+            padding. One of both is to be said, unless the chat template writes it.
+        split: ``"long"`` splits documents longer than ``length``, and where the number
+            of sequences would be exceeded another, usually at most one a block.
+            ``"never"`` splits no others; then the number of sequences depends on the
+            lengths, which are read once, when a loader is made; with a cache folder
+            once for all processes of the machine.
+        method: ``"best_fit"`` packs the longest documents first, each where it fits
+            best; ``"first_fit"`` in file order where there is room first; ``"greedy"``
+            into the last sequence or a new one.
+        join: ``"dataset"`` lets blocks run over small files; with ``"file"`` every
+            block, and so every sequence, is of one file.
+        multiple_of: Places that a document takes up are a multiple of it, the last ones
+            padding, as context parallelism over documents needs: a multiple of ``2 *
+            size``. Documents are then split as with ``"never"``.
+        repeat_bos: A document longer than ``length`` gets ``bos`` in front of every
+            piece, so that each sequence begins with one. Documents are then split as
+            with ``"never"``.
+
+    Raises:
+        InvalidArgumentError: If an argument cannot be right.
+
+    Example:
+        >>> Packed(4096, eos=2)
+        Packed(length=4096, eos=2)
+    """
+
+    packs: ClassVar[bool] = True
+
+    split: Literal["long", "never"] = field(default="long", kw_only=True)
+    method: Literal["best_fit", "first_fit", "greedy"] = field(
+        default="best_fit", kw_only=True
+    )
+    multiple_of: int = field(default=1, kw_only=True)
+    repeat_bos: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        multiple_of = check_positive(self.multiple_of, "multiple_of")
+        object.__setattr__(self, "multiple_of", multiple_of)
+        if left := self.length % multiple_of:
+            raise InvalidArgumentError(
+                f"length={self.length} must be a multiple of multiple_of="
+                f"{multiple_of}: give length={self.length - left + multiple_of}"
+            )
+        check_choice(self.split, ("long", "never"), "split")
+        check_choice(self.method, ("best_fit", "first_fit", "greedy"), "method")
+        if check_flag(self.repeat_bos, "repeat_bos") and self.bos is None:
+            raise InvalidArgumentError("repeat_bos is of a bos: give one, bos=tok.bos")
+        if self.repeat_bos and self.length < 2:
+            raise InvalidArgumentError(
+                f"repeat_bos leaves no room for tokens in length={self.length}: give 2 "
+                "or more"
+            )
+
+    def index(self, spans: Spans) -> PackedIndex:
+        """Pack the rows of ``spans`` into sequences."""
+        return PackedIndex(spans, self)
+
+    @property
+    def layout(self) -> SequenceLayout:
+        """How the data plane writes it."""
+        return SequenceLayout(
+            bos=self.bos,
+            eos=self.eos,
+            learn_eos=self.learn_eos,
+            packing=self.method,
+            never_split=self.split == "never"
+            or self.multiple_of > 1
+            or self.repeat_bos,
+            multiple_of=self.multiple_of,
+            bos_every=self.length if self.repeat_bos else 0,
+        )
+
+    @property
+    def identity(self) -> str:
+        """What tells this cut from others, in states and caches."""
+        return f"{super().identity}, version {PACKING}"
+
+
+@dataclass(frozen=True, eq=False)
+class PackedRows:
+    """Rows, packed: one element for each piece of a row, by its place; int64 each."""
+
+    sequence: Int64Array
+    """Sequence."""
+    row: Int64Array
+    """Number of the row."""
+    first_token: Int64Array
+    """First token of the row."""
+    num_tokens: Int64Array
+    """Number of tokens."""
+    offset: Int64Array
+    """Place of the first token in the sequence."""
+
+
+def pack_lengths(
+    lengths: npt.ArrayLike, length: int, layout: SequenceLayout
+) -> PackedRows:
+    """Pack rows of so many tokens, as the data plane does.
+
+    Args:
+        lengths: Tokens of each row, separators included: int64 [rows].
+        length: Tokens of a sequence.
+        layout: With the method.
+
+    Example:
+        >>> pack_lengths([5, 3], 8, SequenceLayout(packing="best_fit")).row
+        array([0, 1])
+    """
+    packed = _core.pack(
+        np.ascontiguousarray(lengths, dtype=np.int64),
+        length,
+        layout.packing_rule or {},
+    )
+    return PackedRows(*np.frombuffer(packed, dtype=np.int64).reshape(-1, 5).T)
+
+
+def _least(length: int, index: PageIndex) -> int:
+    """Return how many tokens a block holds at least."""
+    if not index.bytes_beside:
+        return BLOCK_SEQUENCES * length
+    held = MOST_BYTES * index.num_values // index.bytes_beside
+    held = max(held, FEWEST_SEQUENCES * length)
+    return min(held, BLOCK_SEQUENCES * length)
+
+
+class PackedIndex(PackedRuns, SequenceIndex):
+    """The packed sequences of a dataset, numbered by block.
+
+    Of a block are kept its first span and its first sequence: 16 bytes for every 200
+    sequences or more.
+    """
+
+    def __init__(self, spans: Spans, packed: Packed) -> None:
+        refuse_unknown_rows(spans, "Packed()")
+        self.spans = spans
+        self.erased = spans.erased
+        self.identity = packed.identity
+        self.layout = packed.layout
+        self.length = packed.length
+        self.lines = Lines(spans, self.layout.per_row)
+        least = _least(packed.length, spans.index)
+        self.first_span = block_starts(self.lines, least, packed.join)
+        self.packing: Callable[[int], PackedRows] = lru_cache(maxsize=4)(self._pack)
+        """Returns the rows of a block, packed; reads its pages."""
+        counts = -(-self._block_tokens() // packed.length)
+        self._num_repeated = 0
+        """How often ``bos`` stands in front of the rest of a document."""
+        if self.layout.never_split:
+            counts = stored_counts(spans, repr(packed), self.first_span, self._count)
+        if packed.repeat_bos:
+            counts, repeated = counts.reshape(-1, 2).T
+            self._num_repeated = int(repeated.sum())
+        self._number(counts)
+        self.num_padding_tokens = self.num_sequences * self.length - self.num_tokens
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self.first_span) - 1
+
+    def _block_tokens(self) -> Int64Array:
+        return np.diff(self.lines.first(self.first_span))
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+        return self.lines.num_tokens + self._num_repeated
+
+    @property
+    def num_delivered_tokens(self) -> int:
+        """Tokens of all rows: none is dropped."""
+        return self.num_tokens
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return one segment for each of ``sequences``: all of one of a bundle."""
+        block = self.block_of(sequences)
+        zeros = np.zeros(len(sequences), dtype=np.uint32)
+        return Segments(
+            sequence=np.arange(len(sequences)),
+            page=bundle_keys(block),
+            row=narrow_difference(sequences, self._first_sequence[block]),
+            first_token=zeros,
+            num_tokens=np.full(len(sequences), self.length, dtype=np.uint32),
+            offset=zeros,
+        )
+
+    def bundles(self, keys: Int64Array) -> Bundles:
+        """Return the blocks of these keys as bundles of pages."""
+        block = page_numbers(keys)
+        first, end = self.first_span[block], self.first_span[block + 1]
+        part_offsets = np.zeros(len(keys) + 1, dtype=np.uint32)
+        np.cumsum(end - first, out=part_offsets[1:])
+        span = joined_ranges(first, end)
+        page, row = self.spans.places(span)
+        before, rows = self._first_sequence, self.spans.first_rows
+        erased = self._erased_runs(rows(first), rows(end))
+        return Bundles(
+            key=keys,
+            num_sequences=narrow_difference(before[block + 1], before[block]),
+            part_offsets=part_offsets,
+            part_page=page,
+            part_row=row,
+            part_rows=narrow_difference(rows(span + 1), rows(span)),
+            **erased,
+        )
+
+    def _erased_runs(
+        self, first_row: Int64Array, end_row: Int64Array
+    ) -> dict[str, UInt32Array]:
+        """Runs of erased rows of some blocks, counted through each of them."""
+        begins, ends = self.erased_runs.T
+        if not len(begins):
+            none = np.zeros(0, dtype=np.uint32)
+            offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
+            return {"erased_offsets": offsets, "erased_first": none, "erased_end": none}
+        first = np.searchsorted(ends, first_row, side="right")
+        last = np.maximum(np.searchsorted(begins, end_row, side="left"), first)
+        offsets = np.zeros(len(first_row) + 1, dtype=np.uint32)
+        np.cumsum(last - first, out=offsets[1:])
+        run = joined_ranges(first, last)
+        of = np.repeat(first_row, last - first)
+        stop = np.minimum(ends[run], np.repeat(end_row, last - first))
+        return {
+            "erased_offsets": offsets,
+            "erased_first": narrow_difference(np.maximum(begins[run], of), of),
+            "erased_end": narrow_difference(stop, of),
+        }
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of all pages of each bundle."""
+        keys, inverse = np.unique(pages, return_inverse=True)
+        bundles = self.bundles(keys)
+        sizes = bytes_of_pages(self.spans, bundles.part_page)
+        before = np.concatenate([[0], np.cumsum(sizes)])
+        of_bundle: Int64Array = np.diff(before[bundles.part_offsets])
+        return of_bundle[inverse]
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the parts of documents in a sequence; reads its block's pages."""
+        block = int(self.block_of(np.array([sequence]))[0])
+        packing = self.packing(block)
+        first_row = self.spans.first_rows(self.first_span[block : block + 1])
+        here = packing.sequence == sequence - self._first_sequence[block]
+        if self.erased is not None:
+            here &= ~self.erased.holds(packing.row + first_row)
+        row = packing.row[here] + first_row
+        span = self.spans.spans_of_rows(row)
+        page, page_row = self.spans.places(span)
+        return DocumentParts(
+            page=page,
+            row=page_row + row - self.spans.first_rows(span),
+            first_token=packing.first_token[here],
+            num_tokens=packing.num_tokens[here],
+            offset=packing.offset[here],
+        )
+
+    def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:
+        """Return the tokens of a row that each sequence holds, see `SequenceIndex`."""
+        infill = getattr(self.spans.index, "infill", None)
+        if infill is None or infill.within == "document":
+            return None
+        block = int(self.block_of(np.array([sequence]))[0])
+        packing = self.packing(block)
+        span = self.spans.spans_at([page], [row])
+        _, first = self.spans.places(span)
+        before = self.spans.first_rows([*span, self.first_span[block]])
+        number = int(before[0] - before[1]) + row - int(first[0])
+        here = packing.row == number
+        offsets = self.spans.index.row_offsets(page)
+        most = int(offsets[row + 1] - offsets[row])
+        first_token = packing.first_token[here]
+        begin = self.layout.without_bos(first_token)
+        end = self.layout.without_bos(first_token + packing.num_tokens[here])
+        parts = np.clip([begin, end], 0, most).T
+        return [range(*each) for each in np.sort(parts, axis=0).tolist()]
+
+    def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the rows that sequences have tokens of, and which each is in."""
+        block = self.block_of(sequences)
+        rows, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for number in distinct(block).tolist():
+            here, packing = np.flatnonzero(block == number), self.packing(number)
+            by_sequence = np.argsort(packing.sequence, kind="stable")
+            known = packing.sequence[by_sequence]
+            local = sequences[here] - self._first_sequence[number]
+            begin, end = np.searchsorted(known, [local, local + 1])
+            found = packing.row[by_sequence][joined_ranges(begin, end)]
+            rows.append(found + self.spans.first_rows(self.first_span[number]))
+            which.append(np.repeat(here, end - begin))
+        return np.concatenate(rows), np.concatenate(which)
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the sequences with tokens of a row; reads its block's pages."""
+        span = int(self.spans.spans_of_rows([row])[0])
+        block = int(np.searchsorted(self.first_span, span, side="right")) - 1
+        packing = self.packing(block)
+        number = row - self.spans.first_rows(self.first_span[block : block + 1])
+        sequences: Int64Array = packing.sequence[packing.row == number].copy()
+        sequences += self._first_sequence[block]
+        return sequences
+
+    def erased_sequences(self) -> Int64Array:
+        """Return the sequences with tokens of erased rows; reads their blocks."""
+        if self.erased is None:
+            return np.empty(0, dtype=np.int64)
+        borders = self.spans.first_rows(self.first_span)
+        begins, ends = self.erased_runs.T
+        first = np.searchsorted(borders, begins, side="right") - 1
+        last = np.searchsorted(borders, ends, side="left")
+        found = [np.empty(0, dtype=np.int64)]
+        for block in distinct(joined_ranges(first, last)).tolist():
+            packing = self.packing(block)
+            is_erased = self.erased.holds(packing.row + borders[block])
+            found.append(packing.sequence[is_erased] + self._first_sequence[block])
+        return distinct(np.concatenate(found))
+
+    def lengths(self, block: int) -> Int64Array:
+        """Return the tokens of the rows of a block, separators included: int64 [rows].
+
+        Reads its pages.
+        """
+        first, stop = self.first_span[block : block + 2].tolist()
+        return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
+
+    def stored_squares(self) -> CheckedArray:
+        """Map the sum of squared lengths of each sequence's documents, or make it."""
+        borders = np.ascontiguousarray(self.first_span).tobytes()
+        num_blocks = len(self.first_span) - 1
+        return stored_numbers(
+            self.spans, self.squares, num_blocks, self.identity, borders
+        )
+
+    def squares(self, block: int) -> npt.NDArray[np.float64]:
+        """Return the sum of squared lengths of each sequence's documents, of a block.
+
+        Reads its pages.
+        """
+        packing = self.packing(block)
+        count = int(np.diff(self._first_sequence[block : block + 2])[0])
+        squares = np.square(packing.num_tokens.astype(np.float64))
+        return np.bincount(packing.sequence, squares, count).astype(np.float64)
+
+    def _count(self, block: int) -> int | tuple[int, int]:
+        """Sequences of a block, by the lengths of its rows; and repetitions of bos."""
+        packing = self._pack(block)
+        count = int(packing.sequence[-1]) + 1 if len(packing.sequence) else 0
+        if not self.layout.bos_every:
+            return count
+        return count, int(packing.num_tokens.sum() - self.lengths(block).sum())
+
+    def _pack(self, block: int) -> PackedRows:
+        return pack_lengths(self.lengths(block), self.length, self.layout)

@@ -1,0 +1,264 @@
+"""What the loader counts and shuffles, cut from a dataset by its index alone.
+
+Sequences are numbered in file order and grouped in blocks. Each is a few token ranges.
+No seed, no epoch and no data enter here.
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import CheckedArray, Int64Array, UInt32Array
+from pagefeed.core.dataset import BlockKind, Erased, Spans
+from pagefeed.core.sequences.blocks import Blocks
+from pagefeed.core.sequences.bundles import Bundles, are_bundles
+
+__all__ = [
+    "DocumentParts",
+    "Segments",
+    "SequenceIndex",
+    "SequenceLayout",
+    "with_erased",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceLayout:
+    """How the data plane writes the rows of pages into sequences."""
+
+    bos: int | None = None
+    """Token before every row, also an empty or null one."""
+    eos: int | None = None
+    """Token behind every row, likewise."""
+    learn_eos: bool | None = None
+    """Whether it is learned where files or templates have labels; None warns of it."""
+    packing: str | None = None
+    """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
+    never_split: bool = False
+    """Whether only documents longer than a sequence are split."""
+    multiple_of: int = 1
+    """Places of a packed document are a multiple of it, the last ones padding."""
+    bos_every: int = 0
+    """Places of a row, separators included, from one ``bos`` to the next; 0: it has
+    one."""
+
+    @property
+    def per_row(self) -> int:
+        """Separators of a row that is not split."""
+        return (self.bos is not None) + (self.eos is not None)
+
+    @property
+    def packing_rule(self) -> dict[str, Any] | None:
+        """How bundles are packed, as the data plane takes it."""
+        if self.packing is None:
+            return None
+        return {
+            "method": self.packing,
+            "never_split": self.never_split,
+            "multiple_of": self.multiple_of,
+            "repeats_bos": self.bos_every > 0,
+        }
+
+    def without_bos(self, place: Any) -> Any:
+        """Return places in a row, separators included, less each ``bos`` before them.
+
+        Args:
+            place: int or int64 array.
+
+        Example:
+            >>> SequenceLayout(bos=1, bos_every=4).without_bos(np.arange(9)).tolist()
+            [0, 0, 1, 2, 3, 3, 4, 5, 6]
+        """
+        if self.bos is None:
+            return place
+        return place + (-place // self.bos_every if self.bos_every else -(place > 0))
+
+
+class Segments(NamedTuple):
+    """Token ranges of some sequences, in their order, as the data plane takes them.
+
+    Tokens are counted with the separators of their rows.
+    """
+
+    sequence: Int64Array
+    """Which of the sequences asked for, an index into that array: int64 [segments]."""
+    page: Int64Array
+    """Page of the dataset's index, or a bundle: int64 [segments]."""
+    row: UInt32Array
+    """Row of the page; of a packed bundle, the sequence in it: uint32 [segments]."""
+    first_token: UInt32Array
+    """First token, from the start of that row; later rows follow on: uint32."""
+    num_tokens: UInt32Array
+    """Number of tokens: uint32 [segments]."""
+    offset: UInt32Array
+    """Place of the first token in the sequence: uint32 [segments]."""
+
+
+class DocumentParts(NamedTuple):
+    """Parts of documents in a sequence, in its order; int64 [parts] each."""
+
+    page: Int64Array
+    """Page of the dataset's index."""
+    row: Int64Array
+    """Row of the page."""
+    first_token: Int64Array
+    """First token of the row, its separators counted."""
+    num_tokens: Int64Array
+    """Number of tokens, likewise."""
+    offset: Int64Array
+    """Place of the first token in the sequence."""
+
+
+class SequenceIndex(Protocol):
+    """The sequences of a dataset."""
+
+    spans: Spans
+    """The rows."""
+    erased: Erased | None
+    """Rows that are left out of segments, bundles and parts."""
+    layout: SequenceLayout
+    """How the data plane writes them."""
+    length: int
+    """Tokens of a sequence, padding included."""
+    num_sequences: int
+    """Number of sequences."""
+    num_dropped_tokens: int = 0
+    """Tokens that are in no sequence."""
+    num_padding_tokens: int = 0
+    """Padding of all sequences together."""
+    columns: tuple[str, ...] = ()
+    """Columns of the rows that sequences carry beside the tokens."""
+    has_tokens: bool = True
+    """Whether the column has tokens that can be counted."""
+    reads_lengths: bool = False
+    """Whether counting the tokens that are delivered takes reading all rows."""
+    tokens_differ: bool = False
+    """Whether sequences have unlike numbers of tokens, padding included."""
+    keeps_empty: bool = False
+    """Whether a document without tokens is in a sequence."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all rows, separators included."""
+
+    @property
+    def num_planned(self) -> int:
+        """Items of all plans of an epoch: what planning it takes."""
+        return self.num_sequences
+
+    @property
+    def num_delivered_tokens(self) -> int:
+        """Tokens in all sequences together, separators included, padding not."""
+
+    @property
+    def file_first_sequence(self) -> Int64Array:
+        """Sequences before each file, and in all: int64 [files + 1]."""
+
+    def blocks(self, kind: BlockKind) -> Blocks:
+        """Return the blocks of ``kind``."""
+
+    def segments(self, sequences: Int64Array) -> Segments:
+        """Return the token ranges of ``sequences``."""
+
+    def bundles(self, keys: Int64Array) -> Bundles:  # noqa: ARG002 - there are none
+        """Return the bundles of these keys; most sequences need none."""
+        return Bundles.none()
+
+    def loaded_bytes(self, pages: Int64Array) -> Int64Array:
+        """Return the decoded size of each page or bundle, in the column's own type."""
+        return bytes_of_pages(self.spans, pages)
+
+    def stored_squares(self) -> CheckedArray | None:
+        """Map the sum of squared lengths of each sequence's documents, or make it.
+
+        Where :attr:`tokens_differ` it is the tokens of each, of which that follows.
+
+        Returns:
+            float32 [sequences]; None if the rows have no tokens, or nobody says.
+        """
+        return None
+
+    def parts(self, sequence: int) -> DocumentParts:
+        """Return the parts of documents in a sequence; reads its pages."""
+
+    def row_parts(
+        self,
+        sequence: int,  # noqa: ARG002 - documents are infilled before they are cut
+        page: int,  # noqa: ARG002
+        row: int,  # noqa: ARG002
+    ) -> list[range] | None:
+        """Return the tokens of a row, separators not counted, that each sequence holds.
+
+        None where rows are cut by what follows from the index alone.
+        """
+        return None
+
+    def sequences_of_row(self, row: int) -> Int64Array:
+        """Return the sequences with tokens of a row of the spans; reads its page."""
+
+    def place_in_sequence(self, row: int) -> int | None:  # noqa: ARG002
+        """Return which row of its sequence, a batch, a row of the spans is."""
+        return None
+
+    def documents_left(self, sequence: int) -> npt.NDArray[np.bool_]:  # noqa: ARG002
+        """Return which documents of a sequence, if it is a batch, are not erased."""
+        return np.ones(1, dtype=bool)
+
+    def sequences_with_rows(self, begin: int, end: int) -> range | Int64Array:
+        """Return the sequences with tokens of rows of the files, rising.
+
+        Args:
+            begin: First row, numbered through the index.
+            end: One past the last row.
+        """
+        whole, every = with_erased(self), range(self.num_sequences)
+        first = bisect_left(every, begin, key=lambda number: whole.row_range(number)[1])
+        stop = bisect_left(every, end, key=lambda number: whole.row_range(number)[0])
+        return range(first, stop)
+
+    def row_range(self, sequence: int) -> tuple[int, int]:
+        """Return the first and last row of a sequence, numbered through the index.
+
+        The last one is that of its last page: the index does not know where it ends.
+        """
+        segments = self.segments(np.array([sequence]))
+        pages, rows = segments.page, segments.row
+        if are_bundles(pages).any():
+            bundle = self.bundles(pages)
+            pages, rows = bundle.part_page, bundle.part_row
+        first_rows = self.spans.index.first_rows
+        first = int(first_rows(pages[:1])[0] + rows[0])
+        return first, int(first_rows(pages[-1:] + 1)[0]) - 1
+
+    @property
+    def erased_runs(self) -> Int64Array:
+        """Runs of erased rows, the first and one past the last: int64 [runs, 2]."""
+        nothing = np.empty((0, 2), dtype=np.int64)
+        return nothing if self.erased is None else self.erased.runs
+
+    def erased_sequences(self) -> Int64Array:
+        """Return the sequences with tokens of erased rows, rising: int64."""
+
+
+def with_erased(index: SequenceIndex) -> SequenceIndex:
+    """Return the same sequences as they were before rows were erased."""
+    whole = copy.copy(index)
+    whole.erased = None
+    return whole
+
+
+def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
+    """Return the decoded size of pages of the index, of text and the like about: int64.
+
+    Bytes are in the column's own type.
+    """
+    index, borders = spans.index, np.stack([pages, pages + 1], axis=-1)
+    if index.value_bytes == 0:
+        return np.diff(index.first_rows(borders))[..., 0] * index.mean_row_bytes
+    return np.diff(index.first_values(borders))[..., 0] * index.value_bytes

@@ -1,0 +1,62 @@
+"""Files of data: listed, told apart by versions, read by ranges of bytes.
+
+:func:`located` finds files and their storage. :class:`Storage` reads files of this
+machine, and its module is the only one of the core that opens files of data. URLs are
+those of the room ``remote``.
+"""
+
+from pagefeed.core.storage.arrow_files import RangeFile, open_renamed
+from pagefeed.core.storage.locating import (
+    Located,
+    located,
+    located_among,
+    located_exactly,
+)
+from pagefeed.core.storage.paths import (
+    MANIFEST,
+    PARQUET,
+    SHARED_INDEX,
+    UNFINISHED,
+    PathLike,
+    Paths,
+    check_files_given,
+    check_finished,
+    is_hidden,
+    local_path,
+    nothing_listed,
+    plain_path,
+    plain_paths,
+    roots_of,
+    tell_of_index,
+)
+from pagefeed.core.storage.storage import Storage, names_in
+from pagefeed.core.storage.urls import is_url, listed_folder, matches
+
+__all__ = [
+    "MANIFEST",
+    "PARQUET",
+    "SHARED_INDEX",
+    "UNFINISHED",
+    "Located",
+    "PathLike",
+    "Paths",
+    "RangeFile",
+    "Storage",
+    "check_files_given",
+    "check_finished",
+    "is_hidden",
+    "is_url",
+    "listed_folder",
+    "local_path",
+    "located",
+    "located_among",
+    "located_exactly",
+    "matches",
+    "names_in",
+    "nothing_listed",
+    "open_renamed",
+    "plain_path",
+    "plain_paths",
+    "roots_of",
+    "tell_of_index",
+]

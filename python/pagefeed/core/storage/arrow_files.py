@@ -1,0 +1,113 @@
+"""Files of any storage as file objects, which pyarrow reads."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from pagefeed.core._base import require
+from pagefeed.core.storage.storage import Storage
+from pagefeed.errors import CorruptFileError
+
+__all__ = ["RangeFile", "open_renamed"]
+
+TAIL_BYTES = 64 << 10
+"""Bytes of the end of a file that are read at first: footers mostly fit."""
+TRAILER = 8
+"""Length of a footer, and magic."""
+
+
+class RangeFile(io.RawIOBase):
+    """A file that reads what is asked for, and nothing ahead."""
+
+    def __init__(self, source: Storage, file: str) -> None:
+        super().__init__()
+        self._source, self._file = source, file
+        self._size, self._at = source.size(file), 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to where the next read begins."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}
+        self._at = max(0, base[whence] + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read some bytes, or all that are left."""
+        end = self._size if size is None or size < 0 else self._at + size
+        end = min(end, self._size)
+        if end <= self._at:
+            return b""
+        found = self._source.read(self._file, self._at, end)
+        self._at = end
+        return found
+
+    readall = read
+
+
+class RenamedFile(RangeFile):
+    """A Parquet file with another footer."""
+
+    def __init__(self, source: Storage, file: str, begin: int, tail: bytes) -> None:
+        super().__init__(source, file)
+        self._begin, self._tail = begin, tail
+        self._size = begin + len(tail)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read some bytes, or all that are left."""
+        end = self._size if size is None or size < 0 else self._at + size
+        at, end = self._at, min(end, self._size)
+        if at >= end:
+            return b""
+        before = b""
+        if at < self._begin:
+            before = self._source.read(self._file, at, min(end, self._begin))
+        self._at = end
+        tail = self._tail[max(at - self._begin, 0) : max(end - self._begin, 0)]
+        return before + tail
+
+    readall = read
+
+
+def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) -> Any:
+    """Open a Parquet file as a ``pyarrow.NativeFile``, its footer made another.
+
+    Args:
+        storage: Where it lies.
+        file: Its path.
+        rename: Makes a footer of its footer.
+
+    Raises:
+        CorruptFileError: If it has no footer.
+        MissingDependencyError: If pyarrow is not installed.
+    """
+    arrow = require("pyarrow", extra="pyarrow", purpose="reading columns")
+    size = storage.size(file)
+    begin = max(0, size - TAIL_BYTES)
+    tail = storage.read(file, begin, size)
+    length = int.from_bytes(tail[-TRAILER:-4], "little")
+    if not tail.endswith(b"PAR1") or length > size - 2 * TRAILER:
+        raise CorruptFileError(
+            f"{file}: not a Parquet file, or a truncated one: it ends with "
+            f"{tail[-4:]!r} and promises a footer of {length} bytes"
+        ).at(file=file)
+    if length + TRAILER > len(tail):
+        begin = size - TRAILER - length
+        tail = storage.read(file, begin, size)
+    at = len(tail) - TRAILER - length
+    try:
+        footer = rename(tail[at:-TRAILER])
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{file}: {error}").at(file=file) from None
+    if footer == tail[at:-TRAILER] and storage.handle is None:
+        return storage.open_arrow(file)
+    new = tail[:at] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    return arrow.PythonFile(RenamedFile(storage, file, begin, new), mode="r")

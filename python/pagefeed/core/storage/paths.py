@@ -1,0 +1,221 @@
+"""Expands files, folders and patterns to a list of files."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from pagefeed.core._base import logger
+from pagefeed.core.storage.urls import is_url
+from pagefeed.errors import (
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+    UnsupportedError,
+)
+
+__all__ = [
+    "MANIFEST",
+    "PARQUET",
+    "SHARED_INDEX",
+    "UNFINISHED",
+    "PathLike",
+    "Paths",
+    "check_files_given",
+    "check_finished",
+    "expanded",
+    "is_hidden",
+    "local_path",
+    "nothing_listed",
+    "plain_path",
+    "plain_paths",
+    "roots_of",
+    "tell_of_index",
+]
+
+PathLike = str | os.PathLike[str]
+Paths = PathLike | Iterable[PathLike]
+
+PARQUET = (".parquet", ".parq")
+"""Suffixes of Parquet files in a folder."""
+SHARED_INDEX = "_pagefeed"
+"""Usual name of the folder of an index that all nodes share."""
+UNFINISHED = "_unfinished"
+"""Folder of what a job needs to go on, in the folder that it writes."""
+MANIFEST = "_manifest.json"
+"""What such a job writes last."""
+
+
+def check_files_given(
+    paths: Paths, expand: Callable[[str], Iterable[str]]
+) -> list[str]:
+    """Return the files that all paths mean, in order.
+
+    Raises:
+        InvalidArgumentError: If there are none, or a file is given twice.
+    """
+    files = [file for path in plain_paths(paths) for file in expand(path)]
+    if not files:
+        raise InvalidArgumentError("no paths given: name at least one file")
+    seen: set[str] = set()
+    for file in files:
+        is_plain = file.isascii()  # Of a million names, each sign takes seconds.
+        if not is_plain and any("\ud800" <= sign <= "\udfff" for sign in file):
+            raise InvalidArgumentError(f"{file!a} is no name in UTF-8: rename the file")
+        if file in seen:
+            # The query of a URL may hold a signature.
+            shown = file.partition("?")[0] if is_url(file) else file
+            raise InvalidArgumentError(
+                f"{shown} is given twice: its rows would be delivered twice per epoch"
+            )
+        seen.add(file)
+    return files
+
+
+def plain_paths(paths: Paths) -> list[str]:
+    """Return one path, or several, as a list of texts, see :func:`plain_path`."""
+    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
+        paths = [paths]
+    return [plain_path(path, "paths") for path in paths]
+
+
+def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return what paths name, absolute and without a last slash, but for some files.
+
+    Example:
+        >>> roots_of(["s3://bucket/web/", "file:///corpus", "/a"], files=["/a"])
+        ('s3://bucket/web', '/corpus')
+    """
+    given = [path.removeprefix("file://") for path in plain_paths(paths)]
+    full = (path if is_url(path) else os.path.abspath(path) for path in given)
+    known = {*files}
+    return tuple(path.rstrip("/") for path in full if path not in known)
+
+
+def plain_path(path: object, name: str) -> str:
+    """Return a path as text, with ``~`` replaced by the home folder.
+
+    Raises:
+        InvalidArgumentError: If it is not a path, or a URL that lacks a slash.
+    """
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+        raise InvalidArgumentError(
+            f"{name}={path!r} must be a path: text or an os.PathLike"
+        )
+    text = os.path.expanduser(os.fspath(path))
+    if re.match(r"(s3a?|gc?s|az|azure|hf|https?):/?(?!/)", text):
+        scheme = text.partition(":")[0]  # The rest may hold a secret.
+        raise InvalidArgumentError(
+            f"{name}={scheme}:... is no URL: write {scheme}://..., or ./{scheme}: for "
+            "a folder of this name"
+        )
+    return text
+
+
+def local_path(path: object, name: str) -> str:
+    """Return a path on this machine.
+
+    Raises:
+        InvalidArgumentError: If it is not a path, or is a URL.
+    """
+    text = plain_path(path, name).removeprefix("file://")
+    if is_url(text):
+        scheme = text.partition("://")[0]  # The rest may hold a secret.
+        raise InvalidArgumentError(
+            f"{name} is a URL, {scheme}://..., and must be a path on this machine: "
+            "give one, and copy what lies there, or mount the remote place"
+        )
+    return text
+
+
+def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+    """Yield the absolute paths of all files that a local path means."""
+    path = path.removeprefix("file://")
+    if is_url(path):
+        shown = path.partition("?")[0]  # A query may hold a signature.
+        raise UnsupportedError(
+            f"{shown}: files of this kind are read from this machine only, Parquet "
+            "from remote storage too: copy them here, or mount the place"
+        )
+    if os.path.isfile(path):
+        yield os.path.abspath(path)
+    elif Path(path).is_dir():
+        yield from _listed(path, _folder(Path(path), suffixes), suffixes)
+    elif glob.has_magic(path):
+        files = _listed(path, glob.iglob(path, recursive=True), suffixes)
+        for folder in {os.path.dirname(file): None for file in files}:
+            check_finished(
+                folder,
+                is_begun=os.path.isdir(f"{folder}/{UNFINISHED}"),
+                is_ended=os.path.exists(f"{folder}/{MANIFEST}"),
+            )
+        yield from files
+    else:
+        raise MissingFileError(f"{path} does not exist")
+
+
+@cache
+def tell_of_index(folder: str) -> None:
+    """Log, once in a process, that a folder has an index that was not given."""
+    logger.info(
+        '%s was indexed: index="%s" reads neither a listing nor footers, and '
+        "takes the files that it had then",
+        *(folder, f"{folder.rstrip('/')}/{SHARED_INDEX}"),
+    )
+
+
+def check_finished(folder: str, *, is_begun: bool, is_ended: bool) -> None:
+    """Refuse a folder whose files are a part of what a job has to write.
+
+    Raises:
+        FileAccessError: If the job began, and its manifest is not there.
+    """
+    if is_begun and not is_ended:
+        raise FileAccessError(
+            f"{folder.rstrip('/')} is not finished: it holds {UNFINISHED}, and no "
+            f"{MANIFEST} yet. Wait for the job that writes it, start the job again to "
+            "go on, or remove the folder"
+        ).at(file=folder)
+
+
+def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
+    for directory, names, files in os.walk(folder, followlinks=True):
+        if SHARED_INDEX in names:
+            tell_of_index(directory)
+        check_finished(
+            directory, is_begun=UNFINISHED in names, is_ended=MANIFEST in files
+        )
+        names[:] = [name for name in names if not is_hidden(name)]
+        for file in files:
+            if file.endswith(suffixes):
+                yield os.path.join(directory, file)
+
+
+def _listed(path: str, found: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+    files = sorted(
+        os.path.abspath(file)
+        for file in found
+        if not is_hidden(os.path.basename(file)) and os.path.isfile(file)
+    )
+    if not files:
+        raise nothing_listed(path, suffixes)
+    return files
+
+
+def nothing_listed(path: str, suffixes: tuple[str, ...]) -> MissingFileError:
+    """Return the error of a folder or pattern without files."""
+    what = "Parquet files" if suffixes == PARQUET else "such files"
+    return MissingFileError(
+        f"{path} holds no {what}: expected names ending in "
+        f"{' or '.join(suffixes)} that do not begin with _ or ."
+    )
+
+
+def is_hidden(name: str) -> bool:
+    """Whether writers hide files of this name."""
+    # Hive's partition folders (_date=...) are data; other names with _ are not.
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)

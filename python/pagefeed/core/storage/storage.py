@@ -1,0 +1,165 @@
+"""Files of this machine, as all readers of data see them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed import _core
+from pagefeed.core._base import require, write_errors
+from pagefeed.core.storage.paths import PARQUET, Paths, check_files_given, expanded
+from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
+
+__all__ = ["Storage", "names_in"]
+
+
+class Storage:
+    """Files of this machine: listed, told apart by versions, read by ranges of bytes.
+
+    Everything that Python reads of data goes through here. :class:`RemoteStorage`
+    derives from it and adds URLs. Equal storages have equal hashes: their names mean
+    the same files.
+
+    Raises:
+        MissingFileError: If a file is not there.
+        FileAccessError: If it cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     _ = file.write(b"PAR1PAR1")
+        ...     file.flush()
+        ...     Storage().read(file.name, 4, 8)
+        b'PAR1'
+    """
+
+    handle: _core.Remote | None = None
+    """The storage of the data plane; None for local files, which it opens by path."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def list_files(
+        self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
+    ) -> list[str]:
+        """Return the files that paths, folders and patterns mean, in order.
+
+        Files are absolute paths, or URLs, of any name. A folder means the files in it
+        and below whose names end in one of ``suffixes``. A pattern (``*``, ``?``,
+        ``[]``, ``**``) means the files that match. Files of a folder or pattern are
+        sorted by name, without names that writers hide (``_SUCCESS``, ``_metadata``,
+        ``.part``). The elements of a list keep their order, which is part of a
+        dataset's identity.
+
+        Raises:
+            MissingFileError: If a path does not exist or a pattern matches nothing.
+            InvalidArgumentError: If nothing is given, or a file is given twice.
+        """
+        return check_files_given(paths, lambda path: expanded(path, suffixes))
+
+    def name_of(self, path: str) -> str:
+        """Return the name of a file as :meth:`list_files` lists it."""
+        return os.path.abspath(path)
+
+    def version(self, file: str) -> str:
+        """Return text that changes when a file does.
+
+        Of local files: size, time of change in nanoseconds, and inode.
+        """
+        with _reading(file):
+            state = os.stat(file)
+        return f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
+
+    def versions(self, files: Sequence[str]) -> list[str]:
+        """Return the version of each of some files."""
+        return [self.version(file) for file in files]
+
+    def written(self, file: str) -> int:
+        """Return when a local file was last written, in nanoseconds; 0 if remote."""
+        with _reading(file):
+            return os.stat(file).st_mtime_ns
+
+    def size(self, file: str) -> int:
+        """Return the bytes of a file."""
+        with _reading(file):
+            return os.stat(file).st_size
+
+    def read(self, file: str, begin: int, end: int) -> bytes:
+        """Read bytes ``[begin, end)`` of a file, which must have them.
+
+        Raises:
+            StaleFileError: If the file ends before.
+        """
+        with _reading(file), open(file, "rb") as opened:
+            opened.seek(begin)
+            found = opened.read(end - begin)
+        if len(found) < end - begin:
+            raise StaleFileError(
+                f"{file}: expected bytes {begin} to {end}, found its end at "
+                f"{begin + len(found)}: the file changed while it was read"
+            ).at(file=file)
+        return found
+
+    def numbers(
+        self, file: str, dtype: str, begin: int, count: int
+    ) -> npt.NDArray[Any]:
+        """Read numbers of a type of NumPy, which lie from byte ``begin`` on."""
+        size = count * np.dtype(dtype).itemsize
+        return np.frombuffer(self.read(file, begin, begin + size), dtype)
+
+    def parts(
+        self, file: str, begin: int = 0, end: int | None = None, size: int = 16 << 20
+    ) -> Iterator[bytes]:
+        """Yield bytes ``[begin, end)`` of a file, or all of it, ``size`` at a time."""
+        stop = self.size(file) if end is None else end
+        for at in range(begin, stop, size):
+            yield self.read(file, at, min(at + size, stop))
+
+    def read_all(self, file: str) -> bytes:
+        """Read a small file."""
+        return self.read(file, 0, self.size(file))
+
+    def counts(self) -> dict[str, int]:
+        """Return counts of requests, retries, bytes and the like; local files: none."""
+        return {}
+
+    def open_arrow(self, file: str) -> Any:
+        """Open a file as a ``pyarrow.NativeFile``.
+
+        Raises:
+            MissingDependencyError: If pyarrow is not installed.
+        """
+        fs = require("pyarrow.fs", extra="pyarrow", purpose="reading columns")
+        return fs.LocalFileSystem().open_input_file(file)
+
+
+@contextmanager
+def _reading(file: str) -> Iterator[None]:
+    """Raise what the system says of a file as an error of pagefeed."""
+    try:
+        yield
+    except FileNotFoundError as problem:
+        raise MissingFileError(
+            f"{file} does not exist any more: put it back, or name the files there are"
+        ).at(file=file) from problem
+    except OSError as problem:
+        error = FileAccessError(f"{file}: cannot be read: {problem}")
+        raise error.at(file=file) from problem
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the sorted names in a folder; none if it does not exist."""
+    with write_errors(folder), suppress(FileNotFoundError):
+        return sorted(os.listdir(folder))
+    return []

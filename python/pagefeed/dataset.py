@@ -1,0 +1,65 @@
+"""Datasets, as users name them in types, and what few people call of them."""
+
+from pagefeed._names import name_as_imported
+from pagefeed.core.dataset import (
+    Aligned,
+    AlignedColumn,
+    AlignedColumnNames,
+    Dataset,
+    FolderColumn,
+    Page,
+    PageIndex,
+    RecordedTokenizer,
+    Source,
+    Spans,
+)
+from pagefeed.flat import (
+    FlatDataset,
+    MegatronDataset,
+    StreamDataset,
+    StreamDocument,
+    StreamWriter,
+    mds,
+    megatron,
+    stream,
+    tokens,
+)
+from pagefeed.infilling import Infill
+from pagefeed.parquet_files import ParquetDataset, parquet
+from pagefeed.remote import IndexDifferences, WrittenIndex, check_index, write_index
+from pagefeed.tables import delta, iceberg
+from pagefeed.text import UncountedText
+
+__all__ = [
+    "Aligned",
+    "AlignedColumn",
+    "AlignedColumnNames",
+    "Dataset",
+    "FlatDataset",
+    "FolderColumn",
+    "IndexDifferences",
+    "Infill",
+    "MegatronDataset",
+    "Page",
+    "PageIndex",
+    "ParquetDataset",
+    "RecordedTokenizer",
+    "Source",
+    "Spans",
+    "StreamDataset",
+    "StreamDocument",
+    "StreamWriter",
+    "UncountedText",
+    "WrittenIndex",
+    "check_index",
+    "delta",
+    "iceberg",
+    "mds",
+    "megatron",
+    "parquet",
+    "stream",
+    "tokens",
+    "write_index",
+]
+
+name_as_imported(__name__)

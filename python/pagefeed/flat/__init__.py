@@ -1,0 +1,59 @@
+"""Flat files of tokens as datasets: raw, Megatron's, MDS shards, and streams.
+
+The module of a format has a function that names a dataset, a ``FlatFormat`` that finds
+tokens and documents in a file, and an :class:`Output` that writes files.
+:data:`FLAT_FORMATS` lists the formats. ``pages`` cuts files into pages, which the data
+plane reads; :class:`FlatDataset` is the dataset of every format.
+"""
+
+from typing import Literal
+
+from pagefeed._names import name_as_imported
+from pagefeed.flat.flat_dataset import FlatDataset, TokenFormat
+from pagefeed.flat.flat_file import FlatFile, FlatFormat, Records, corrupt, given_dtype
+from pagefeed.flat.mds_shards import MdsOutput, mds
+from pagefeed.flat.megatron_files import MegatronDataset, MegatronOutput, megatron
+from pagefeed.flat.output import Output, TokenRows
+from pagefeed.flat.pages import document_pages
+from pagefeed.flat.raw import NpyOutput, RawOutput, tokens
+from pagefeed.flat.record_column import RecordColumn
+from pagefeed.flat.stream_document import StreamDocument
+from pagefeed.flat.stream_shards import StreamDataset, stream
+from pagefeed.flat.stream_writer import StreamOutput, StreamWriter
+
+FlatName = Literal["stream", "mds", "megatron", "npy", "raw"]
+
+FLAT_FORMATS: dict[str, TokenFormat] = {
+    "stream": TokenFormat(stream, StreamOutput),
+    "mds": TokenFormat(mds, MdsOutput),
+    "megatron": TokenFormat(megatron, MegatronOutput),
+    "npy": TokenFormat(tokens, NpyOutput),
+    "raw": TokenFormat(tokens, RawOutput),
+}
+"""The formats by name; a file has the first format whose signs match its name."""
+
+__all__ = [
+    "FLAT_FORMATS",
+    "FlatDataset",
+    "FlatFile",
+    "FlatFormat",
+    "FlatName",
+    "MegatronDataset",
+    "Output",
+    "RecordColumn",
+    "Records",
+    "StreamDataset",
+    "StreamDocument",
+    "StreamWriter",
+    "TokenFormat",
+    "TokenRows",
+    "corrupt",
+    "document_pages",
+    "given_dtype",
+    "mds",
+    "megatron",
+    "stream",
+    "tokens",
+]
+
+name_as_imported(__name__)

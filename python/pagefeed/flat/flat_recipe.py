@@ -1,0 +1,101 @@
+"""The recipe of the index of flat files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.core._base import in_order
+from pagefeed.core.dataset import Recipe
+from pagefeed.core.storage import Storage
+from pagefeed.errors import DataError
+from pagefeed.flat.flat_file import FlatFormat, Records, unsupported
+from pagefeed.flat.pages import FilePages
+
+__all__ = ["FlatRecipe"]
+
+VERSION = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlatRecipe(Recipe):
+    """How to index flat files, which must be on this machine."""
+
+    format: FlatFormat
+
+    @property
+    def settings(self) -> list[str]:
+        """All that decides on the index but the files.
+
+        Versions of the files that say where documents are belong to it: the index does
+        not check these later.
+        """
+        sides = [side for file in self.files for side in self.format.sides(file)]
+        versions = map(self.storage.version, sides)
+        return [str(VERSION), repr(self.format), self.column, *versions]
+
+    def build(
+        self,
+        num_threads: int,  # noqa: ARG002 - one a CPU
+        advance: Callable[[int], object],
+    ) -> _core.Index:
+        """Read the places of documents; a file without these is read as a whole."""
+        storage = self.storage
+
+        def read(path: str) -> tuple[Records, FilePages, bytes]:
+            try:
+                records, pages = self.format.read(storage, path)
+                contents = self.format.digest(storage, path)
+            except DataError as error:
+                error.file = error.file or path
+                raise
+            return records, pages, self._identity(records, pages, contents)
+
+        found = in_order(read, self.files, taken=lambda _: advance(1))
+        records, pages, identities = zip(*found, strict=True)
+        self._check_same(records)
+        columns = [np.concatenate(part) for part in zip(*pages, strict=True)]
+        return _core.flat_index(
+            self.files,
+            identities,
+            [len(each.offset) for each in pages],
+            self.column,
+            records[0],
+            columns[:4],
+            columns[4:],
+        )
+
+    def file_identity(self, storage: Storage, file: int) -> bytes:
+        """Return bytes that differ between files with different contents."""
+        return self.format.digest(storage, self.files[file])
+
+    def _identity(self, records: Records, pages: FilePages, contents: bytes) -> bytes:
+        """Return a digest of a file and of the places of its documents.
+
+        The places count: the same bytes with other documents are another dataset, and
+        samples of a large file may miss the difference.
+        """
+        how = f"{VERSION} {records} {self.column}".encode()
+        digest = hashlib.blake2b(how + contents, digest_size=16)
+        for numbers in pages:
+            digest.update(b"%d " % len(numbers) + numbers.tobytes())
+        return digest.digest()
+
+    def _check_same(self, records: Sequence[Records]) -> None:
+        for path, each in zip(self.files, records, strict=True):
+            if each != records[0]:
+                raise unsupported(
+                    path,
+                    f"has tokens as {_text(each)}, and {self.files[0]} as "
+                    f"{_text(records[0])}: make a dataset of each kind of files, and "
+                    "mix them",
+                )
+
+
+def _text(records: Records) -> str:
+    inside = f" in records of {records.size} bytes" * (records.size > 8)
+    return f"{records.dtype}{inside}"

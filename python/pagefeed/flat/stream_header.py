@@ -1,0 +1,228 @@
+"""The header of a shard of a stream. See docs/reference/formats.md."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pagefeed.core.storage import Storage
+from pagefeed.errors import ChecksumError, UnsupportedError
+from pagefeed.flat.flat_file import corrupt, parsed, token_dtype, unsupported, whole
+
+__all__ = [
+    "DOCUMENTS",
+    "HEADER",
+    "INDEX",
+    "METADATA",
+    "NO_PAYLOAD",
+    "PAYLOADS",
+    "TOKEN",
+    "TOKENS",
+    "StreamHeader",
+    "read_header",
+    "record_dtype",
+]
+
+FORMAT = "pagefeed stream"
+VERSION = 1
+
+HEADER = "stream.json"
+TOKENS = "stream.bin"
+DOCUMENTS = "documents.index"
+INDEX = "metadata.index"
+PAYLOADS = "metadata.bin"
+FILES = (TOKENS, DOCUMENTS, INDEX, PAYLOADS)
+SERIALIZATIONS = ("bytes", "numpy", "msgpack", "custom")
+
+TOKEN = "token"  # noqa: S105 - a name
+METADATA = "metadata"
+NO_PAYLOAD = 0xFFFFFFFF
+"""The id of tokens without a payload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamHeader:
+    """The header of a shard."""
+
+    path: str
+    """Path of the header."""
+    dtype: np.dtype[Any]
+    """Type of a record: a number, or a structure with a field ``token``."""
+    num_tokens: int
+    """Tokens of the shard."""
+    num_documents: int
+    """Documents of the shard."""
+    num_payloads: int
+    """Payloads of its spans."""
+    serialization: str
+    """Serialization of payloads: ``bytes``, ``numpy``, ``msgpack`` or ``custom``."""
+    files: dict[str, tuple[int, int]]
+    """Bytes and CRC-32 of each file, by its name."""
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether tokens name payloads."""
+        return METADATA in (self.dtype.names or ())
+
+    def place(self, field: str) -> int:
+        """Return the bytes of a record before a field."""
+        places: Any = self.dtype.fields
+        return int(places[field][1])
+
+    def text(self) -> bytes:
+        """Return the header as the bytes of its file."""
+        content = json.dumps(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "dtype": _listed(self.dtype),
+                "num_tokens": self.num_tokens,
+                "num_documents": self.num_documents,
+                "num_payloads": self.num_payloads,
+                "serialization": self.serialization,
+                "files": {
+                    name: {"bytes": size, "crc32": crc32}
+                    for name, (size, crc32) in self.files.items()
+                },
+            },
+            indent=1,
+        )
+        checksum = zlib.crc32(content.encode())
+        return f'{{"checksum": {checksum}, "content": {content}}}\n'.encode()
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of the shard."""
+        return self.path.removesuffix(HEADER) + name
+
+    def check_sizes(self, storage: Storage) -> None:
+        """Check that files of the shard have the sizes in the header.
+
+        Raises:
+            CorruptFileError: If a size differs, or the header contradicts itself.
+            MissingFileError: If a file is gone.
+        """
+        expected = {
+            TOKENS: self.num_tokens * self.dtype.itemsize,
+            DOCUMENTS: 8 * (self.num_documents + 1),
+        }
+        if self.has_payloads:
+            expected |= {INDEX: 8 * (self.num_payloads + 1)}
+            expected |= {PAYLOADS: self.files.get(PAYLOADS, (0, 0))[0]}
+        for name, size in expected.items():
+            if self.files.get(name, (-1, 0))[0] != size:
+                raise corrupt(self.path, f"its numbers do not fit the size of {name}")
+            found = storage.size(self.file(name))
+            if found != size:
+                raise corrupt(
+                    self.file(name),
+                    f"has {found:,} bytes, its header promises {size:,}: it is "
+                    "truncated, or of another shard",
+                )
+
+    def check_contents(self, storage: Storage) -> None:
+        """Verify the checksums of all files.
+
+        Raises:
+            ChecksumError: For the first file that is not as it was written.
+        """
+        for name, (size, expected) in self.files.items():
+            crc32, path = 0, self.file(name)
+            for part in storage.parts(path, 0, size):
+                crc32 = zlib.crc32(part, crc32)
+            if crc32 != expected:
+                raise corrupt(
+                    path,
+                    f"its checksum is {crc32:08x}, that of what was written "
+                    f"{expected:08x}: put the file of this shard back",
+                    ChecksumError,
+                )
+
+
+def record_dtype(dtype: object) -> np.dtype[Any]:
+    """Return the type of records: tokens alone, or tokens and further fields.
+
+    Raises:
+        TypeError: If NumPy does not know it.
+        UnsupportedError: If tokens are not integers, or ids of payloads not ``u4``.
+    """
+    found: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
+    if found.names is None:
+        token_dtype(found, "dtype")
+        return found
+    if TOKEN not in found.names:
+        raise UnsupportedError(
+            f"dtype={_listed(found)} has no field {TOKEN!r}: that of the tokens is "
+            "called so"
+        )
+    token_dtype(found[TOKEN], "dtype")
+    for name in found.names:
+        if (
+            found[name].kind not in "iuf"
+            or found[name].newbyteorder("<") != found[name]
+        ):
+            raise UnsupportedError(
+                f"dtype={_listed(found)}: field {name!r} must be one number a token, "
+                "little-endian"
+            )
+    if METADATA in found.names and found[METADATA] != np.dtype("<u4"):
+        raise UnsupportedError(
+            f"dtype={_listed(found)}: {METADATA!r} is the number of a payload, and of "
+            "type 'u4'"
+        )
+    return found
+
+
+def read_header(storage: Storage, path: str) -> StreamHeader:
+    """Read a header.
+
+    Raises:
+        CorruptFileError: If it is damaged.
+        UnsupportedError: If it is of another version.
+    """
+    found = storage.read_all(path)
+    with parsed(path, "no header of a stream, or damaged"):
+        outer = json.loads(found)
+        text = found[found.index(b'"content": ') + 11 : -2]
+        content, checksum = outer["content"], outer.get("checksum")
+        kind, version = content["format"], content["version"]
+    if kind != FORMAT or version != VERSION:
+        raise unsupported(
+            path,
+            f"{kind!r} of version {version!r}; only {FORMAT!r} of version {VERSION} is "
+            "known",
+        )
+    if zlib.crc32(text) != checksum:
+        raise corrupt(path, "its checksum does not match: the header is damaged")
+    with parsed(path, "its header lacks something"):
+        return StreamHeader(
+            path=path,
+            dtype=record_dtype(_numpy_form(content["dtype"])),
+            num_tokens=whole(content["num_tokens"]),
+            num_documents=whole(content["num_documents"]),
+            num_payloads=whole(content["num_payloads"]),
+            serialization=_known(content["serialization"], SERIALIZATIONS),
+            files={
+                _known(name, FILES): (whole(each["bytes"]), whole(each["crc32"]))
+                for name, each in content["files"].items()
+            },
+        )
+
+
+def _listed(dtype: np.dtype[Any]) -> str | list[list[str]]:
+    if dtype.names is None:
+        return dtype.newbyteorder("<").str
+    return [[name, dtype[name].str] for name in dtype.names]
+
+
+def _known(name: object, names: tuple[str, ...]) -> str:
+    if name not in names:
+        raise ValueError(f"{name!r:.40} is none of {names}")
+    return str(name)
+
+
+def _numpy_form(listed: str | list[list[str]]) -> Any:
+    return listed if isinstance(listed, str) else [(n, kind) for n, kind in listed]

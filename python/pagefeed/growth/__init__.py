@@ -1,0 +1,14 @@
+"""Data that grew: what they were in a state, and the rest of its epoch over both."""
+
+from pagefeed.growth.grown_data import before_growth, growth_parts
+from pagefeed.growth.grown_order import GrownOrder
+from pagefeed.growth.grown_run import GrownRun, MixedOrder, rest_of_dataset
+
+__all__ = [
+    "GrownOrder",
+    "GrownRun",
+    "MixedOrder",
+    "before_growth",
+    "growth_parts",
+    "rest_of_dataset",
+]

@@ -1,0 +1,160 @@
+"""The order of an epoch over data that grew in its middle."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.order import Ordered, expand_key, mix
+
+__all__ = ["GrownOrder"]
+
+GROUPS = 16
+"""Groups of a block: all blocks have as many new ones."""
+LAST = np.uint64(2**63)
+"""A lot behind all others."""
+
+
+class GrownOrder(Ordered):
+    """The first positions are as before; behind them comes what was left, and is new.
+
+    Both keep their own order, and are dealt in groups: of as many sequences as there
+    are lanes, so that a rank goes on in lanes of its own. All blocks of 16 groups have
+    as many new ones, at places that the key draws: so no rank and no step gets more of
+    them. What makes no whole group comes last.
+
+    Args:
+        before: The order of the data of before.
+        added: The order of what was added.
+        sizes: Sequences of both.
+        position: Sequences that were delivered before the data grew.
+        group: Sequences of a group.
+        key: Key of the epoch.
+
+    Example:
+        >>> from pagefeed.core.order import EpochOrder, Shuffle
+        >>> from pagefeed.core.sequences import ExplicitBlocks
+        >>> blocks = ExplicitBlocks(range(9))
+        >>> in_order = EpochOrder(blocks, seed=1, epoch=0, name="", num_lanes=1,
+        ...                       shuffle=Shuffle(block=None), window=0)
+        >>> GrownOrder(in_order, in_order, sizes=(8, 8), position=4, group=2, key=b""
+        ...            ).at(np.arange(16)).tolist()
+        [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 6, 7]
+    """
+
+    def __init__(
+        self,
+        before: Ordered,
+        added: Ordered,
+        *,
+        sizes: tuple[int, int],
+        position: int,
+        group: int,
+        key: bytes,
+    ) -> None:
+        self._before, self._added = before, added
+        self._size, self._position, self._group = sizes[0], position, group
+        left = sizes[0] - position
+        self._old_groups, self._new_groups = left // group, sizes[1] // group
+        self._groups = self._old_groups + self._new_groups
+        self._old_rest = left % group
+        first, second = expand_key(key, 2)
+        self._key = first, second
+
+    def begin(self) -> Iterator[None]:
+        """Prepare the first use, in short steps."""
+        yield from self._before.begin()
+        yield from self._added.begin()
+
+    def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
+        """Find the sequences at positions; those that were added come behind."""
+        wanted = np.asarray(positions, dtype=np.int64).ravel()
+        is_new, place = self._places(wanted)
+        found = np.empty(len(wanted), dtype=np.int64)
+        for which, order, first in (
+            (~is_new, self._before, 0),
+            (is_new, self._added, self._size),
+        ):
+            if which.any():
+                found[which] = first + (yield from order.reading(place[which]))
+        return found
+
+    def _places(
+        self, positions: Int64Array
+    ) -> tuple[npt.NDArray[np.bool_], Int64Array]:
+        """Whether what stands at positions was added, and its place in its order."""
+        behind = positions - self._position
+        group, inside = np.divmod(behind, self._group)
+        block, at = np.divmod(group.clip(0, max(0, self._groups - 1)), GROUPS)
+        drawn = self._drawn(block)
+        is_new = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
+        earlier = drawn & (np.arange(GROUPS) < at[:, None])
+        news = self._new_before(block) + earlier.sum(axis=1)
+        place = np.where(is_new, news, group - news) * self._group + inside
+        rest = behind - self._groups * self._group
+        is_rest = rest >= 0
+        is_new[is_rest] = rest[is_rest] >= self._old_rest
+        of_rest = np.where(
+            is_new,
+            self._new_groups * self._group + rest - self._old_rest,
+            self._old_groups * self._group + rest,
+        )
+        place[is_rest] = of_rest[is_rest]
+        place[~is_new] += self._position
+        is_new[behind < 0] = False
+        place[behind < 0] = positions[behind < 0]
+        return is_new, place
+
+    def _new_before(self, block: Int64Array) -> Int64Array:
+        """Return how many groups of what is new come before blocks."""
+        groups = np.minimum(block * GROUPS, self._groups)
+        return groups * self._new_groups // max(1, self._groups)
+
+    def _drawn(self, block: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return which groups of blocks are new: bool [blocks, GROUPS]."""
+        known, which = np.unique(block, return_inverse=True)
+        group = known[:, None] * GROUPS + np.arange(GROUPS)
+        lots = mix(group, self._key) >> np.uint64(1)
+        lots[group >= self._groups] = LAST
+        rank = lots.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+        count = self._new_before(known + 1) - self._new_before(known)
+        return (rank < count[:, None])[which]
+
+    def _turn(
+        self, number: Int64Array, block: Int64Array, *, is_new: bool
+    ) -> Int64Array:
+        """Return where a group stands that is the n-th new one, or the n-th other."""
+        before = self._new_before(block)
+        if not is_new:
+            before = np.minimum(block * GROUPS, self._groups) - before
+        others_first = np.argsort(self._drawn(block) ^ is_new, axis=1, kind="stable")
+        at = (number - before).clip(0, GROUPS - 1)
+        return block * GROUPS + np.take_along_axis(others_first, at[:, None], 1)[:, 0]
+
+    def positions(self, units: npt.ArrayLike) -> Int64Array:
+        """Return where sequences are delivered."""
+        wanted = np.asarray(units, dtype=np.int64).ravel()
+        found = np.empty(len(wanted), dtype=np.int64)
+        is_new = wanted >= self._size
+        old = self._before.positions(wanted[~is_new])
+        group, inside = np.divmod(old - self._position, self._group)
+        block = group * self._groups // max(1, self._old_groups) // GROUPS
+        block = block.clip(0, max(0, self._groups - 1) // GROUPS)
+        turn = self._turn(group, block, is_new=False)
+        rest = self._groups - self._old_groups
+        turn = np.where(group < self._old_groups, turn, group + rest)
+        moved = self._position + turn * self._group + inside
+        found[~is_new] = np.where(old < self._position, old, moved)
+        new = self._added.positions(wanted[is_new] - self._size)
+        group, inside = np.divmod(new, self._group)
+        block = ((group + 1) * self._groups - 1) // max(1, self._new_groups) // GROUPS
+        block = block.clip(0, max(0, self._groups - 1) // GROUPS)
+        turn = self._turn(group, block, is_new=True)
+        rest = self._groups - self._new_groups
+        place = np.where(group < self._new_groups, turn, group + rest) * self._group
+        place += np.where(group < self._new_groups, 0, self._old_rest)
+        found[is_new] = self._position + place + inside
+        return found

@@ -1,0 +1,262 @@
+"""The rest of an epoch in which data were added: they are mixed into what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import ClassVar
+
+from pagefeed.core.dataset import Dataset, identity_of_data, what_changed
+from pagefeed.core.order import Ordered, derive_key
+from pagefeed.core.run import (
+    Cursor,
+    DatasetCursor,
+    DatasetOrder,
+    DatasetRun,
+    Grown,
+    LoaderState,
+    Records,
+    Run,
+    records_after,
+    records_of,
+)
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.growth.grown_data import before_growth, growth_parts
+from pagefeed.growth.grown_order import GrownOrder
+
+__all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
+
+
+def rest_of_dataset(
+    whole: DatasetRun, state: LoaderState, grown: Grown | None
+) -> tuple[Run, LoaderState]:
+    """Return what goes on at a state of an epoch in which data were added, and where.
+
+    Args:
+        whole: The run of all data.
+        state: A state.
+        grown: When what was added since is delivered; None if nothing was.
+
+    Raises:
+        InvalidArgumentError: If data are to be mixed into steps some of which are
+            skipped.
+        StateMismatchError: If the data are not those of the state with some added.
+    """
+    same = grown is None or not what_changed(state.dataset, whole.initial.dataset)
+    names = [each.name for each in fields(DatasetRun) if each.init]
+    options = {name: getattr(whole, name) for name in names}
+    before = whole.dataset
+    if not same:
+        before = before_growth(before, state.dataset)
+    run: Callable[..., DatasetRun] = DatasetRun
+    if state.grown or whole.epochs != 1:
+        run = partial(GrownRun, begun=state, later=whole.dataset)
+    rest = run(**options | {"dataset": before})
+    begin = rest.going_on(rest.accept(state))
+    if same or grown != "now" or not begin.goes_on(state.first_epoch):
+        return rest, begin
+    position = rest.at(begin).start
+    if any(end > position for _, end in begin.skipped):
+        raise InvalidArgumentError(
+            "grown='now' mixes data into the steps ahead, and some of these are "
+            "skipped: load with grown='next-epoch', or a state from before the skip"
+        )
+    can_look_back = not begin.skipped and begin.epoch == begin.first_epoch
+    begin = replace(
+        begin,
+        grown=(*begin.grown, (state.dataset, begin.position)),
+        dataset=whole.initial.dataset,
+        erased=whole.initial.erased,
+        skipped=(),
+        sizes=begin.sizes if can_look_back else None,
+    )
+    rest = GrownRun(begun=begin, later=whole.dataset, **options)
+    return rest, rest.accept(begin)
+
+
+@dataclass(eq=False)
+class GrownCursor(DatasetCursor):
+    """A place of the rest of an epoch."""
+
+    run: GrownRun
+
+    # A state behind the epoch counts positions as a run of all data does.
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.begin.epoch > self.run.begun.epoch
+
+    @property
+    def num_tokens_before(self) -> int:
+        """Tokens of the epochs and sequences before ``begin``, by the mean."""
+        run = self.run
+        if self._is_behind:
+            return run.whole.at(self.begin).num_tokens_before
+        parts = self._parts(self.begin.epoch)
+        tokens = sum(run.indexes[number].num_delivered_tokens for number in parts)
+        return self.start * tokens // run.num_sequences
+
+    def position_of(self, state: LoaderState) -> int:
+        """Return the position of a state ahead, as this cursor counts them."""
+        return self._first(state.epoch) + state.position
+
+    def _first(self, epoch: int) -> int:
+        size, whole = self.run.num_sequences, self.run.whole.num_sequences
+        if self._is_behind:
+            return epoch * whole
+        num_behind = max(0, epoch - self.run.begun.epoch - 1)
+        return (epoch - num_behind) * size + num_behind * whole
+
+    def _epoch_of(self, position: int) -> int:
+        whole, following = self.run.whole.num_sequences, self.run.begun.epoch + 1
+        if self._is_behind:
+            return position // whole
+        behind = position - self._first(following)
+        if behind < 0:
+            return super()._epoch_of(position)
+        return following + behind // whole
+
+    def _parts(self, epoch: int) -> range:
+        count, parts = len(self.run.datasets), self.run.num_parts
+        return range(parts, count) if epoch > self.run.begun.epoch else range(parts)
+
+    def _order(self, epoch: int) -> Ordered:
+        if epoch <= self.run.begun.epoch:
+            return super()._order(epoch)
+        return self.run.orders_behind.of(epoch, *self._lanes(epoch))
+
+    def _lanes(self, epoch: int) -> tuple[int, int | None]:
+        if self._is_behind or epoch <= self.run.begun.epoch:
+            return super()._lanes(epoch)
+        whole = self.run.whole.initial
+        return whole.num_lanes, whole.ranks
+
+    def _moved(self, state: LoaderState, position: int) -> LoaderState:
+        moved, following = super()._moved(state, position), self.run.begun.epoch + 1
+        if moved.epoch < following or self._is_behind:
+            return moved
+        # From the next epoch on all data are one dataset.
+        whole, first = self.run.whole, self._first(following)
+        further = following * whole.num_sequences - first
+        ahead = [(max(begin, first), end) for begin, end in moved.skipped]
+        return replace(
+            moved,
+            dataset=whole.initial.dataset,
+            erased=whole.erased,
+            grown=(),
+            sizes=None,
+            skipped=tuple((a + further, b + further) for a, b in ahead if a < b),
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class GrownRun(DatasetRun):
+    """The epoch of a state in which data were added, once or more often.
+
+    Its first sequences are those of the data of before, in their order. From where the
+    data grew on, what was added comes in between. Of an iteration of more epochs those
+    behind are of all data: these are the last one of its datasets.
+
+    Raises:
+        StateMismatchError: If files of before are not there.
+    """
+
+    _cursor: ClassVar[type[Cursor]] = GrownCursor
+
+    begun: LoaderState
+    """A state of the epoch, with the growths."""
+    later: Dataset
+    """All data."""
+    whole: DatasetRun = field(init=False)
+    """The run of the epochs behind."""
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in fields(DatasetRun) if each.init]
+        options = {name: getattr(self, name) for name in names}
+        self.whole = DatasetRun(**options | {"dataset": self.later})
+        parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
+        cut = [self.sequences.index(part.spans) for part in parts]
+        self.num_parts = len(parts)
+        """Datasets of the epoch: that of before, and what was added each time."""
+        is_joined = self.epochs != 1
+        behind, cut_behind = (
+            ([self.later], self.whole.indexes) if is_joined else ([], [])
+        )
+        datasets = [*parts, *behind]
+        self._number([None] * len(datasets), datasets, [*cut, *cut_behind])
+        self.num_sequences = sum(index.num_sequences for index in cut)
+        added = [
+            (DatasetOrder(run=self, number=n, seed=self.seed, name=f"added {n}"), at)
+            for n, (_, at) in enumerate(self.begun.grown, start=1)
+        ]
+        self.orders = MixedOrder(run=self, number=0, seed=self.seed, added=added)
+        self.orders_behind = self.whole.orders
+        if is_joined:
+            number = self.num_parts
+            self.orders_behind = DatasetOrder(run=self, number=number, seed=self.seed)
+        self.initial = replace(
+            self.whole.initial,
+            dataset=identity_of_data(self.dataset),
+            erased=records_of([None], [self.dataset]),
+            num_lanes=self.begun.num_lanes,
+            ranks=self.begun.ranks,
+            grown=self.begun.grown,
+        )
+
+    def beginning(self, epoch: int) -> LoaderState:
+        """Return the state in which an iteration begins with this epoch."""
+        begun = self.begun
+        if epoch != begun.first_epoch or (begun.grown and begun.epoch > epoch):
+            return self.whole.beginning(epoch)
+        return super().beginning(epoch)
+
+    def after(self, begin: LoaderState) -> LoaderState:
+        """Return the state in which the next iteration begins, which is of all data."""
+        return replace(super().after(begin), ended=None)
+
+    def erased_after(self, state: LoaderState) -> Records:
+        """Return what is erased now, of all data together."""
+        return records_after(state.erased, [None], [self.dataset])
+
+    def _adopt(self, state: LoaderState) -> LoaderState:
+        if state.grown != self.begun.grown or state.epoch > self.begun.epoch + 1:
+            raise StateMismatchError("the state is of other data that were added")
+        state.check_run(self.initial)
+        state.check_lanes(len(self.dataset.index))
+        self._check_position(state)
+        return state
+
+
+@dataclass(kw_only=True, eq=False)
+class MixedOrder(DatasetOrder):
+    """The order of an epoch into which data were mixed: what was added has its own."""
+
+    added: Sequence[tuple[DatasetOrder, int]]
+    """Orders of what was added, and the places of the epoch from which on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._added = [each for each in self.added if each[0].index.num_sequences]
+
+    def reach(self, state: LoaderState) -> int:
+        """Return how far the epoch of a state moves sequences, over all lanes."""
+        lanes = state.num_lanes
+        added = sum(part.mixed(lanes) for part, _ in self._added)
+        return super().reach(state) + added
+
+    def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
+        order, size = super()._make(epoch, num_lanes, ranks), self.index.num_sequences
+        for part, position in self._added:
+            # Where all is shuffled in full lanes mean nothing, but rows of ranks do.
+            has_lanes = self.shuffle.delayed or part.shuffle.delayed
+            order = GrownOrder(
+                order,
+                part.of(epoch, num_lanes, ranks),
+                sizes=(size, part.index.num_sequences),
+                position=position,
+                group=num_lanes if has_lanes else ranks or 1,
+                key=derive_key(self.seed, epoch, part.name),
+            )
+            size += part.index.num_sequences
+        return order

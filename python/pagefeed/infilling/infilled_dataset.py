@@ -1,0 +1,112 @@
+"""Datasets whose documents are infilled: a method of datasets, mixed into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from pagefeed.core._base import Facts
+from pagefeed.core.dataset import (
+    ChangeRow,
+    Dataset,
+    PageIndex,
+    Row,
+    refuse_texts,
+    refuse_unknown_rows,
+)
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.infilling.infill import Infill
+from pagefeed.infilling.infilled_index import InfilledIndex
+from pagefeed.infilling.infilled_rows import arrange_numbers, arrange_spans, document_at
+
+__all__ = ["Infillable"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Infillable(Dataset):
+    """A dataset of documents, which may be infilled."""
+
+    infilling: Infill | None = None
+    """How documents are infilled; None leaves them as they are."""
+
+    @property
+    def has_columns_of_files(self) -> bool:
+        """Whether indexes of its columns are those of the files."""
+        return self.infilling is None and super().has_columns_of_files
+
+    def _arranged(self, index: PageIndex) -> PageIndex:
+        if self.infilling is None:
+            return index
+        return InfilledIndex(index, self.infilling)
+
+    def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:
+        """Return the index of a column, if it is aligned infilled like the tokens."""
+        found = [each for each in self.aligned if each.column == column]
+        if self.infilling is None or not found:
+            return index
+        filling = found[0].filling(index)
+        return (
+            index if filling is None else InfilledIndex(index, self.infilling, filling)
+        )
+
+    def _change_row(self) -> ChangeRow | None:
+        """Return what puts columns that stay as they are beside infilled tokens."""
+        if self.infilling is None:
+            return None
+        index, both = self.index, zip(self.aligned, self.aligned_sources, strict=True)
+        arranged = {
+            each.column: arrange_numbers(each, source, index)
+            for each, source in both
+            if each.filling(source) is None
+        }
+        arranged |= dict.fromkeys(self.span_columns, arrange_spans)
+
+        def change(values: Row, row: int) -> Row:
+            document = document_at(index, row)
+            changed = {n: each(values[n], document) for n, each in arranged.items()}
+            return values | changed
+
+        return change
+
+    def facts(self) -> Facts:
+        """Return what is known without reading or building anything."""
+        facts = dict(super().facts())
+        counts = {name: facts.pop(name) for name in ("rows", "tokens")}
+        infill = self.infilling and self.infilling.identity
+        return {**facts, "infill": infill, **counts}
+
+    def infill(self, infill: Infill) -> Self:
+        """Rearrange documents so that a model learns to fill in the middle.
+
+        Args:
+            infill: Special tokens, shares, and what is cut.
+
+        Returns:
+            A dataset of the same rows. Those that are chosen hold their parts in
+            another order, with special tokens between, cut elsewhere in every epoch;
+            indexing, :meth:`head` and iteration show epoch 0.
+
+        Raises:
+            InvalidArgumentError: If the documents are infilled already, or not known.
+            UnsupportedError: If the column holds no tokens.
+
+        Example:
+            >>> from pagefeed import Infill
+            >>> code.infill(Infill(prefix=1, middle=2, suffix=3))  # doctest: +SKIP
+        """
+        if not isinstance(infill, Infill):
+            raise InvalidArgumentError(
+                f"infill({infill!r:.60}): give pagefeed.Infill(prefix=, middle=, "
+                "suffix=), with the special tokens of your tokenizer"
+            )
+        if self.infilling is not None:
+            raise InvalidArgumentError(
+                f"{self!r:.60} is infilled already, by {self.infilling.identity}: "
+                "infill the dataset that it was made of"
+            )
+        refuse_texts(self.index, "infill")
+        refuse_unknown_rows(self.spans, "infill")
+        rows = replace(self, selection=None, infilling=infill)
+        if self.selection is None:
+            return rows
+        return replace(rows, selection=self.selection.over(rows.spans))

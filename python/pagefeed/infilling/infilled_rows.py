@@ -1,0 +1,94 @@
+"""Rows as the files have them, put beside the tokens of their infilled documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pagefeed.core.dataset import AlignedColumn, AlignedSource, OwnTokens, PageIndex
+
+__all__ = ["Arrange", "Document", "arrange_numbers", "arrange_spans", "document_at"]
+
+
+class Document(NamedTuple):
+    """An infilled document, as epoch 0 has it."""
+
+    num_tokens: int
+    """Tokens that it has of its own."""
+    row_tokens: int
+    """Tokens of its row, with the special ones."""
+    parts: Sequence[OwnTokens]
+    """Where its own tokens are in the row."""
+
+    def is_parted(self, part: OwnTokens) -> bool:
+        """Whether another token than the document's next follows a part."""
+        first, count, place = part
+        end = place + count
+        if end == self.row_tokens:
+            return first + count != self.num_tokens
+        return not any(
+            next_place == end and next_first == first + count
+            for next_first, _, next_place in self.parts
+        )
+
+
+Arrange = Callable[[Any, Document], Any]
+"""Returns the value of a row as it belongs to its infilled document."""
+
+
+def document_at(index: PageIndex, row: int) -> Document:
+    """Return the document of a row of an index that is infilled."""
+    [page] = index.pages_of_rows([row]).tolist()
+    number = int(row - index.first_rows([page])[0])
+    plain = index.plain
+    own, whole = (
+        int(offsets[number + 1] - offsets[number])
+        for offsets in (plain.row_offsets(page), index.row_offsets(page))
+    )
+    return Document(own, whole, index.own_tokens(page, number, range(whole), 0))
+
+
+def arrange_numbers(
+    column: AlignedColumn, source: AlignedSource, tokens: PageIndex
+) -> Arrange:
+    """Return what puts numbers beside their tokens, and padding beside special ones."""
+    width = column.width(source, tokens)
+    is_nested = getattr(source.handle, "list_depth", 1) > 1
+    dtype = column.dtype(source)
+    padding = (
+        column.bits(column.padding, dtype) if dtype == "bfloat16" else column.padding
+    )
+    nothing = [] if column.like.count else [padding] * width
+
+    def arrange(value: Sequence[Any] | None, document: Document) -> list[Any]:
+        given = list(value or ())
+        if not is_nested:
+            given = [given[at : at + width] for at in range(0, len(given), width)]
+        given = [nothing] * min(column.like.first, document.num_tokens) + given
+        found = [nothing] * document.row_tokens
+        for part in document.parts:
+            first, count, place = part
+            found[place : place + count] = given[first : first + count]
+            if column.is_of_next(width) and document.is_parted(part):
+                found[place + count - 1] = nothing
+        if is_nested:
+            return found
+        return [number for numbers in found for number in numbers]
+
+    return arrange
+
+
+def arrange_spans(
+    value: Sequence[Mapping[str, Any] | None] | None, document: Document
+) -> list[dict[str, Any]] | None:
+    """Cut the spans of a row like its document, in the order of its tokens."""
+    if value is None:
+        return None
+    found = []
+    for first, count, place in document.parts:
+        for span in filter(None, value):
+            start, end = max(span["start"], first), min(span["end"], first + count)
+            if start < end or (start == end == span["start"] < first + count):
+                moved = place - first
+                found.append({**span, "start": start + moved, "end": end + moved})
+    return found

@@ -1,0 +1,217 @@
+"""Parquet files and the columns wanted of them, named as a dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Required, TypedDict, Unpack
+
+from pagefeed.core._base import check_column, check_columns, check_flag, near_name
+from pagefeed.core.dataset import (
+    AlignedColumnNames,
+    PageIndexUse,
+    TableColumns,
+    cache_folder,
+    check_page_index,
+    parse_aligned,
+)
+from pagefeed.core.storage import (
+    Located,
+    PathLike,
+    Paths,
+    located,
+    located_among,
+    plain_paths,
+)
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.parquet_files.parquet_dataset import ParquetDataset
+from pagefeed.remote import SharedIndex, StorageOptions, options_of, output_folder
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = ["Columns", "check_wanted", "named_dataset", "parquet"]
+
+
+def parquet(
+    paths: Paths,
+    *,
+    column: str,
+    aligned: AlignedColumnNames = (),
+    metadata: Iterable[str] = (),
+    spans: Iterable[str] = (),
+    cache_dir: PathLike | None = None,
+    page_index: PageIndexUse = True,
+    verify_checksums: bool = True,
+    storage_options: StorageOptions | None = None,
+    storage_cache: str | int | None = None,
+    tokenizer: Tokenizer | None = None,
+    index: PathLike | None = None,
+) -> ParquetDataset:
+    """Name a dataset of Parquet files, as they lie.
+
+    Args:
+        paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
+            patterns; or a list of these, whose order is kept. URLs are such as well:
+            ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
+        column: The token column: a list of integers per row.
+        aligned: Further columns with numbers for every token of the same row, such as
+            labels, loss weights, and what a teacher says of each token. They take every
+            cut of the tokens and arrive as ``batch["labels"]`` [batch_size, length], of
+            the type that the files have.
+            Where there is no token of a row, in padding and separators, they hold -100
+            if they are called ``labels``, else 0, or what is given:
+            ``aligned={"labels": -100, "loss_weight": 0.5}``. Columns of several numbers
+            a token arrive as [batch_size, length, width]: see :class:`Aligned`.
+        metadata: Further columns of the same rows, of any type, by dotted paths:
+            ``["id", "meta.lang"]``. A loader with ``fields=(..., "metadata")`` tells
+            them of every part of a document in its batches.
+        spans: Columns of ranges of tokens in the same rows: lists of structs with whole
+            numbers ``start`` and ``end``, the first token of the range and the one
+            behind it, and any other fields. They are columns of the same table, cut to
+            the part and moved to its place in the sequence.
+        cache_dir: Folder for the page index, which every process of the machine then
+            maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
+        page_index: Use the files' own offset indexes where they have them, and page
+            headers elsewhere; with False page headers alone. With ``"row_group"`` a
+            page is a whole row group, of which the footer tells rows and tokens:
+            nothing else is read for the index. It suits row groups of some megabytes,
+            and ``shuffle="row_group"``, which then is the same order of the same
+            windows. Each row group is held against these counts when it is read.
+        verify_checksums: Verify checksums of pages where the writer stored them.
+        storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
+            credentials, ``deadline`` in seconds. What is not given comes from the
+            usual variables of the environment.
+        storage_cache: What is fetched from remote storage is kept on a local disk, as
+            much as this: ``"200GB"``. The folder is ``storage_cache_dir`` of
+            ``storage_options``, or ``$PAGEFEED_CACHE_DIR``.
+        tokenizer: The one that made the tokens: files that name another are refused.
+        index: Folder of an index that ``pagefeed index --output`` wrote. Nothing is
+            listed, and no footer is read: the dataset is the files that the index had
+            then, of these ``paths``. Or one of its manifests, whose name has a digest,
+            for the same files whatever is written later. Every read proves that its
+            file is the one that was indexed.
+
+    Returns:
+        The dataset. No data is read before it is used.
+
+    Raises:
+        MissingFileError: If there is nothing at a path.
+        InvalidArgumentError: If metadata, spans or aligned are no lists of other
+            columns, or the tokens are of another tokenizer.
+
+    Example:
+        >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP
+    """
+    if storage_cache is not None:
+        storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
+    shared = None
+    if index is None:
+        files = located(paths, storage_options)
+    else:
+        shared, files = _shared(
+            paths, index, column, page_index, cache_dir, storage_options
+        )
+    return named_dataset(
+        files,
+        shared=shared,
+        column=column,
+        aligned=aligned,
+        metadata=metadata,
+        spans=spans,
+        cache_dir=cache_dir,
+        page_index=page_index,
+        verify_checksums=verify_checksums,
+        tokenizer=tokenizer,
+    )
+
+
+def _shared(
+    paths: Paths,
+    index: PathLike,
+    column: str,
+    page_index: PageIndexUse,
+    cache_dir: PathLike | None,
+    options: StorageOptions | None,
+) -> tuple[SharedIndex, Located]:
+    """Open a shared index; return it with the files of it that paths mean."""
+    place, pinned = os.fspath(index), None
+    if place.endswith(".json"):
+        place, _, pinned = place.rpartition("/")
+    folder = output_folder(place, options, "index")
+    cache = cache_folder(cache_dir)
+    shared = SharedIndex(folder, cache, folder.storage, pinned)
+    wanted = check_column(column, "column"), check_page_index(page_index)
+    shared.check_pinned(*wanted)
+    found = shared.open(*wanted)
+    given, known = plain_paths(paths), found.core.files
+    found.manifest.check_roots(given, known, folder.path)
+    options = options_of([*given, *known[:1]], options, place)
+    files = located_among(given, known, options)
+    return replace(shared, storage=files.storage), files
+
+
+class Columns(TypedDict, total=False):
+    """What is wanted of files, and how they are indexed: see :func:`parquet`."""
+
+    column: Required[str]
+    aligned: AlignedColumnNames
+    metadata: Iterable[str]
+    spans: Iterable[str]
+    cache_dir: PathLike | None
+    page_index: PageIndexUse
+    verify_checksums: bool
+    tokenizer: Tokenizer | None
+
+
+def check_wanted(wanted: Mapping[str, object]) -> None:
+    """Refuse arguments that are none, or lack the token column.
+
+    Raises:
+        InvalidArgumentError: Naming the argument.
+    """
+    known = [*Columns.__annotations__]
+    for name in wanted:
+        if name not in known:
+            raise InvalidArgumentError(
+                f"there is no argument {name!r}{near_name(name, known)}; the further "
+                f"ones are {', '.join(known)}"
+            )
+    if "column" not in wanted:
+        raise InvalidArgumentError("name the token column: column='input_ids'")
+
+
+def named_dataset(
+    files: Located,
+    table: TableColumns | None = None,
+    shared: SharedIndex | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Name a dataset of files that were found, perhaps those of a table."""
+    column, tokenizer = wanted["column"], wanted.get("tokenizer")
+    others = check_columns(wanted.get("metadata", ()), "metadata")
+    ranges = check_columns(wanted.get("spans", ()), "spans")
+    for name, found in (("metadata", others), ("spans", ranges)):
+        taken = {column, *others} if name == "spans" else {column}
+        if taken & set(found) or len(set(found)) < len(found):
+            raise InvalidArgumentError(
+                f"{name}={list(found)} must name further columns, beside "
+                f"{', '.join(map(repr, sorted(taken)))}, each once"
+            )
+    dataset = ParquetDataset(
+        files=files.files,
+        storage=files.storage,
+        column=column,
+        aligned=parse_aligned(wanted.get("aligned", ()), (column, *others, *ranges)),
+        metadata=others,
+        span_columns=ranges,
+        cache_dir=wanted.get("cache_dir"),
+        _page_index=check_page_index(wanted.get("page_index", True)),
+        verify_checksums=check_flag(
+            wanted.get("verify_checksums", True), "verify_checksums"
+        ),
+        table=table,
+        shared=shared,
+    )
+    if tokenizer is not None:
+        dataset.check_tokenizer(tokenizer)
+    return dataset

@@ -1,0 +1,17 @@
+"""Parquet files as users have them: rows, and all that can be done to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagefeed.erasure import Erasable
+from pagefeed.infilling import Infillable
+from pagefeed.selection import SelectableParquet
+from pagefeed.text import Tokenizable
+
+__all__ = ["ParquetDataset"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ParquetDataset(Tokenizable, SelectableParquet, Erasable, Infillable):
+    """Parquet files read as one dataset; made by :func:`pagefeed.parquet`."""

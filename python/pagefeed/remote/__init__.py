@@ -1,0 +1,56 @@
+"""Files of buckets, web servers and the hub; files that are written; shared indexes.
+
+:class:`RemoteStorage` adds URLs to the files of this machine; the data plane sends its
+requests. :class:`OutputFolder` is written to, here or in a bucket, by
+:class:`FileWriter` and :class:`ObjectWriter`. :class:`SharedIndex` is an index that all
+nodes read from there.
+"""
+
+from pagefeed.remote.index_writing import (
+    IndexDifferences,
+    WrittenIndex,
+    check_index,
+    write_index,
+)
+from pagefeed.remote.options import StorageOptions, library_options
+from pagefeed.remote.outputs import (
+    ObjectWriter,
+    OutputFolder,
+    Version,
+    checked_output,
+    output_file,
+    output_folder,
+)
+from pagefeed.remote.remote_storage import RemoteStorage, options_of, storage_of_options
+from pagefeed.remote.shared_index import SharedIndex
+from pagefeed.remote.writing import (
+    FileWriter,
+    SummedWriter,
+    locked,
+    make_folder,
+    remove_files,
+)
+
+__all__ = [
+    "FileWriter",
+    "IndexDifferences",
+    "ObjectWriter",
+    "OutputFolder",
+    "RemoteStorage",
+    "SharedIndex",
+    "StorageOptions",
+    "SummedWriter",
+    "Version",
+    "WrittenIndex",
+    "check_index",
+    "checked_output",
+    "library_options",
+    "locked",
+    "make_folder",
+    "options_of",
+    "output_file",
+    "output_folder",
+    "remove_files",
+    "storage_of_options",
+    "write_index",
+]

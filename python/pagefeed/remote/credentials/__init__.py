@@ -1,0 +1,12 @@
+"""Credentials of Amazon's S3: found where its own tools find them.
+
+:func:`find_keys` asks the sources in order. :func:`profile_settings` reads region and
+endpoint of a profile. Nothing here is needed where options or variables name no bucket
+of S3.
+"""
+
+from pagefeed.remote.credentials.chain import environment, find_keys
+from pagefeed.remote.credentials.keys import Keys
+from pagefeed.remote.credentials.profiles import profile_settings
+
+__all__ = ["Keys", "environment", "find_keys", "profile_settings"]

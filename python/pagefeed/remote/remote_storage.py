@@ -1,0 +1,259 @@
+"""Files of object stores, web servers and the hub."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pagefeed import _core
+from pagefeed.core._base import require
+from pagefeed.core.storage import (
+    MANIFEST,
+    PARQUET,
+    SHARED_INDEX,
+    UNFINISHED,
+    PathLike,
+    Paths,
+    RangeFile,
+    Storage,
+    check_files_given,
+    check_finished,
+    is_hidden,
+    is_url,
+    listed_folder,
+    matches,
+    nothing_listed,
+    plain_path,
+    plain_paths,
+    tell_of_index,
+)
+from pagefeed.errors import (
+    InvalidArgumentError,
+    MissingFileError,
+    PagefeedWarning,
+    UnsupportedError,
+)
+from pagefeed.remote.hub import Hub, is_of_hub
+from pagefeed.remote.options import StorageOptions, core_settings, is_public, texts_of
+
+__all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
+
+
+class RemoteStorage(Storage):
+    """Files named by URLs, and files of this machine.
+
+    Args:
+        options: Endpoint, region, credentials and the like. The environment gives what
+            is left out, see ``docs/explanation/remote.md``.
+        lost: Names of secrets that were left out when the storage was pickled.
+
+    Raises:
+        InvalidArgumentError: If an option is invalid.
+        UnsupportedError: If this build of pagefeed has no remote storage.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str] | None = None, lost: tuple[str, ...] = ()
+    ) -> None:
+        self._options = dict(options or {})
+        self._lost = lost
+        settings = core_settings(self._options)
+        self.remote = self.handle = _handle(settings, lost)
+        """The storage of the data plane."""
+        self._hub = Hub(self.remote, settings["hub_endpoint"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteStorage) and self._options == other._options
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._options.items()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(sorted(self._options))})"
+
+    def __reduce__(self) -> tuple[type[RemoteStorage], tuple[Any, ...]]:
+        """Pickle without secrets, which other processes take from the environment."""
+        secret = tuple(name for name in self._options if not is_public(name))
+        public = {k: v for k, v in self._options.items() if k not in secret}
+        return type(self), (public, tuple(sorted({*secret, *self._lost})))
+
+    def list_files(
+        self, paths: Paths, suffixes: tuple[str, ...] = PARQUET
+    ) -> list[str]:
+        """Return the files that URLs, paths, folders and patterns mean, in order."""
+        given = plain_paths(paths)
+        single = [path for path in given if _is_one_file(path, suffixes)]
+        # One call for all: each waits for the network.
+        names = [name for name, _, _ in self._find(single)]
+        found = dict(zip(single, names, strict=True))
+        return check_files_given(
+            given, lambda path: self._expand(path, suffixes, found)
+        )
+
+    def name_of(self, path: str) -> str:
+        """Return the URL of a file as it is listed: on the hub, with its commit."""
+        if not is_url(path):
+            return super().name_of(path)
+        return self._hub.pinned(path) if is_of_hub(path) else path
+
+    def version(self, file: str) -> str:
+        """Return size and version (ETag) of a file."""
+        if not is_url(file):
+            return super().version(file)
+        [(_, size, version)] = self._find([file])
+        return f"{size} {version}"
+
+    def versions(self, files: Sequence[str]) -> list[str]:
+        """Return size and version of each of some files, as they were listed.
+
+        Files that were not listed are asked for together.
+        """
+        if not all(map(is_url, files)):
+            return super().versions(files)
+        found = self._find([*files], as_listed=True)
+        return [f"{size} {version}" for _, size, version in found]
+
+    def written(self, file: str) -> int:
+        """Return when a local file was last written, in nanoseconds; 0 if remote."""
+        return 0 if is_url(file) else super().written(file)
+
+    def size(self, file: str) -> int:
+        """Return the bytes of a file."""
+        if is_url(file):
+            return self._find([file])[0][1]
+        return super().size(file)
+
+    def read(self, file: str, begin: int, end: int) -> bytes:
+        """Read bytes ``[begin, end)`` of a file, which must have them."""
+        if is_url(file):
+            return self.remote.read(file, begin, end)
+        return super().read(file, begin, end)
+
+    def open_arrow(self, file: str) -> Any:
+        """Open a file as a ``pyarrow.NativeFile``."""
+        arrow = require("pyarrow", extra="pyarrow", purpose="reading columns")
+        return arrow.PythonFile(RangeFile(self, file), mode="r")
+
+    def counts(self) -> dict[str, int]:
+        """Return counts of requests, retries, bytes and the like."""
+        return self.remote.counts()
+
+    def _find(
+        self, urls: list[str], *, as_listed: bool = False
+    ) -> list[tuple[str, int, str]]:
+        pinned = [self.name_of(url) for url in urls]
+        return self.remote.find(pinned, as_listed=as_listed)
+
+    def _expand(
+        self, path: str, suffixes: tuple[str, ...], found: Mapping[str, str]
+    ) -> Iterator[str]:
+        if not is_url(path):
+            yield from super().list_files(path, suffixes)
+            return
+        folder = listed_folder(path)
+        if path in found:
+            yield found[path]
+        elif folder is not None:
+            pattern = path.removeprefix(folder)
+            yield from self._listed(
+                path, folder, suffixes, lambda name: matches(name, pattern)
+            )
+        else:
+            yield from self._folder_or_file(path, suffixes)
+
+    def _folder_or_file(self, path: str, suffixes: tuple[str, ...]) -> Iterable[str]:
+        folder = path if path.endswith("/") else f"{path}/"
+        try:
+            return self._listed(
+                path, folder, suffixes, lambda name: name.endswith(suffixes)
+            )
+        except MissingFileError:
+            if path.endswith("/"):
+                raise
+        return [self._find([path])[0][0]]
+
+    def _listed(
+        self,
+        path: str,
+        folder: str,
+        suffixes: tuple[str, ...],
+        is_meant: Callable[[str], bool],
+    ) -> list[str]:
+        """Return the files below a folder whose names below it are meant."""
+        files, begun, ended = [], set[str](), set[str]()
+        place = self._hub if is_of_hub(folder) else self.remote
+        folder = self.name_of(folder)
+        before = self.counts()["names_skipped"]
+        for url, _, _ in place.list_files(folder):
+            name = url.removeprefix(folder)
+            if name.startswith(f"{SHARED_INDEX}/"):
+                tell_of_index(folder)
+            if is_meant(name) and not any(map(is_hidden, name.split("/"))):
+                files.append(url)
+            elif f"/{UNFINISHED}/" in url:
+                begun.add(url.partition(f"/{UNFINISHED}/")[0])
+            elif url.endswith(f"/{MANIFEST}"):
+                ended.add(url.rpartition("/")[0])
+        if skipped := self.counts()["names_skipped"] - before:
+            warnings.warn(
+                f"{path}: {skipped} names were left out, with //, /./, /../ or control "
+                "signs in them: no URL can name these; copy the objects to other names",
+                PagefeedWarning,
+                stacklevel=2,
+            )
+        for each in sorted(begun):
+            check_finished(each, is_begun=True, is_ended=each in ended)
+        if not files:
+            raise nothing_listed(path, suffixes)
+        return files
+
+
+def options_of(
+    paths: Paths, options: StorageOptions | None, other: PathLike
+) -> StorageOptions | None:
+    """Return the options that are of some paths: none if another one alone is a URL.
+
+    Example:
+        >>> options_of("corpus/", {"region": "here"}, "s3://bucket/out")
+        >>> options_of("corpus/", {"region": "here"}, "out")
+        {'region': 'here'}
+    """
+    if is_url(plain_path(other, "output")) and not any(map(is_url, plain_paths(paths))):
+        return None
+    return options
+
+
+def storage_of_options(
+    options: Mapping[str, object] | None, *, is_remote: bool
+) -> Storage:
+    """Return the storage of files with these settings, some of them named by URLs.
+
+    Raises:
+        InvalidArgumentError: If there are settings, and all files are local.
+    """
+    texts = texts_of(options)
+    if is_remote:
+        return RemoteStorage(texts)
+    if options:
+        raise InvalidArgumentError(
+            f"storage_options {', '.join(map(str, options))} are of remote storage, "
+            "and all paths are local: a URL is like s3://bucket/folder/"
+        )
+    return Storage()
+
+
+def _is_one_file(path: str, suffixes: tuple[str, ...]) -> bool:
+    """Whether the form of a URL shows that it is a file, not a folder."""
+    is_page = path.startswith(("http://", "https://")) and not path.endswith("/")
+    is_named = path.endswith(suffixes) or is_page
+    return is_url(path) and is_named and listed_folder(path) is None
+
+
+def _handle(settings: dict[str, Any], lost: tuple[str, ...]) -> _core.Remote:
+    if not hasattr(_core, "Remote"):
+        raise UnsupportedError(
+            "this build of pagefeed reads local files only, as `make demo` builds it: "
+            "`pip install .` builds all of it"
+        )
+    return _core.Remote(settings, lost)

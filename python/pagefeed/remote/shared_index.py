@@ -1,0 +1,221 @@
+"""An index that all nodes share: read from a folder or bucket, without a listing.
+
+The folder holds *packs*, each the index of some files (the same file that a cache
+folder has), and a *manifest* for each column: which files of which packs make up the
+dataset, in order. Packs are named by what they are made of and never change, so a file
+that is added or removed changes the manifest and, if it was added, one more pack. The
+manifest is replaced by a conditional write, after a copy with its digest in its name.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagefeed import _core
+from pagefeed.core._base import in_order, lazy, logger, warn_of_folder
+from pagefeed.core.dataset import kept_index
+from pagefeed.core.storage import Storage
+from pagefeed.errors import (
+    CorruptFileError,
+    InvalidArgumentError,
+    MissingFileError,
+    StaleFileError,
+)
+from pagefeed.remote.index_manifest import Manifest, Pack, digest_of, manifest_name
+from pagefeed.remote.outputs import OutputFolder
+
+__all__ = ["SharedIndex", "fetched_pack"]
+
+_READ_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class SharedIndex:
+    """The indexes in a folder, by column; each is opened once.
+
+    Args:
+        folder: Folder of manifests and packs.
+        cache_dir: Folder of this machine where they are kept joined, which processes
+            map; None keeps them in memory.
+        storage: Storage of the data files.
+    """
+
+    folder: OutputFolder
+    cache_dir: str | None
+    storage: Storage
+    pinned: str | None = None
+    """Name of a manifest of one column, to use in place of the latest."""
+    _found: dict[str, ColumnIndex | None] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def __reduce__(self) -> tuple[Callable[..., SharedIndex], tuple[Any, ...]]:
+        """Pickle without what is opened."""
+        return SharedIndex, (self.folder, self.cache_dir, self.storage, self.pinned)
+
+    @property
+    def path(self) -> str:
+        """Path or URL of the folder."""
+        return self.folder.path
+
+    def find(self, column: str, page_index: object) -> ColumnIndex | None:
+        """Return what the folder has of a column; None if there is no index of it.
+
+        Raises:
+            CorruptFileError: If its manifest is damaged.
+        """
+        name = manifest_name(column, page_index)
+        if name not in self._found:
+            name_there = self._name_there(name)
+            data = self.folder.read(name_there)
+            self._found[name] = None
+            if data is not None:
+                place = self.folder.place(name_there)
+                manifest = Manifest.of(data, place)
+                digest = digest_of(data)
+                told = (manifest.column, manifest.page_index)
+                if told != (column, str(page_index)):
+                    raise CorruptFileError(
+                        f"{place} is of column={told[0]!r} with page_index={told[1]}, "
+                        f"expected {column!r} with {page_index}: put it back under "
+                        "its own name"
+                    ).at(file=place)
+                if name_there not in (name, manifest_name(column, page_index, digest)):
+                    raise CorruptFileError(
+                        f"{place} has other contents, whose digest is {digest}: put "
+                        "the manifest back, or name another"
+                    ).at(file=place)
+                logger.info(
+                    "index of %r of %d files, written %s: %s",
+                    *(column, manifest.num_files, manifest.written),
+                    self.folder.place(manifest_name(column, page_index, digest)),
+                )
+                self._found[name] = ColumnIndex(self, manifest, digest)
+        return self._found[name]
+
+    def _name_there(self, name: str) -> str:
+        """Return the name of the manifest to read in place of a column's latest."""
+        stem = name.removesuffix("json")
+        is_pinned = self.pinned is not None and self.pinned.startswith(stem)
+        return self.pinned or name if is_pinned else name
+
+    def check_pinned(self, column: str, page_index: object) -> None:
+        """Check that a manifest that is named is one of a column.
+
+        Raises:
+            InvalidArgumentError: If it is of another column, or of other pages.
+        """
+        name = manifest_name(column, page_index)
+        wanted = re.escape(name.removesuffix("json")) + r"(?:[0-9a-f]{16}\.)?json"
+        if self.pinned is not None and not re.fullmatch(wanted, self.pinned):
+            raise InvalidArgumentError(
+                f"index={self.folder.place(self.pinned)} is no manifest of "
+                f"column={column!r} with page_index={page_index!r}, which is called "
+                f"{name} or {name.removesuffix('json')}DIGEST.json: give what "
+                "`pagefeed index --output` printed, or the page_index of it"
+            )
+
+    def open(self, column: str, page_index: object) -> ColumnIndex:
+        """Return the index of all files of a column.
+
+        Raises:
+            MissingFileError: If the folder has none.
+            CorruptFileError: If it is damaged.
+        """
+        found = self.find(column, page_index)
+        if found is None:
+            name = manifest_name(column, page_index)
+            place = self.folder.place(self._name_there(name))
+            raise MissingFileError(
+                f"{place} does not exist: write the index of {column!r} with `pagefeed "
+                f"index PATHS --column {column} --output {self.folder.path}`"
+            ).at(file=place, column=column)
+        return found
+
+    def joined(self, manifest: Manifest, digest: str) -> _core.Index:
+        """Return the index of a manifest, kept in the cache folder if there is one."""
+        if self.cache_dir is None:
+            with tempfile.TemporaryDirectory(prefix="pagefeed-") as place:
+                return self._joined(manifest, Path(place))
+        folder = Path(self.cache_dir)
+
+        def make(why: str | None) -> _core.Index:
+            if why is not None:
+                logger.info("made anew, since it cannot be used: %s", why)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                place = tempfile.TemporaryDirectory(prefix=".packs-", dir=folder)
+            except OSError as problem:
+                warn_of_folder(str(folder), problem)
+                place = tempfile.TemporaryDirectory(prefix="pagefeed-")
+            with place as drafts:
+                return self._joined(manifest, Path(drafts))
+
+        return kept_index(folder / f"{digest}.pagefeed-index", self.storage, make)
+
+    def _joined(self, manifest: Manifest, drafts: Path) -> _core.Index:
+        def fetch(pack: Pack) -> _core.Index:
+            return fetched_pack(self.folder, pack, drafts, self.storage)
+
+        packs = list(in_order(fetch, manifest.packs))
+        core = _core.Index.join(packs, manifest.pieces, storage=self.storage.handle)
+        if core.fingerprint != manifest.fingerprint:
+            raise CorruptFileError(
+                f"{self.folder.path}: expected the index {manifest.fingerprint}, found "
+                f"{core.fingerprint}: write it again with `pagefeed index --output "
+                "... --force`"
+            ).at(file=self.folder.path)
+        return core
+
+
+@dataclass(eq=False)
+class ColumnIndex:
+    """The index of a column, as a shared index has it; opened on first use."""
+
+    shared: SharedIndex
+    manifest: Manifest
+    digest: str
+    """What tells a state of the index from others."""
+
+    @lazy
+    def core(self) -> _core.Index:
+        """The index of all files."""
+        return self.shared.joined(self.manifest, self.digest)
+
+
+def fetched_pack(
+    folder: OutputFolder, pack: Pack, drafts: Path, storage: Storage
+) -> _core.Index:
+    """Fetch a pack to this machine, and map it.
+
+    Args:
+        folder: The folder of packs.
+        pack: What is known of it.
+        drafts: A folder of this machine for the file, which may be removed afterwards.
+        storage: Storage of the data files.
+
+    Raises:
+        CorruptFileError: If it is damaged, or not there.
+    """
+    url, file = folder.place(pack.name), drafts / Path(pack.name).name
+    try:
+        with file.open("wb") as out:
+            for part in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):
+                out.write(part)
+        core = _core.Index.open(file, storage=storage.handle)
+    except (CorruptFileError, StaleFileError, MissingFileError) as error:
+        raise CorruptFileError(
+            f"{url} is damaged: {error}; write it again with `pagefeed index --output "
+            "... --force`"
+        ).at(file=url) from error
+    if len(core.files) != pack.files:
+        raise CorruptFileError(
+            f"{url} has {len(core.files)} files, and the manifest {pack.files}: write "
+            "it again with `pagefeed index --output ... --force`"
+        ).at(file=url)
+    return core

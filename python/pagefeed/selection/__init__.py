@@ -1,0 +1,46 @@
+"""Parts of a dataset: rows chosen by predicate, tier, length or hash.
+
+A ``Criterion`` labels rows. A ``Division`` keeps the labels beside the page index, as
+runs of rows. A :class:`Selection` is one part of a division, as spans. The functions
+of ``divide`` make them.
+"""
+
+from pagefeed.selection.criteria import NO_PART, Criterion, Labels
+from pagefeed.selection.divide import (
+    by_length,
+    by_tiers,
+    by_weights,
+    rows_of,
+    taken_by,
+    where,
+)
+from pagefeed.selection.pieces import Piece
+from pagefeed.selection.pruning import files_that_may_match
+from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.scanning import Files, column_of, schema_of
+from pagefeed.selection.selection import Selection
+from pagefeed.selection.taking import taken
+from pagefeed.selection.verbs import Selectable, SelectableParquet
+
+__all__ = [
+    "NO_PART",
+    "Constant",
+    "Criterion",
+    "Expression",
+    "Files",
+    "Labels",
+    "Piece",
+    "Selectable",
+    "SelectableParquet",
+    "Selection",
+    "by_length",
+    "by_tiers",
+    "by_weights",
+    "column_of",
+    "files_that_may_match",
+    "rows_of",
+    "schema_of",
+    "taken",
+    "taken_by",
+    "where",
+]

@@ -1,0 +1,238 @@
+"""Criteria, which divide the rows of a dataset into parts."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array, UInt64Array
+from pagefeed.core.dataset import lengths_of_rows
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    CorruptFileError,
+    InvalidArgumentError,
+)
+from pagefeed.selection.pieces import Piece
+from pagefeed.selection.query import Query, field_of
+from pagefeed.selection.scanning import open_piece, scan, schema_of
+
+__all__ = [
+    "NO_PART",
+    "Criterion",
+    "Hashing",
+    "Labels",
+    "Lengths",
+    "Listed",
+    "Scan",
+    "mix_hash",
+]
+
+NO_PART = 65_535
+"""Marks rows that are in no part; also the largest number of parts."""
+
+
+class Labels(NamedTuple):
+    """The parts of the rows of a piece."""
+
+    part: npt.NDArray[np.uint16]
+    """Part of each row, or ``NO_PART``; undefined for rows outside of the spans."""
+    num_values: Int64Array | None = None
+    """Values of each row, if they were read; 0 for rows outside of the spans."""
+
+
+class Criterion(ABC):
+    """Divides rows into parts, by what each row holds or where it is."""
+
+    parts: tuple[str, ...]
+    """Names of the parts."""
+    key: str
+    """Differs between any two criteria."""
+    what: str
+    """What it looks for, for messages."""
+    by_file = True
+    """Whether it needs pieces of one file each."""
+    counts_rows = False
+    """Whether the numbers of rows in the dataset decide, and so do its other files."""
+    is_of_table = False
+    """Whether it is what a snapshot of a table has of the rows of its files."""
+
+    def begin(self) -> None:  # noqa: B027 - most need nothing
+        """Read what all pieces need, before the first one is labelled."""
+
+    @abstractmethod
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+
+
+class Scan(Criterion):
+    """Divides by the values of other columns, and reads nothing else.
+
+    Args:
+        query: Gives the number of the part; or true for the only part.
+        parts: Names of the parts.
+    """
+
+    def __init__(self, query: Query, parts: Sequence[str]) -> None:
+        self.query = query
+        self.parts = tuple(parts)
+        self.key = f"scan {len(self.parts)} {query.key}"
+        self.what = query.text
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        opened = open_piece(piece)
+        try:
+            expression = self.query.bind(opened.schema)
+        except (ColumnNotFoundError, InvalidArgumentError) as error:
+            error.args = (f"{error}, in {piece.path}{self._elsewhere(piece)}",)
+            error.file = piece.path
+            raise
+        part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
+        if self.query.prunes(opened.schema):
+            held = opened.fragment.subset(filter=expression, schema=opened.schema)
+            opened = opened._replace(fragment=held)
+        for rows, values in scan(piece, opened, expression):
+            if values.dtype == np.bool_:
+                part[rows[values]] = 0
+            else:
+                part[rows] = values
+        return Labels(part)
+
+    def _elsewhere(self, piece: Piece) -> str:
+        """Return the types of the columns in the first file, which the query fits."""
+        schema = schema_of(piece.index, 0)
+        kinds = [
+            f"{name} is {field_of(schema, name)[1]}" for name in self.query.columns
+        ]
+        return f"; in {piece.index.files[0]} {', '.join(kinds)}" if kinds else ""
+
+
+class Lengths(Criterion):
+    """Divides by the number of tokens; reads the pages of the rows.
+
+    Args:
+        edges: Rising numbers of tokens.
+        parts: Names of the parts: below the first edge, from it on, and so on.
+    """
+
+    what = "lengths of rows"
+
+    def __init__(self, edges: Sequence[int], parts: Sequence[str]) -> None:
+        self._edges = np.array(edges, dtype=np.int64)
+        self.parts = tuple(parts)
+        self.key = f"lengths {self._edges.tolist()}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        num_values = np.zeros(piece.num_rows, dtype=np.int64)
+        num_values[piece.wanted()] = lengths_of_rows(piece.spans, *piece.span_range)
+        part = np.searchsorted(self._edges, num_values, side="right")
+        return Labels(part.astype(np.uint16), num_values)
+
+
+class Listed(Criterion):
+    """Takes rows that are listed, or all others as tables do, and reads nothing.
+
+    Args:
+        rows: Of files by their path, numbers of rows of each, which rise.
+        are_deleted: Whether these are left out.
+    """
+
+    by_file = False
+
+    def __init__(self, rows: Mapping[str, Int64Array], *, are_deleted: bool) -> None:
+        self._rows = dict(rows)
+        self._are_deleted = are_deleted
+        self.parts = ("not deleted" if are_deleted else "listed",)
+        self.is_of_table = are_deleted
+        self.what = "deleted rows" if are_deleted else "listed rows"
+        digest = hashlib.blake2b(digest_size=16)
+        for file, numbers in sorted(self._rows.items()):
+            digest.update(f"{file} {len(numbers)} ".encode() + numbers.tobytes())
+        self.key = f"{self.what} {digest.hexdigest()}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        others, those = (0, NO_PART) if self._are_deleted else (NO_PART, 0)
+        part = np.full(piece.num_rows, others, dtype=np.uint16)
+        files, before = piece.index.recipe.files, piece.index.file_first_row
+        for file in piece.files:
+            rows = self._rows.get(files[file])
+            if rows is None or not len(rows):
+                continue
+            num_rows = int(before[file + 1] - before[file])
+            if rows[0] < 0 or rows[-1] >= num_rows:
+                raise CorruptFileError(
+                    f"{files[file]}: the table says that its row {rows[-1]} is "
+                    f"deleted, and it has {num_rows} rows: the file, or what deletes "
+                    "its rows, belongs to another table"
+                ).at(file=files[file])
+            first = piece.begin - int(before[file])
+            here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
+            part[rows[here] - first] = those
+        return Labels(part)
+
+
+class Hashing(Criterion):
+    """Divides by a hash of the file's footer and the number of the row in the file.
+
+    Args:
+        seed: Another seed divides otherwise.
+        weights: Share of each part; they sum to 1 at most.
+    """
+
+    what = "hashes of rows"
+
+    def __init__(self, seed: int, weights: Mapping[str, float]) -> None:
+        self._seed = seed
+        self.parts = tuple(weights)
+        ends = np.cumsum(list(weights.values()))
+        if abs(ends[-1] - 1) < 1e-9:
+            ends[-1] = 1  # Every row is in a part.
+        self._ends = np.round(ends * 2.0**_HASH_BITS).astype(np.uint64)
+        self.key = f"hashing {seed} {self._ends.tolist()}"
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        first = piece.begin - int(piece.index.file_first_row[piece.file])
+        rows = np.arange(first, first + piece.num_rows, dtype=np.uint64)
+        hashes = mix_hash(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
+        part = np.searchsorted(self._ends, hashes, side="right")
+        part[part == len(self._ends)] = NO_PART
+        return Labels(part.astype(np.uint16))
+
+    def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
+        """Return two numbers made of the seed, and of size and footer of the file.
+
+        Name of the file and its place in the dataset do not count: both may change.
+        """
+        size = piece.index.storage.size(piece.path)
+        footer = piece.index.file_identity(piece.file)
+        digest = hashlib.blake2b(footer, digest_size=16, person=b"pagefeed.split")
+        digest.update(f"{size} {self._seed}".encode())
+        first, second = np.frombuffer(digest.digest(), dtype="<u8").astype(np.uint64)
+        return first, second
+
+
+_HASH_BITS = 53
+_ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def mix_hash(numbers: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Array:
+    """Hash 64-bit numbers to 64 bits each.
+
+    Multiplications and shifts as in splitmix64 (Steele, Lea and Flood, "Fast
+    splittable pseudorandom number generators", 2014), twice, with a key before each.
+    """
+    mixed = numbers
+    for part in key:
+        mixed = mixed + part
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * _ODD[0]
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * _ODD[1]
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    return mixed

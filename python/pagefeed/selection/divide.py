@@ -1,0 +1,138 @@
+"""Divides datasets by predicates, tiers, lengths and hashes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, check_number, check_whole
+from pagefeed.core.dataset import Spans
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.selection.column_query import ColumnQuery
+from pagefeed.selection.criteria import (
+    NO_PART,
+    Criterion,
+    Hashing,
+    Lengths,
+    Listed,
+    Scan,
+)
+from pagefeed.selection.division import Division
+from pagefeed.selection.predicate import query_of
+from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.scanning import quantiles_of, schema_of
+from pagefeed.selection.selection import Selection
+
+__all__ = ["by_length", "by_tiers", "by_weights", "rows_of", "taken_by", "where"]
+
+
+def where(spans: Spans, predicate: str | Expression) -> Selection:
+    """Select the rows for which a predicate is true."""
+    query = query_of(predicate)
+    if spans.index.files:
+        # Bind to the first file for early errors; other files are bound when read.
+        query.bind(schema_of(spans.index, 0))
+    criterion = Scan(query, [query.text])
+    return Selection(Division(spans, criterion), 0)
+
+
+def rows_of(
+    spans: Spans, rows: Mapping[str, Int64Array], *, are_deleted: bool = False
+) -> Selection:
+    """Select rows, of files by their path numbers that rise; or leave them out."""
+    return taken_by(Listed(rows, are_deleted=are_deleted), spans)
+
+
+def taken_by(criterion: Criterion, spans: Spans) -> Selection:
+    """Select the rows of the first part of a criterion."""
+    return Selection(Division(spans, criterion), 0)
+
+
+def by_tiers(
+    spans: Spans,
+    column: str,
+    edges: Sequence[Constant] | None,
+    quantiles: int | None,
+) -> dict[str, Selection]:
+    """Divide by the value of a column; rows without a value are the last part."""
+    if (edges is None) == (quantiles is None):
+        raise InvalidArgumentError("give either edges=[...] or quantiles=")
+    if quantiles is not None:
+        check_whole(quantiles, "quantiles", least=2, most=NO_PART - 1)
+        edges = quantiles_of(spans, column, quantiles)
+    checked = _rising(edges or ())
+    missing = f"{column} is null"
+    query = ColumnQuery(column, checked)
+    if spans.index.files:
+        query.bind(schema_of(spans.index, 0))
+    criterion = Scan(query, [*_names(column, checked), missing])
+    parts = _parts(spans, criterion)
+    if parts[missing].num_rows == 0:
+        del parts[missing]
+    return parts
+
+
+def by_length(spans: Spans, edges: Sequence[int]) -> dict[str, Selection]:
+    """Divide by the number of tokens of the rows."""
+    checked = _rising(edges)
+    if not all(isinstance(edge, int) and edge > 0 for edge in checked):
+        raise InvalidArgumentError(f"edges={list(edges)} must be numbers of tokens")
+    numbers = [int(edge) for edge in checked]
+    return _parts(spans, Lengths(numbers, _names("tokens", numbers)))
+
+
+def by_weights(
+    spans: Spans, weights: Mapping[str, float], seed: int
+) -> dict[str, Selection]:
+    """Divide by a hash of the rows, in proportion to weights."""
+    if not weights:
+        raise InvalidArgumentError("name the parts: split(train=0.99, validation=0.01)")
+    for name, weight in weights.items():
+        check_number(weight, name, "a share of the rows", above=0, most=1)
+    if math.fsum(weights.values()) > 1 + 1e-9:
+        raise InvalidArgumentError(
+            f"the shares {dict(weights)} sum to {math.fsum(weights.values())}, and "
+            "must not exceed 1"
+        )
+    if len(weights) > NO_PART:
+        raise InvalidArgumentError(
+            f"{len(weights)} parts are too many: there may be {NO_PART}"
+        )
+    return _parts(spans, Hashing(check_whole(seed, "seed"), weights))
+
+
+def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
+    division = Division(spans, criterion)
+    return {
+        name: Selection(division, number) for number, name in enumerate(criterion.parts)
+    }
+
+
+def _rising(edges: Sequence[Constant]) -> list[Constant]:
+    """Return checked edges as plain values."""
+    values: list[Any] = [
+        edge.item() if isinstance(edge, np.generic) else edge for edge in edges
+    ]
+    if isinstance(edges, str) or not values or len(values) >= NO_PART - 1:
+        raise InvalidArgumentError(
+            f"edges={edges!r} must be a list of 1 to {NO_PART - 2} values"
+        )
+    try:
+        rising = all(low < high for low, high in itertools.pairwise(values))
+    except TypeError:  # Texts among numbers.
+        rising = False
+    # A NaN is not itself.
+    if not rising or any(edge is None or edge != edge for edge in values):  # noqa: PLR0124
+        raise InvalidArgumentError(f"edges={values!r} must rise from value to value")
+    return values
+
+
+def _names(what: str, edges: Sequence[Constant]) -> list[str]:
+    between = [
+        f"{low!r} <= {what} < {high!r}" for low, high in itertools.pairwise(edges)
+    ]
+    return [f"{what} < {edges[0]!r}", *between, f"{what} >= {edges[-1]!r}"]

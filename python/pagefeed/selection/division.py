@@ -1,0 +1,149 @@
+"""Divisions: rows labelled by a criterion, stored as runs of rows of each part."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import ArrayFolder, ArrayWriter, Int64Array, Work, lazy, logger
+from pagefeed.core.dataset import Spans, derived_arrays, derived_key
+from pagefeed.errors import StaleFileError
+from pagefeed.selection.criteria import NO_PART, Criterion
+from pagefeed.selection.pieces import Piece, pieces_of
+
+__all__ = ["Division"]
+
+VERSION = 4
+
+
+class _Runs(NamedTuple):
+    """Runs of consecutive rows of one part, each inside one page."""
+
+    part: int
+    row: Int64Array
+    num_rows: Int64Array
+    new_page: npt.NDArray[np.bool_]
+    """Whether a run begins in another page than the run before."""
+    num_values: Int64Array | None
+
+
+@dataclass(eq=False)
+class Division:
+    """The rows of spans, divided into parts by one pass over the criterion.
+
+    The cache folder of the index keeps the result, and all processes of the machine
+    map it. Without a folder, every process makes its own.
+
+    Args:
+        spans: The rows.
+        criterion: Divides the rows.
+        expected: Digests of the rows of each part, if they are known.
+    """
+
+    spans: Spans
+    criterion: Criterion
+    expected: list[str] | None = None
+
+    def __reduce__(self) -> tuple[type[Division], tuple[Any, ...]]:
+        """Pickle as the recipe: the other process maps or makes its own parts."""
+        made = self.__dict__.get("stored")
+        expected = self.expected if made is None else made.about["digests"]
+        return Division, (self.spans, self.criterion, expected)
+
+    @lazy
+    def key(self) -> str:
+        """Differs between any two divisions: by rows, criterion and folder columns."""
+        index = self.spans.index
+        parts: list[str | bytes] = [str(VERSION), index.fingerprint]
+        parts += [self.spans.origin, self.criterion.key]
+        for name, column in index.folder_columns.items():
+            parts += [name, str(column.values), column.number_of_file.tobytes()]
+        if index.recipe.table is not None:
+            parts.append(index.recipe.table.key)
+        return derived_key(index, *parts)
+
+    @lazy
+    def stored(self) -> ArrayFolder:
+        """The parts, mapped; made on first use."""
+        stored = derived_arrays(self.spans.index, "select", self.key, self._write)
+        if self.expected not in (None, stored.about["digests"]):
+            raise StaleFileError(
+                f"the files changed while {self.criterion.parts} travelled to another "
+                "process: other rows are selected now"
+            )
+        return stored
+
+    def _write(self, writer: ArrayWriter) -> None:
+        """Make the parts piece by piece, and store them."""
+        num_parts = len(self.criterion.parts)
+        digests = [hashlib.blake2b(digest_size=16) for _ in range(num_parts)]
+        has_values = True
+        for number in range(num_parts):
+            for name in ("row", "page_span"):
+                writer.append(f"{number}.{name}", [])
+            for name in ("rows_before", "values_before"):
+                writer.append_sums(f"{number}.{name}", [])
+        num_spans = [0] * num_parts
+        for runs in self._all_runs():
+            for number, row, num_rows, new_page, num_values in runs:
+                digests[number].update(np.stack([row, num_rows], axis=1).tobytes())
+                writer.append(f"{number}.row", row)
+                writer.append_sums(f"{number}.rows_before", num_rows)
+                first = np.flatnonzero(new_page) + num_spans[number]
+                writer.append(f"{number}.page_span", first)
+                num_spans[number] += len(row)
+                has_values = has_values and num_values is not None
+                if num_values is not None:
+                    writer.append_sums(f"{number}.values_before", num_values)
+        for number, count in enumerate(num_spans):
+            writer.append(f"{number}.page_span", [count])
+        writer.about |= {
+            "digests": [digest.hexdigest() for digest in digests],
+            "has_values": has_values,
+        }
+
+    def _all_runs(self) -> Iterator[list[_Runs]]:
+        """Yield the runs of each piece, in order, made by a thread per CPU."""
+        what, total = self.criterion.what, self.spans.num_rows
+        logger.info("%s: %d rows are looked at, once", what, total)
+        self.criterion.begin()
+        pieces = pieces_of(self.spans, by_file=self.criterion.by_file)
+        work = Work(what, total=total, unit="rows")
+        return work.each(self._runs_of, pieces, lambda piece: piece.num_wanted)
+
+    def _runs_of(self, piece: Piece) -> list[_Runs]:
+        """Return the runs of each part in a piece; a run ends where its page does."""
+        index = piece.index
+        part, num_values = self.criterion.labels(piece)
+        part[~piece.wanted()] = NO_PART
+        pages = index.pages_of_rows([piece.begin, piece.begin + piece.num_rows - 1])
+        borders = index.first_rows(np.arange(pages[0] + 1, pages[1] + 1)) - piece.begin
+        begins = np.ones(piece.num_rows, dtype=bool)
+        np.not_equal(part[1:], part[:-1], out=begins[1:])
+        begins[borders] = True
+        first = np.flatnonzero(begins)
+        length = np.diff(np.append(first, piece.num_rows))
+        # Sort runs by part, and by row within a part.
+        order = np.argsort(part[first], kind="stable")
+        order = order[part[first[order]] != NO_PART]
+        first, length = first[order], length[order]
+        kept, page = part[first], np.searchsorted(borders, first, side="right")
+        before = None
+        if num_values is not None:
+            before = np.append(0, np.cumsum(num_values))
+        found = []
+        cuts = np.append(np.flatnonzero(np.diff(kept, prepend=NO_PART)), len(kept))
+        for begin, end in itertools.pairwise(cuts.tolist()):
+            row, num_rows = first[begin:end], length[begin:end]
+            new_page = np.diff(page[begin:end], prepend=-1) != 0
+            values = None if before is None else before[row + num_rows] - before[row]
+            first_row = row + piece.begin
+            runs = _Runs(int(kept[begin]), first_row, num_rows, new_page, values)
+            found.append(runs)
+        return found

@@ -1,0 +1,62 @@
+"""Divisions that were made, over some of the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pagefeed.core._base import joined_ranges
+from pagefeed.errors import MissingFileError
+from pagefeed.selection.criteria import NO_PART, Criterion, Labels
+from pagefeed.selection.division import Division
+from pagefeed.selection.pieces import Piece
+
+__all__ = ["Known"]
+
+
+class Known(Criterion):
+    """Divides rows as they are divided already, among those of more files.
+
+    Nothing is read. Another process, which does not have the division, reads again.
+
+    Args:
+        division: The division of more files.
+    """
+
+    by_file = False
+
+    def __init__(self, division: Division) -> None:
+        self._division = division
+        found = division.criterion
+        self.plain: Criterion = found.plain if isinstance(found, Known) else found
+        """What divides the rows by what they hold."""
+        self.parts, self.what = self.plain.parts, self.plain.what
+        self.key = self.plain.key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as what divides the rows by what they hold."""
+        return _same, (self.plain,)
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        stored, of_all = self._division.stored, self._division.spans.index
+        part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
+        before, paths = piece.index.file_first_row, piece.index.recipe.files
+        for file in piece.files:
+            number = of_all.find_file(paths[file])
+            if number is None:
+                raise MissingFileError(f"{paths[file]} is not in {self.what}")
+            first, end = np.clip(before[file : file + 2], *piece.first_rows[[0, -1]])
+            moved = int(of_all.file_first_row[number] - before[file])
+            for n in range(len(self.parts)):
+                row = stored[f"{n}.row"]
+                here = slice(*np.searchsorted(row, [first + moved, end + moved]))
+                begins = row[here] - (moved + piece.begin)
+                ends = np.diff(stored[f"{n}.rows_before"][here.start : here.stop + 1])
+                part[joined_ranges(begins, begins + ends)] = n
+        return Labels(part)
+
+
+def _same(criterion: Criterion) -> Criterion:
+    return criterion

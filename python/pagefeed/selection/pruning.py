@@ -1,0 +1,183 @@
+"""Files of a table in which no row can be selected, as the table itself tells."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pagefeed.core.dataset import Bounds, FolderColumn, TableColumns
+from pagefeed.selection.predicate import query_of
+from pagefeed.selection.query import (
+    Expression,
+    Query,
+    Schema,
+    arrow,
+    balanced,
+    field_of,
+    scalar_columns,
+)
+from pagefeed.selection.scanning import Files, schema_of
+
+__all__ = ["files_that_may_match"]
+
+COLUMNS_WITH_NULLS = 2
+"""Rows with a value and those without are looked at apart in so many columns."""
+GROUP = "pagefeed.group"
+"""Tells apart what is said of files, where nothing is read but this."""
+NO_VALUE = Bounds(None, None, may_have_values=False)
+SLACK = datetime.timedelta(milliseconds=1)
+"""Writers of Delta cut times to milliseconds, the upper bound as the lower one."""
+
+
+def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]:
+    """Return the numbers of the files of a table that a predicate may select rows of.
+
+    The others are not opened: partition values and bounds of columns prove that it is
+    true for none of their rows, as statistics of row groups do. A file of which the
+    table says too little stays. The first file is opened for the types of columns.
+
+    Raises:
+        InvalidArgumentError: If it is not a predicate over the columns.
+        ColumnNotFoundError: If there is no such column.
+    """
+    query, table = query_of(predicate), files.table
+    schema = schema_of(files, 0)
+    expression = query.bind(schema)
+    everything = [*range(len(files.files))]
+    if table is None:
+        return everything
+    columns = []
+    for name in _columns_of(query, schema):
+        field, kind = field_of(schema, name)
+        bounds = _bounds_of(table, name)
+        if bounds is not None and any(bounds):
+            columns.append(((field, kind), bounds))
+    if not columns:
+        return everything
+    # Many files say the same, of a partition above all: what is said is looked at once.
+    alike: defaultdict[tuple[Bounds | None, ...], list[int]] = defaultdict(list)
+    for number, said in enumerate(zip(*(bounds for _, bounds in columns), strict=True)):
+        alike[said].append(number)
+    pa, dataset = arrow(), arrow("pyarrow.dataset")
+    form, group = dataset.ParquetFileFormat(), arrow("pyarrow.compute").field(GROUP)
+    fragments = [
+        form.make_fragment(
+            pa.py_buffer(b""), partition_expression=fact & (group == number)
+        )
+        for number, said in enumerate(alike)
+        for fact in _facts([of for of, _ in columns], said)
+    ]
+    schema = schema.append(pa.field(GROUP, pa.int64()))
+    known = dataset.FileSystemDataset(fragments, schema, form)
+    held = {
+        dataset.get_partition_keys(each.partition_expression)[GROUP]
+        for each in known.get_fragments(filter=expression)
+    }
+    return sorted(
+        file
+        for number, files_alike in enumerate(alike.values())
+        for file in files_alike
+        if number in held
+    )
+
+
+def _columns_of(query: Query, schema: Schema) -> Iterable[str]:
+    """Names of the columns whose bounds may be used.
+
+    Bounds say nothing of NaN, so that those of floats are used where a query may be
+    pruned by them.
+    """
+    types = arrow("pyarrow.types")
+    kinds = {name: kind for name, (_, kind) in scalar_columns(schema)}
+    names = query.columns or tuple(kinds)
+    names = tuple(name for name in names if not types.is_nested(kinds[name]))
+    if not query.columns or not query.prunes(schema):
+        names = tuple(name for name in names if not types.is_floating(kinds[name]))
+    return names
+
+
+def _bounds_of(table: TableColumns, name: str) -> Sequence[Bounds | None] | None:
+    """The bounds of a column in each file: a partition's value, or what is stored."""
+    found = None if table.bounds is None else table.bounds.of(name)
+    column = table.of_files.get(name)
+    if column is None:
+        return found
+    files = range(len(column.number_of_file))
+    said = [_bounds_of_value(column, file) for file in files]
+    return [new or old for new, old in zip(said, found or said, strict=True)]
+
+
+def _bounds_of_value(column: FolderColumn, file: int) -> Bounds | None:
+    value = column.value_of_file(file)
+    if not column.gives(file):
+        return None
+    if value is None:
+        return NO_VALUE
+    return Bounds(value, value, may_be_null=False)
+
+
+def _facts(
+    columns: Sequence[tuple[Expression, Any]], said: Iterable[Bounds | None]
+) -> Iterator[Expression]:
+    """What holds for rows of a file: for each of its rows one of these."""
+    always = arrow("pyarrow.compute").scalar(True)  # noqa: FBT003
+    choices = list[list[Expression]]()
+    for (field, kind), bounds in zip(columns, said, strict=True):
+        if bounds is None:
+            continue
+        between = _between(field, kind, bounds) if bounds.may_have_values else None
+        if between is None and bounds.may_have_values:
+            continue
+        found = [field.is_null()] * bounds.may_be_null
+        choices.append(found if between is None else [between, *found])
+    choices.sort(key=len)
+    apart = sum(len(each) == 1 for each in choices) + COLUMNS_WITH_NULLS
+    for facts in itertools.product(*choices[:apart]):
+        yield balanced(lambda one, other: one & other, [always, *facts])
+
+
+def _between(field: Expression, kind: Any, bounds: Bounds) -> Expression | None:
+    """That a column lies between its bounds; None if they are of no use."""
+    lower, upper = (
+        _constant(bound, kind, slack)
+        for bound, slack in ((bounds.lower, -SLACK), (bounds.upper, SLACK))
+    )
+    if lower is None or upper is None:
+        facts = [field >= lower] if lower is not None else []
+        facts += [field <= upper] if upper is not None else []
+        return facts[0] if facts else None
+    types = arrow("pyarrow.types")
+    if lower == upper and not types.is_floating(kind):
+        return field == lower
+    return (field >= lower) & (field <= upper)
+
+
+def _constant(bound: Any, kind: Any, slack: datetime.timedelta) -> Any:
+    """A bound in the type of a column; None if it is not one that can be relied on."""
+    pa, types = arrow(), arrow("pyarrow.types")
+    if types.is_boolean(kind):
+        fits = isinstance(bound, bool)
+    elif types.is_integer(kind):
+        fits = isinstance(bound, int) and not isinstance(bound, bool)
+    elif types.is_floating(kind):
+        fits = isinstance(bound, float) and not math.isnan(bound)
+    elif types.is_string(kind) or types.is_large_string(kind):
+        fits = isinstance(bound, str)
+    elif types.is_decimal(kind):
+        fits = isinstance(bound, decimal.Decimal)
+    elif types.is_timestamp(kind):
+        fits = isinstance(bound, datetime.datetime)
+        fits = fits and (bound.tzinfo is None) == (kind.tz is None)
+    else:
+        fits = types.is_date(kind) and type(bound) is datetime.date
+    try:
+        if fits and types.is_timestamp(kind):
+            bound += slack
+        return pa.scalar(bound, kind) if fits else None
+    except (pa.ArrowException, OverflowError):
+        return None

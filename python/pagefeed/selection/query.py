@@ -1,0 +1,195 @@
+"""Expressions over the columns of rows, which pyarrow evaluates.
+
+An expression is made for one schema: files of a dataset may differ in the types of
+their columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from pagefeed.core._base import near_name, require
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+
+__all__ = [
+    "Constant",
+    "Expression",
+    "ExpressionQuery",
+    "Query",
+    "Schema",
+    "arrow",
+    "balanced",
+    "check_boolean",
+    "field_of",
+    "scalar_columns",
+    "type_of",
+]
+
+Constant: TypeAlias = str | int | float | bool
+
+Expression: TypeAlias = Any
+"""A ``pyarrow.compute.Expression``."""
+Schema: TypeAlias = Any
+"""A ``pyarrow.Schema``."""
+
+
+def arrow(module: str = "pyarrow") -> Any:
+    """Import pyarrow, or a module of it.
+
+    Raises:
+        MissingDependencyError: If it is not installed.
+    """
+    return require(module, extra="pyarrow", purpose="selecting rows by their columns")
+
+
+class Query(ABC):
+    """An expression over the columns of a row."""
+
+    text: str
+    """What it asks, for messages."""
+    key: str
+    """Differs between any two queries."""
+    columns: tuple[str, ...]
+    """Columns it names; none if that is not known."""
+
+    @abstractmethod
+    def bind(self, schema: Schema) -> Expression:
+        """Return the expression for files of a schema.
+
+        Raises:
+            ColumnNotFoundError: If the schema lacks a column.
+            InvalidArgumentError: If its types do not fit.
+        """
+
+    @abstractmethod
+    def prunes(self, schema: Schema) -> bool:
+        """Whether statistics may show that no row of a row group is selected."""
+
+
+class ExpressionQuery(Query):
+    """A ``pyarrow.compute.Expression`` that somebody made."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self.text = " ".join(str(expression).split())
+        # Not the text, which rounds numbers.
+        content = hashlib.blake2b(pickle.dumps(expression, protocol=4), digest_size=16)
+        self.key = f"expression {content.hexdigest()}"
+        self.columns = ()
+
+    def bind(self, schema: Schema) -> Expression:
+        """Return the expression for files of a schema."""
+        check_boolean(self._expression, schema, self.text)
+        return self._expression
+
+    def prunes(self, schema: Schema) -> bool:
+        """Whether statistics may be used: not if there can be NaN, see Predicate."""
+        types = arrow("pyarrow.types")
+        return not any(
+            types.is_floating(kind) or types.is_nested(kind) for kind in schema.types
+        )
+
+
+def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
+    """Return a scalar column, also a nested one by its dotted path, and its type.
+
+    Raises:
+        ColumnNotFoundError: If there is none; the message lists those that are.
+        InvalidArgumentError: If it holds lists or further columns.
+    """
+    types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
+    columns = dict(scalar_columns(schema))
+    if name not in columns:
+        raise _missing(name, schema)
+    path, kind = columns[name]
+    if types.is_nested(kind):
+        raise InvalidArgumentError(
+            f"column {name!r} has type {kind}: rows are selected by columns with one "
+            f"value per row; there are {_listed(schema)}"
+        )
+    field = pc.field(*path)
+    if types.is_dictionary(kind):
+        return field.cast(kind.value_type), kind.value_type
+    return field, kind
+
+
+def balanced(
+    join: Callable[[Expression, Expression], Expression], parts: list[Expression]
+) -> Expression:
+    """Join one or more expressions in a balanced tree: a chain could be too deep."""
+    while len(parts) > 1:
+        parts = [
+            join(*parts[n : n + 2]) if n + 1 < len(parts) else parts[n]
+            for n in range(0, len(parts), 2)
+        ]
+    return parts[0]
+
+
+def scalar_columns(
+    fields: Iterable[Any], path: tuple[str, ...] = ()
+) -> Iterable[tuple[str, tuple[tuple[str, ...], Any]]]:
+    """Dotted name, path and type of all columns; the inner ones of structs first."""
+    types = arrow("pyarrow.types")
+    for field in fields:
+        here = (*path, field.name)
+        if types.is_struct(field.type):
+            yield from scalar_columns(field.type, here)
+        yield ".".join(here), (here, field.type)
+
+
+def _listed(schema: Schema) -> str:
+    types = arrow("pyarrow.types")
+    names = [
+        f"{name} ({kind})"
+        for name, (_, kind) in scalar_columns(schema)
+        if not types.is_nested(kind)
+    ]
+    more = f" and {len(names) - 50} more" if len(names) > 50 else ""
+    return ", ".join(names[:50]) + more or "none"
+
+
+def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
+    names = [name for name, _ in scalar_columns(schema)]
+    return ColumnNotFoundError(
+        f"no column {name!r}{near_name(name, names)} (columns with one value per row: "
+        f"{_listed(schema)})"
+    ).at(column=name)
+
+
+def type_of(expression: Expression, schema: Schema, text: str) -> Any:
+    """Return the type of an expression over the columns of a schema."""
+    pa, dataset = arrow(), arrow("pyarrow.dataset")
+    try:
+        scanner = dataset.dataset(schema.empty_table()).scanner(
+            columns={"found": expression}
+        )
+        return scanner.projected_schema.field("found").type
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        problem = str(error).splitlines()[0]
+        if "No match for FieldRef" in problem:
+            name = problem.partition("FieldRef.")[2].partition(" in ")[0]
+            raise _missing(name.removeprefix("Name(").removesuffix(")"), schema) from (
+                None
+            )
+        raise InvalidArgumentError(
+            f"{text} cannot be evaluated: {problem}; columns with one value per row: "
+            f"{_listed(schema)}"
+        ) from None
+
+
+def check_boolean(expression: Expression, schema: Schema, text: str) -> None:
+    """Refuse an expression that is not true or false.
+
+    Raises:
+        InvalidArgumentError: Naming its type.
+    """
+    kind = type_of(expression, schema, text)
+    if not arrow("pyarrow.types").is_boolean(kind):
+        raise InvalidArgumentError(
+            f"{text} is of type {kind}, and must be true or false: compare it with "
+            "something"
+        )

@@ -1,0 +1,387 @@
+"""Reads the columns that queries name, in batches, with pyarrow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import Int64Array, Work, joined_ranges, logger
+from pagefeed.core.dataset import FolderColumn, PageIndex, Spans, TableColumns
+from pagefeed.core.storage import Storage
+from pagefeed.errors import (
+    CorruptFileError,
+    FileAccessError,
+    InvalidArgumentError,
+    PagefeedError,
+)
+from pagefeed.selection.pieces import Piece, pieces_of
+from pagefeed.selection.query import Expression, Schema, arrow, field_of, scalar_columns
+
+__all__ = [
+    "Files",
+    "Opened",
+    "column_of",
+    "open_piece",
+    "quantiles_of",
+    "scan",
+    "schema_of",
+    "summary_of",
+]
+
+Fragment: TypeAlias = Any
+"""A ``pyarrow.dataset.ParquetFileFragment``."""
+
+BATCH_ROWS = 1 << 16
+SUMMARY_ROWS = 1 << 20
+COMMON_VALUES = 5
+
+
+class Files(NamedTuple):
+    """Files, and the columns in the names of their folders."""
+
+    storage: Storage
+    files: Sequence[str]
+    folder_columns: Mapping[str, FolderColumn]
+    table: TableColumns | None = None
+
+    @classmethod
+    def of(cls, index: PageIndex) -> Files:
+        """Return the files of an index."""
+        return cls(index.storage, index.files, index.folder_columns, index.recipe.table)
+
+
+class Opened(NamedTuple):
+    """Row groups of a file."""
+
+    fragment: Fragment
+    schema: Schema
+    """Their columns and those in the names of folders."""
+
+
+def open_piece(piece: Piece) -> Opened:
+    """Open the row groups of a piece that hold wanted rows."""
+    return _with_folders(Files.of(piece.index), piece.file, piece.held_groups())
+
+
+def schema_of(files: Files | PageIndex, file: int) -> Schema:
+    """Return the columns of a file and those in the names of its folders."""
+    files = files if isinstance(files, Files) else Files.of(files)
+    return _with_folders(files, file).schema
+
+
+def column_of(files: Files, column: str, file: int) -> Any:
+    """Return the values of a column in all rows of a file, as an Arrow array.
+
+    Raises:
+        ColumnNotFoundError: If there is no such column.
+        InvalidArgumentError: If it holds lists or further columns.
+        CorruptFileError: If pyarrow cannot read it.
+    """
+    pa = arrow()
+    fragment, schema = _with_folders(files, file)
+    field, _ = field_of(schema, column)
+    try:
+        scanner = fragment.scanner(schema, columns={"found": field})
+        return scanner.to_table()["found"].combine_chunks()
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(files.storage, files.files[file], problem) from None
+
+
+def scan(
+    piece: Piece, opened: Opened, expression: Expression
+) -> Iterator[tuple[Int64Array, npt.NDArray[Any]]]:
+    """Evaluate an expression for the rows of a fragment.
+
+    Args:
+        piece: Where the fragment lies.
+        opened: Some of its row groups.
+        expression: Gives truth values, where null is false; or numbers.
+
+    Yields:
+        The rows of a batch, counted from the begin of the piece, and their values.
+
+    Raises:
+        CorruptFileError: If pyarrow cannot read it, or finds other rows than the
+            index.
+    """
+    numbers = piece.row_groups
+    groups = [numbers.index(group.id) for group in opened.fragment.row_groups]
+    if not groups:
+        return
+    # Batches may cross row groups: rows are counted through all of them.
+    firsts = piece.first_rows[groups] - piece.begin
+    rows = joined_ranges(firsts, firsts + np.diff(piece.first_rows)[groups])
+    at = 0
+    for values in _values(piece, opened, expression):
+        here = rows[at : at + len(values)]
+        at += len(values)
+        if at > len(rows):
+            break
+        yield here, values
+    if at != len(rows):
+        raise CorruptFileError(
+            f"{piece.path}: pyarrow finds other rows than the {len(rows)} of the "
+            f"index in the row groups {[numbers[each] for each in groups]}"
+        ).at(file=piece.path)
+
+
+def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
+    """Return the values that divide rows into ``count`` parts of equal size.
+
+    Values are kept on disk while they are sorted, 8 bytes a row.
+
+    Raises:
+        ColumnNotFoundError: If there is no such column.
+        InvalidArgumentError: If it holds no numbers, or too few different ones.
+    """
+    with tempfile.TemporaryFile() as file:
+        num_values, is_whole = 0, True
+        total, what = spans.num_rows, f"quantiles of {column}"
+        logger.info("%s: %d rows are looked at", what, total)
+        with Work(what, total=total, unit="rows") as work:
+            for piece in pieces_of(spans):
+                values, whole = _numbers(piece, column)
+                is_whole = is_whole and whole
+                num_values += len(values)
+                values.tofile(file)
+                work.advance(piece.num_wanted)
+        file.flush()
+        if num_values < count:
+            raise InvalidArgumentError(
+                f"quantiles={count} of {column!r}: only {num_values} rows have a value"
+            )
+        sorted_values = np.memmap(file, dtype=np.float64, shape=(num_values,))
+        places = np.arange(1, count) * num_values // count
+        sorted_values.partition(places)
+        edges = sorted_values[places].tolist()
+        lowest = float(sorted_values[: places[0]].min()) if count > 1 else 0.0
+        del sorted_values
+    if len(set(edges)) < len(edges) or (edges and lowest == edges[0]):
+        raise InvalidArgumentError(
+            f"quantiles={count} of {column!r} would divide rows of equal value: the "
+            f"edges are {edges}, the lowest value is {lowest}; use fewer quantiles, or "
+            "edges=[...]"
+        )
+    return [int(edge) if is_whole else edge for edge in edges]
+
+
+def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return the values of a piece without nulls, and whether they are integers."""
+    types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
+    opened = open_piece(piece)
+    field, kind = field_of(opened.schema, column)
+    if not (types.is_integer(kind) or types.is_floating(kind)):
+        raise InvalidArgumentError(
+            f"column {column!r} has type {kind}: quantiles are of numbers; use edges"
+        )
+    # Nulls become NaN, which quantiles leave out.
+    number = pc.if_else(
+        field.is_null(), float("nan"), field.cast("float64", safe=False)
+    )
+    found = np.full(piece.num_rows, np.nan)
+    for rows, values in scan(piece, opened, number):
+        found[rows] = values
+    found = found[piece.wanted()]
+    return found[~np.isnan(found)], bool(types.is_integer(kind))
+
+
+def summary_of(spans: Spans, columns: Sequence[str]) -> str:
+    """Describe columns, for the message of a predicate that selects no row.
+
+    Reads about a million rows at most. Returns an empty text instead of failing.
+    """
+    pa = arrow()
+    tables, num_rows = [], 0
+    try:
+        for piece in pieces_of(spans):
+            fragment, schema = open_piece(piece)
+            fields = {name: field_of(schema, name)[0] for name in columns}
+            scanner = fragment.scanner(schema, columns=fields, use_threads=False)
+            tables.append(scanner.head(SUMMARY_ROWS - num_rows))
+            num_rows += len(tables[-1])
+            if num_rows >= SUMMARY_ROWS:
+                break
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except (PagefeedError, pa.ArrowException, OSError):
+        return ""
+    found = [_describe(name, table[name]) for name in columns]
+    begin = f"in the first {num_rows:,} rows " if num_rows >= SUMMARY_ROWS else ""
+    return begin + "; ".join(found)
+
+
+def _describe(name: str, values: Any) -> str:
+    """Describe a column: the range of its values, or the most frequent ones."""
+    pa, pc, types = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.types")
+    missing = f", {values.null_count:,} null" if values.null_count else ""
+    if values.null_count == len(values):
+        return f"{name} is null everywhere"
+    if types.is_string(values.type) or types.is_boolean(values.type):
+        counts = pc.value_counts(values.drop_null()).to_pylist()
+        counts.sort(key=lambda each: -each["counts"])
+        shown = [f"{each['values']!r} ({each['counts']:,})" for each in counts]
+        more = ", ..." if len(shown) > COMMON_VALUES else ""
+        return f"{name} is {', '.join(shown[:COMMON_VALUES])}{more}{missing}"
+    try:
+        ends = pc.min_max(values).as_py()
+    except pa.ArrowException:
+        return f"{name} has type {values.type}{missing}"
+    return f"{name} is from {ends['min']!r} to {ends['max']!r}{missing}"
+
+
+def _with_folders(
+    files: Files, file: int, row_groups: Sequence[int] | None = None
+) -> Opened:
+    """Open a file with the values in the names of its folders.
+
+    A column of the file has precedence, unless a table says otherwise.
+    """
+    fragment = _open(files, file, row_groups)
+    schema, table = fragment.physical_schema, files.table
+    if table is not None:
+        schema = _in_table(schema, table)
+    own = {name for name, _ in scalar_columns(schema)}
+    constants = _constants(
+        files, [*dict.fromkeys((*files.folder_columns, *_later(table)))]
+    )
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    known = None
+    for name, column in constants.items():
+        if name in own or not column.gives(file):
+            continue
+        kind = column.arrow_type()
+        schema = schema.append(pa.field(name, kind))
+        value, field = column.value_of_file(file), pc.field(name)
+        fact = field.is_null() if value is None else field == pa.scalar(value, kind)
+        known = fact if known is None else known & fact
+    if known is not None:
+        fragment = _open(files, file, row_groups, known)
+    return Opened(fragment, schema)
+
+
+def _later(table: TableColumns | None) -> Iterable[str]:
+    """Columns that files of a table may lack."""
+    if table is None:
+        return ()
+    return table.types if table.missing_as_null else table.defaults
+
+
+def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]:
+    """Return what rows of files have that lack a column."""
+    table = files.table
+    if table is None:
+        return files.folder_columns
+    found = {name: table.constants_of(name, len(files.files)) for name in names}
+    return {name: column for name, column in found.items() if column is not None}
+
+
+def _in_table(schema: Schema, table: TableColumns) -> Schema:
+    """Return the columns of a file that a table has, in their types of now."""
+    held = [
+        field.with_type(_held(table.types[field.name], field.type, field.name, table))
+        for field in schema
+        if field.name in table.types and not table.decides(field.name)
+    ]
+    return arrow().schema(held)
+
+
+def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
+    """Return a type of a table without the fields that a file cannot tell.
+
+    These have a default inside a struct, and the file lacks them.
+    """
+    pa, types = arrow(), arrow("pyarrow.types")
+    if not table.inner_defaults or not types.is_struct(kind):
+        return kind
+    held, fields = {each.name: each.type for each in own}, []
+    for field in kind:
+        name = f"{path}.{field.name}"
+        if field.name not in held and name in table.inner_defaults:
+            continue
+        inside = held.get(field.name, field.type)
+        fields.append(field.with_type(_held(field.type, inside, name, table)))
+    return pa.struct(fields)
+
+
+def _open(
+    files: Files,
+    file: int,
+    row_groups: Sequence[int] | None = None,
+    known: Expression | None = None,
+) -> Fragment:
+    """Open a fragment of a file, with an expression that is true for all its rows.
+
+    Raises:
+        CorruptFileError: If pyarrow cannot read its footer.
+        MissingFileError: If the file is gone.
+    """
+    pa, dataset = arrow(), arrow("pyarrow.dataset")
+    storage, path, table = files.storage, files.files[file], files.table
+    naming = None if table is None else table.naming
+    # In nanoseconds, INT96 of far years would wrap around.
+    unit = None if naming is None else "us"
+    form = dataset.ParquetFileFormat(coerce_int96_timestamp_unit=unit)
+    try:
+        fragment = form.make_fragment(
+            storage.open_arrow(path)
+            if naming is None
+            else naming.open_arrow(storage, path),
+            partition_expression=known,
+            row_groups=None if row_groups is None else list(row_groups),
+        )
+        fragment.ensure_complete_metadata()
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(storage, path, problem) from None
+    return fragment
+
+
+def _values(
+    piece: Piece, opened: Opened, expression: Expression
+) -> Iterator[npt.NDArray[Any]]:
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    scanner = opened.fragment.scanner(
+        opened.schema,
+        columns={"found": expression},
+        batch_size=BATCH_ROWS,
+        use_threads=False,
+    )
+    try:
+        for batch in scanner.to_batches():
+            column = batch.column(0)
+            if column.null_count:
+                column = pc.fill_null(column, pa.scalar(0).cast(column.type))
+            yield np.asarray(column.to_numpy(zero_copy_only=False))
+    except (pa.ArrowException, OSError) as problem:
+        if _is_readable(opened.fragment):
+            raise InvalidArgumentError(
+                f"the predicate cannot be evaluated for the rows of {piece.path}: "
+                f"{_first_line(problem)}; cast its columns first, as in "
+                "pyarrow.compute.field('number').cast('float64', safe=False)"
+            ) from None
+        raise _unreadable(piece.index.storage, piece.path, problem) from None
+
+
+def _unreadable(storage: Storage, path: str, problem: Exception) -> PagefeedError:
+    try:
+        storage.size(path)
+    except FileAccessError as gone:  # Which says nothing of what the file held.
+        return gone
+    line = _first_line(problem)
+    return CorruptFileError(f"{path}: pyarrow cannot read it: {line}").at(file=path)
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
+
+
+def _is_readable(fragment: Fragment) -> bool:
+    """Whether pyarrow reads all columns, with nothing evaluated."""
+    try:
+        for _ in fragment.to_batches(use_threads=False):
+            pass
+    except (arrow().ArrowException, OSError):
+        return False
+    return True

@@ -1,0 +1,289 @@
+"""Selections: one part of a division, as spans."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import (
+    ArrayWriter,
+    Int64Array,
+    UInt32Array,
+    Work,
+    is_made,
+    lazy,
+    logger,
+    narrow_difference,
+)
+from pagefeed.core.dataset import BlockKind, SpanParts, Spans, cut_at, derived_arrays
+from pagefeed.errors import EmptySelectionError
+from pagefeed.selection.criteria import Scan
+from pagefeed.selection.division import Division
+from pagefeed.selection.known import Known
+from pagefeed.selection.scanning import summary_of
+
+__all__ = ["Selection"]
+
+PAGES_AT_ONCE = 256
+
+
+class Selection(Spans):
+    """One part of the rows of a dataset, or of another selection, as spans.
+
+    Args:
+        division: Divides the rows.
+        number: Number of the part.
+    """
+
+    def __init__(self, division: Division, number: int) -> None:
+        super().__init__(lambda: division.spans.index)
+        self._division = division
+        self._number = number
+        divided, criterion = division.spans, division.criterion
+        self.before = divided if isinstance(divided, Selection) else None
+        """The selection that is divided; None if all rows of the index are."""
+        self.name = criterion.parts[number]
+        """Name of the part."""
+        self.names: tuple[str, ...] = (self.name,)
+        """Names of this part and of the selections before it, the first one first."""
+        self.counts_rows = criterion.counts_rows
+        """Whether other rows are selected where files are left out."""
+        if self.before is not None:
+            self.names = (*self.before.names, self.name)
+            self.counts_rows = self.counts_rows or self.before.counts_rows
+        before, key = divided.origin, criterion.key
+        self.origin = f"{len(before)} {before}{len(key)} {key}{number}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the division and the number of the part."""
+        return Selection, (self._division, self._number), {"erased": self.erased}
+
+    def over(self, spans: Spans) -> Selection:
+        """Return the same selection of another index of the same files."""
+        division = self._division
+        rows = division.spans.over(spans)
+        criterion = division.criterion
+        if is_made(division, "stored") and not criterion.counts_rows:
+            criterion = Known(division)
+        return Selection(Division(rows, criterion), self._number)
+
+    @property
+    def is_of_table(self) -> bool:
+        """Whether it is what a snapshot of a table has of the rows of its files."""
+        criterion = self._division.criterion
+        plain = criterion.plain if isinstance(criterion, Known) else criterion
+        return plain.is_of_table
+
+    def on_top_of(self, spans: Spans) -> Spans:
+        """Return the same choice among the rows of another snapshot of a table."""
+        division = self._division
+        rows = spans if self.before is None else self.before.on_top_of(spans)
+        if self.is_of_table:
+            return rows
+        criterion = division.criterion
+        plain = criterion.plain if isinstance(criterion, Known) else criterion
+        return Selection(Division(rows, plain), self._number)
+
+    @property
+    def held_files(self) -> list[int]:
+        """Numbers of the files of which rows are selected."""
+        held: list[int] = np.flatnonzero(np.diff(self.file_first_span)).tolist()
+        return held
+
+    @property
+    def known_rows(self) -> int | None:
+        """Number of rows; None until columns were read for it."""
+        return self.num_rows if is_made(self._division, "stored") else None
+
+    @property
+    def known_tokens(self) -> int | None:
+        """Number of tokens; None until pages were read for it."""
+        return self.num_values if is_made(self, "values_before") else None
+
+    def check_not_empty(self) -> None:
+        """Raise if no row is selected.
+
+        Raises:
+            EmptySelectionError: Saying what the columns hold.
+        """
+        if self.num_rows:
+            return
+        before = self.before
+        if before is not None:
+            before.check_not_empty()
+        rows, criterion = self._division.spans, self._division.criterion
+        criterion = criterion.plain if isinstance(criterion, Known) else criterion
+        found = ""
+        if isinstance(criterion, Scan):
+            found = summary_of(rows, criterion.query.columns)
+        held = "" if before is None else f" with {' and '.join(before.names)}"
+        raise EmptySelectionError(
+            f"no row is selected: none of {rows.num_rows:,} rows{held} is in "
+            f"{self.name!r}{'; ' if found else ''}{found}"
+        )
+
+    @lazy
+    def fingerprint(self) -> str:
+        """Identifies the files and the rows, however these were selected."""
+        rows = self._division.stored.about["digests"][self._number]
+        text = f"{self.index.fingerprint} {rows}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def __len__(self) -> int:
+        """Return the number of spans."""
+        return len(self._row)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all spans."""
+        return int(self._rows_before[-1])
+
+    @property
+    def num_values(self) -> int:
+        """Values of these rows: tokens of a token column."""
+        return int(self.values_before[-1])
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that hold these rows."""
+        return len(self._page_span) - 1
+
+    @lazy
+    def page_values(self) -> int:
+        """Values of all rows of these pages."""
+        total, first = 0, self._page_span[:-1]
+        for begin in range(0, len(first), 1 << 16):
+            pages, _ = self.places(first[begin : begin + (1 << 16)])
+            low, high = self.index.first_values(np.stack([pages, pages + 1]))
+            total += int((high - low).sum())
+        return total
+
+    @lazy
+    def file_first_span(self) -> Int64Array:
+        """First span of each file, and the number of spans: int64 [files + 1]."""
+        return np.searchsorted(self._row, self.index.file_first_row, side="left")
+
+    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
+        return self._rows_before[np.asarray(spans, dtype=np.int64)]
+
+    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``spans``, likewise."""
+        return self.values_before[np.asarray(spans, dtype=np.int64)]
+
+    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span of each of ``rows``."""
+        return np.searchsorted(self._rows_before, rows, side="right") - 1
+
+    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return which rows of the index ``rows`` of the spans are."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        span = np.minimum(self.spans_of_rows(numbers), len(self) - 1)
+        return self._row[span] + numbers - self.first_rows(span)
+
+    def values_of_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        span = np.minimum(self.spans_of_rows(rows), len(self) - 1)
+        borders = np.stack([self._row[span], self.rows_of_index(rows)])
+        first, here = self.index.values_of_rows(borders)
+        return self.first_values(span) + here - first
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of spans."""
+        return cut_at(self.values_before, self._rows_before, per_row, starts, stops)
+
+    @property
+    def row_runs(self) -> Int64Array:
+        """First row of the index of each run, and the one behind: int64 [runs, 2]."""
+        return np.stack([self._row, self._row + np.diff(self._rows_before)], axis=1)
+
+    def ranks(self, rows: Int64Array) -> Int64Array:
+        """Return the rows of the spans before each of ``rows`` of the index."""
+        if len(self) == 0:
+            return np.zeros_like(rows)
+        span = np.maximum(np.searchsorted(self._row, rows, side="right") - 1, 0)
+        first, end = self.first_rows(span), self.first_rows(span + 1)
+        return np.clip(first + rows - self._row[span], first, end)
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
+        """Return the page of the index, and the row in that page, of their starts."""
+        rows = self._row[np.asarray(spans, dtype=np.int64)]
+        pages = self.index.pages_of_rows(rows)
+        return pages, narrow_difference(rows, self.index.first_rows(pages))
+
+    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each row of a page; -1 if none does."""
+        row = self.index.first_rows(pages) + np.asarray(rows, dtype=np.int64)
+        spans = np.searchsorted(self._row, row, side="right") - 1
+        if len(self) == 0:
+            return np.full_like(spans, -1)
+        length = self.first_rows(spans + 1) - self.first_rows(spans)
+        inside = (spans >= 0) & (row < self._row[spans] + length)
+        return np.where(inside, spans, -1)
+
+    def spans_before(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the number of spans before each of ``rows`` of the index."""
+        return np.searchsorted(self._row, rows, side="left")
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first span of each run that a shuffle moves as one."""
+        runs = self.index.runs(kind)
+        if runs is None:
+            return None if self.num_pages == len(self) else self._page_span[:-1]
+        first = self._page_span[:-1]
+        run = np.searchsorted(runs, self.places(first)[0], side="right")
+        return first[np.diff(run, prepend=0) != 0]
+
+    @lazy
+    def _row(self) -> Int64Array:
+        """First row of each span, numbered through the index: int64 [spans]."""
+        return self._division.stored[f"{self._number}.row"]
+
+    @lazy
+    def _rows_before(self) -> Int64Array:
+        """Rows of the spans before each, and of all: int64 [spans + 1]."""
+        return self._division.stored[f"{self._number}.rows_before"]
+
+    @lazy
+    def _page_span(self) -> Int64Array:
+        """First span of each page that has some, and their number: [pages + 1]."""
+        return self._division.stored[f"{self._number}.page_span"]
+
+    @lazy
+    def values_before(self) -> Int64Array:
+        """Values of the spans before each, and of all: int64 [spans + 1].
+
+        The index has the counts of whole pages. Pages that are selected in part are
+        read, once.
+        """
+        stored = self._division.stored
+        if stored.about["has_values"]:
+            return stored[f"{self._number}.values_before"]
+        key = f"{self._division.key}-{self._number}"
+        stored = derived_arrays(self.index, "tokens", key, self._write_values)
+        return stored["values_before"]
+
+    def _write_values(self, writer: ArrayWriter) -> None:
+        logger.info("tokens of %d selected rows are counted, once", self.num_rows)
+        work = Work("tokens of selected rows", total=len(self), unit="runs")
+        writer.append_sums("values_before", [])
+        for counts in work.each(self._count_values, self._parts(), len):
+            writer.append_sums("values_before", counts)
+
+    def _parts(self) -> Iterator[range]:
+        """Yield the spans of some pages at a time."""
+        borders = np.append(self._page_span[:-1:PAGES_AT_ONCE], len(self))
+        for first, stop in itertools.pairwise(borders.tolist()):
+            yield range(first, stop)
+
+    def _count_values(self, spans: range) -> Int64Array:
+        """Return the values of each of some spans; reads pages selected in part."""
+        row = self._row[spans.start : spans.stop]
+        num_rows = np.diff(self._rows_before[spans.start : spans.stop + 1])
+        first, end = self.index.values_of_rows(np.stack([row, row + num_rows]))
+        return end - first

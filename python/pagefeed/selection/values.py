@@ -1,0 +1,182 @@
+"""Values that predicates compare: columns, literals, arithmetic, lengths of texts.
+
+Numbers are compared in the type of the column: with integers and decimals exactly, and
+with floats a literal is the nearest number of their type. Columns of different types,
+and arithmetic, are compared as float64.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagefeed.selection.query import Constant, Expression, arrow
+
+__all__ = ["COMPARISONS", "Misfit", "Value", "as_float", "compare", "is_number"]
+
+COMPARISONS: dict[str, Callable[[Any, Any], Expression]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class Value(NamedTuple):
+    """What stands on a side of a comparison."""
+
+    field: Expression
+    kind: Any
+    """Its Arrow type."""
+
+
+class Misfit(Exception):  # noqa: N818 - no error that anybody sees
+    """A literal does not fit what it is compared with; says what fits."""
+
+
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type is of numbers."""
+    types = arrow("pyarrow.types")
+    return bool(
+        types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    )
+
+
+def as_float(value: Value) -> Expression:
+    """Return numbers as float64; those that it does not hold are rounded."""
+    types = arrow("pyarrow.types")
+    if types.is_float16(value.kind):  # Arrow does not compute with them.
+        return value.field.cast("float32").cast("float64")
+    return value.field.cast("float64", safe=False)
+
+
+def compare(sign: str, left: Value | Constant, right: Value | Constant) -> Expression:
+    """Return a comparison of two sides, one of which is no literal.
+
+    Raises:
+        Misfit: If a literal does not fit the other side.
+    """
+    if not isinstance(left, Value):
+        return compare(_MIRRORED.get(sign, sign), right, left)
+    if isinstance(right, Value):
+        return COMPARISONS[sign](*_in_one_type(left, right))
+    types = arrow("pyarrow.types")
+    if types.is_integer(left.kind) or types.is_decimal(left.kind):
+        return _with_whole(sign, left, right)
+    return COMPARISONS[sign](_comparable(left), _literal(right, left.kind))
+
+
+def _in_one_type(left: Value, right: Value) -> tuple[Expression, Expression]:
+    """Return two columns so that Arrow compares them without an error."""
+    types = arrow("pyarrow.types")
+    kinds = [left.kind, right.kind]
+    is_mixed = kinds[0] != kinds[1] and all(map(is_number, kinds))
+    if is_mixed and all(map(types.is_integer, kinds)):
+        if not any(map(types.is_uint64, kinds)):
+            return left.field, right.field
+        wide = arrow().decimal128(20, 0)
+        return left.field.cast(wide), right.field.cast(wide)
+    if is_mixed or types.is_float16(left.kind):
+        return as_float(left), as_float(right)
+    return left.field, right.field
+
+
+def _comparable(value: Value) -> Expression:
+    if arrow("pyarrow.types").is_float16(value.kind):
+        return value.field.cast("float32")
+    return value.field
+
+
+def _with_whole(sign: str, column: Value, number: Constant) -> Expression:
+    """Compare integers or decimals with a number of any size, exactly.
+
+    A number between two of the column stands for the one below or above.
+    """
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise Misfit
+    least, most, scale = _steps(column.kind)
+    steps: Fraction | float = number
+    if not math.isinf(number):
+        # A decimal 0.1 is that number, and not the nearest of float64.
+        exact = Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+        steps = exact * 10**scale
+    is_equality = sign in ("==", "!=")
+    if least <= steps <= most and (not is_equality or steps == math.floor(steps)):
+        whole = math.ceil(steps) if sign in ("<", ">=") else math.floor(steps)
+        return COMPARISONS[sign](column.field, _number_of(whole, column.kind, scale))
+    # It holds for all of them, or for none; null stays null.
+    is_below = sign in ("<", "<=") and steps > most
+    is_above = sign in (">", ">=") and steps < least
+    lowest = _number_of(least, column.kind, scale)
+    if is_below or is_above or sign == "!=":
+        return column.field >= lowest
+    return column.field < lowest
+
+
+def _steps(kind: Any) -> tuple[int, int, int]:
+    """The least and the most of a type in its last digit, and digits of fractions."""
+    if arrow("pyarrow.types").is_decimal(kind):
+        most = 10**kind.precision - 1
+        return -most, most, kind.scale
+    bounds = np.iinfo(kind.to_pandas_dtype())
+    return int(bounds.min), int(bounds.max), 0
+
+
+def _number_of(steps: int, kind: Any, scale: int) -> Any:
+    is_decimal = arrow("pyarrow.types").is_decimal(kind)
+    return arrow().scalar(Decimal(f"{steps}e{-scale}") if is_decimal else steps, kind)
+
+
+def _literal(value: Constant, kind: Any) -> Any:
+    """Return a literal in the type of a column that holds no whole numbers."""
+    pa, types = arrow(), arrow("pyarrow.types")
+    if types.is_floating(kind):
+        return _nearest(value, kind)
+    if isinstance(value, bool | int | float) != types.is_boolean(kind):
+        raise Misfit
+    try:
+        found = pa.scalar(value)
+        if isinstance(value, str) and types.is_temporal(kind):
+            return found.cast(kind)
+    except pa.ArrowException:
+        raise Misfit(_time_hint(value, kind)) from None
+    return found
+
+
+def _nearest(value: Constant, kind: Any) -> Any:
+    """Return the number of a type of floats that is nearest to a literal."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Misfit
+    made = kind.to_pandas_dtype()
+    with np.errstate(over="ignore"):
+        try:
+            number = made(value)
+        except OverflowError:
+            number = made(math.inf)
+    if np.isinf(number) and not (isinstance(value, float) and math.isinf(value)):
+        raise Misfit(f"its numbers go to {np.finfo(made).max:g}")
+    pa, is_half = arrow(), arrow("pyarrow.types").is_float16(kind)
+    return pa.scalar(float(number), pa.float32() if is_half else kind)
+
+
+def _time_hint(text: Constant, kind: Any) -> str:
+    """Say how a time is written that lacks a zone, or has one too many."""
+    pa, zone = arrow(), getattr(kind, "tz", None)
+    other = pa.timestamp("us", None if zone else "UTC")
+    try:
+        pa.scalar(text).cast(other)
+    except pa.ArrowException:
+        return ""
+    if not zone:
+        return "its times have no zone: leave it out"
+    time = "" if ":" in str(text) else "T00:00:00"
+    return f"its times have the zone {zone}: write one, as in '{text}{time}Z' for UTC"

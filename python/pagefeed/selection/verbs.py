@@ -1,0 +1,229 @@
+"""What divides the rows of a dataset: its methods, mixed into the public classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+from pagefeed.core._base import lazy, require
+from pagefeed.core.dataset import Dataset, ParquetRows, folder_columns
+from pagefeed.selection.divide import by_length, by_tiers, by_weights, where
+from pagefeed.selection.pruning import files_that_may_match
+from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.scanning import Files, schema_of
+from pagefeed.selection.selection import Selection
+from pagefeed.selection.taking import taken
+
+__all__ = ["Selectable", "SelectableParquet"]
+
+
+class Selectable(Dataset):
+    """A dataset that gives parts of its rows."""
+
+    def by_length(self, edges: Sequence[int]) -> dict[str, Self]:
+        """Divide the rows by their number of tokens; reads all pages, once.
+
+        Args:
+            edges: Rising numbers of tokens.
+
+        Returns:
+            Datasets by name, from short rows to long ones; each row is in one.
+
+        Raises:
+            InvalidArgumentError: If edges are not rising numbers.
+
+        Example:
+            >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
+            ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
+        """
+        return self._parts(by_length(self.spans, edges))
+
+    def split(self, *, seed: int = 0, **weights: float) -> dict[str, Self]:
+        """Divide the rows at random, in proportion to weights.
+
+        Where a row goes depends on the seed, the footer of its file and its number in
+        the file alone: it stays there when files are added, removed, renamed or put
+        in another order.
+
+        Args:
+            seed: Another seed divides otherwise.
+            weights: Share of the rows of each part. If they sum to 1, every row is in
+                exactly one part; else the remaining rows are in none.
+
+        Returns:
+            Datasets by the names given.
+
+        Raises:
+            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
+
+        Example:
+            >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
+        """
+        return self._parts(by_weights(self.spans, weights, seed))
+
+    def take(
+        self,
+        *,
+        tokens: int | str | None = None,
+        share: float | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Take random whole rows that hold so many tokens.
+
+        Subsets of one seed are nested: a smaller one is part of a larger one. Which
+        rows are taken depends on the seed and the number of each row in the files of
+        the dataset, not on how the rows are cut into files. All pages are read, once,
+        for the lengths of the rows.
+
+        Args:
+            tokens: Tokens to take: a number, or text such as ``"10B"`` or ``"500M"``.
+                The last row that is taken may exceed it.
+            share: Instead, the share of all tokens, above 0 and at most 1.
+            seed: Another seed takes other rows.
+
+        Returns:
+            A dataset of these rows, in the order of the files.
+
+        Raises:
+            InvalidArgumentError: If not exactly one of both is given, or there are
+                fewer tokens.
+
+        Example:
+            >>> web.take(tokens="10K", seed=1)  # doctest: +SKIP
+            >>> web.take(share=0.01)  # doctest: +SKIP
+        """
+        return self._of(taken(self.spans, tokens, share, seed))
+
+    def _of(self, selection: Selection) -> Self:
+        return replace(self, selection=selection)
+
+    def _parts(self, selections: dict[str, Selection]) -> dict[str, Self]:
+        return {name: self._of(selection) for name, selection in selections.items()}
+
+
+class SelectableParquet(Selectable, ParquetRows):
+    """Parquet files of which rows are selected by what other columns hold."""
+
+    @lazy
+    def schema(self) -> Any:
+        """The columns of the first file and of folders: a ``pyarrow.Schema``.
+
+        What ``where``, ``tiers`` and ``metadata`` can name; other files may differ.
+
+        Raises:
+            MissingDependencyError: If pyarrow is not installed.
+        """
+        require("pyarrow", extra="pyarrow", purpose="the schema of files")
+        return schema_of(self._named_files, 0)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns, those of folders included, see :attr:`schema`."""
+        return list(self.schema.names)
+
+    @property
+    def _named_files(self) -> Files:
+        """The files with their columns that are not stored in them."""
+        table = self.table
+        columns = folder_columns(self.files) if table is None else table.of_files
+        return Files(self.storage, self.files, columns, table)
+
+    def where(self, predicate: str | Expression) -> Self:
+        """Select the rows for which a predicate over other columns is true.
+
+        Folders such as ``lang=en/`` give columns as well. Only these columns are read,
+        once; with a cache folder the result is kept beside the index. A comparison with
+        null is neither true nor false, as in SQL.
+
+        Of a table, files are left out of which no row is selected, and its metadata
+        prove that of most before they are opened; the columns are read at once.
+
+        Args:
+            predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
+                ``pyarrow.compute.Expression``. Columns are named as they are, nested
+                ones by their dotted path, any other by ``column('any name')``.
+
+        Returns:
+            A dataset of these rows. Of two predicates one after the other, both hold.
+
+        Raises:
+            InvalidArgumentError: If it is not a predicate over such columns.
+            ColumnNotFoundError: If there is no such column; lists those there are.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
+            >>> len(good)  # doctest: +SKIP
+        """
+        if not self._leaves_files_out:
+            return self._of(where(self.spans, predicate))
+        # A run is the same whatever the table proves: all files without such rows go.
+        numbers = files_that_may_match(self._named_files, predicate)
+        part = self.with_files(numbers or [0], "pruned")
+        chosen = where(part.spans, predicate)
+        held = chosen.held_files or range(len(part.files))
+        return replace(part, selection=chosen).with_files(held, "without_rows")
+
+    @property
+    def _leaves_files_out(self) -> bool:
+        """Whether files without selected rows are no files of the selection."""
+        chosen = self.selection
+        counts_rows = isinstance(chosen, Selection) and chosen.counts_rows
+        return self.table is not None and self.has_columns_of_files and not counts_rows
+
+    def tiers(
+        self,
+        column: str,
+        *,
+        edges: Sequence[Constant] | None = None,
+        quantiles: int | None = None,
+    ) -> dict[str, Self]:
+        """Divide the rows by the value of a column.
+
+        Args:
+            column: A column with one value per row, by its dotted path; or one that
+                folders name (``year=2024/``).
+            edges: Rising values: rows below the first one, from the first one on, ...
+            quantiles: Instead, the number of tiers with equally many rows.
+
+        Returns:
+            Datasets by name, from the lowest values to the highest; each row is in
+            one. Rows without a value (null or NaN) are the last one, ``"quality is
+            null"``, which is left out if there are none.
+
+        Raises:
+            InvalidArgumentError: If edges do not rise, or equal values would have to
+                be divided.
+            ColumnNotFoundError: If there is no such column; lists those there are.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> list(web.tiers("quality", edges=[0.3, 0.8]))  # doctest: +SKIP
+            ['quality < 0.3', '0.3 <= quality < 0.8', 'quality >= 0.8']
+        """
+        return self._parts(by_tiers(self.spans, column, edges, quantiles))
+
+    def by_length(
+        self, edges: Sequence[int], *, column: str | None = None
+    ) -> dict[str, Self]:
+        """Divide the rows by their number of tokens.
+
+        Args:
+            edges: Rising numbers of tokens.
+            column: A column that has the number. Without one the pages of all rows
+                are read, once.
+
+        Returns:
+            Datasets by name, from short rows to long ones; each row is in one.
+
+        Raises:
+            InvalidArgumentError: If edges are not rising numbers.
+
+        Example:
+            >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
+            ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
+        """
+        if column is not None:
+            return self.tiers(column, edges=edges)
+        return super().by_length(edges)

@@ -1,0 +1,153 @@
+"""Which versions the log of a Delta table holds, and when each was committed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from pagefeed.core._base import lazy
+from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.tables.snapshot import EPOCH, milliseconds_of
+
+__all__ = ["DeltaLog"]
+
+FOLDER = "_delta_log"
+ENABLED = "delta.enableInCommitTimestamps"
+SINCE = "delta.inCommitTimestampEnablement"
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.\d{10}\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?"
+    r"\.(?:parquet|json)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaLog:
+    """The log of a table, of which old commits may have been removed.
+
+    To read a version takes its commits since a checkpoint; its time is in its own one.
+    """
+
+    opened: Any
+    """A ``DeltaTable`` at its newest version."""
+
+    def at(self, time: datetime.datetime, given: str) -> int:
+        """Return the version that the table had at a time.
+
+        Args:
+            time: The time.
+            given: What the caller wrote, for messages.
+
+        Raises:
+            InvalidArgumentError: If the log does not tell, or lacks the version.
+            CorruptFileError: If a commit does not say its time, and must.
+        """
+        wanted, newest = milliseconds_of(time), self.opened.version()
+        settings = self.opened.metadata().configuration
+        time_of: Callable[[int], int] = self._written.__getitem__
+        commits = [version for version in self._commits if version <= newest]
+        if settings.get(ENABLED) == "true":
+            first = int(settings.get(f"{SINCE}Version", 0))
+            begun = int(settings.get(f"{SINCE}Timestamp", wanted))
+            is_later = wanted >= begun
+            commits = [each for each in commits if (each >= first) == is_later]
+            time_of = self._told_by if is_later else time_of
+        place = bisect_right(commits, wanted, key=time_of) - 1
+        if place >= 0:
+            self.check(commits[place], given)
+            return commits[place]
+        since = f", of {_text(time_of(commits[0]))}" if commits else ""
+        if commits and commits[0] == 0:
+            raise InvalidArgumentError(
+                f"{given} is before the first one of {self._table}{since}"
+            )
+        raise InvalidArgumentError(
+            f"{given}: a cleanup removed the commits of that time from the log of "
+            f"{self._table}, whose first one left is version "
+            f"{min(self._commits, default=newest)}{since}: name a later time"
+        )
+
+    def check(self, version: int, given: str) -> None:
+        """Refuse a version that the log does not hold.
+
+        Raises:
+            InvalidArgumentError: Naming those that it holds.
+        """
+        held = self._versions
+        if version not in held:
+            raise InvalidArgumentError(
+                f"{given}: a cleanup removed commits of version {version} from the log "
+                f"of {self._table}: the versions {held[0]} to {held[-1]} are left"
+                if held
+                else f"{given}: the log of {self._table} holds no version"
+            )
+
+    @property
+    def _table(self) -> str:
+        return str(self.opened.table_uri)
+
+    @lazy
+    def _files(self) -> Any:
+        """The files of the table, as deltalake reads them."""
+        from deltalake.fs import DeltaStorageHandler
+
+        return DeltaStorageHandler.from_table(self.opened._table)  # noqa: SLF001
+
+    @lazy
+    def _listed(self) -> dict[str, int]:
+        """When each file of the log was written, in milliseconds."""
+        whole = SimpleNamespace(base_dir=FOLDER, allow_not_found=False, recursive=False)
+        found = self._files.get_file_info_selector(whole)
+        return {each.base_name: (each.mtime_ns or 0) // 1_000_000 for each in found}
+
+    @lazy
+    def _commits(self) -> list[int]:
+        """Versions whose own commit is left, rising."""
+        found = map(_COMMIT.fullmatch, self._listed)
+        return sorted(int(match[1]) for match in found if match)
+
+    @lazy
+    def _versions(self) -> list[int]:
+        """Versions that can be read, rising."""
+        parts: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for match in filter(None, map(_CHECKPOINT.fullmatch, self._listed)):
+            parts[int(match[1]), int(match["parts"] or 1)] += 1
+        held = {version for (version, wanted), n in parts.items() if n >= wanted}
+        for version in self._commits:
+            if version == 0 or version - 1 in held:
+                held.add(version)
+        return sorted(held)
+
+    @lazy
+    def _written(self) -> dict[int, int]:
+        """When commits were written, in milliseconds: each after the one before it."""
+        found: dict[int, int] = {}
+        last = -1
+        for version in self._commits:
+            last = max(last + 1, self._listed[f"{version:020}.json"])
+            found[version] = last
+        return found
+
+    def _told_by(self, version: int) -> int:
+        """When a commit says that it was made, in milliseconds."""
+        path = f"{FOLDER}/{version:020}.json"
+        with self._files.open_input_file(path) as file:
+            line = bytes(file.read()).partition(b"\n")[0]
+        try:
+            return int(json.loads(line)["commitInfo"]["inCommitTimestamp"])
+        except (KeyError, TypeError, ValueError):
+            raise CorruptFileError(
+                f"{self._table}: {path} does not begin with its inCommitTimestamp, as "
+                f"the table promises by {ENABLED}"
+            ).at(file=path) from None
+
+
+def _text(milliseconds: int) -> str:
+    return (EPOCH + datetime.timedelta(milliseconds=milliseconds)).isoformat()

@@ -1,0 +1,319 @@
+"""Delta tables, by the package `deltalake`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Unpack
+from urllib.parse import unquote
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, require
+from pagefeed.core.dataset import Naming, TableColumns
+from pagefeed.core.storage import PathLike, is_url
+from pagefeed.errors import (
+    ChecksumError,
+    CorruptFileError,
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+    PagefeedError,
+    UnsupportedError,
+)
+from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
+from pagefeed.remote import StorageOptions, library_options
+from pagefeed.tables.delta_bounds import DeltaBounds
+from pagefeed.tables.delta_log import DeltaLog
+from pagefeed.tables.naming import delta_naming
+from pagefeed.tables.past import DeltaPast
+from pagefeed.tables.snapshot import (
+    DataFile,
+    Missing,
+    is_null_if_missing,
+    location_of,
+    partitions_of,
+    path_of,
+    snapshot_dataset,
+    time_of,
+)
+
+__all__ = ["delta"]
+
+READER_VERSION = 3
+READER_FEATURES = frozenset(
+    {
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
+        *("vacuumProtocolCheck", "variantType", "variantType-preview"),
+    }
+)
+"""What a reader of a table must know. Variants are refused as columns."""
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
+_QUOTED = re.compile("%[0-9A-Fa-f]{2}")
+_ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")
+
+
+def delta(
+    table: PathLike | Any,
+    version: int | str | datetime.datetime | None = None,
+    *,
+    missing: Missing = "error",
+    storage_options: StorageOptions | None = None,
+    storage_cache: str | int | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Name a version of a Delta table as a dataset, without its deleted rows.
+
+    The version is pinned: rows that are added or deleted later are another dataset,
+    and a state tells of which version it is. Columns are called as the table calls
+    them; those of its partitions are columns for ``where`` and ``metadata``. Files come
+    in the order in which they were written.
+
+    Args:
+        table: Folder or URL of the table, or a ``DeltaTable`` at the version wanted:
+            its own credentials read the log.
+        version: Number of a version, or a time (``datetime``, or text such as
+            ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
+            Of a table with in-commit timestamps the commits tell their time; else it is
+            when the files of the log were written.
+        missing: What rows have of a column that the table got after their file was
+            written, and which the file lacks. By default it is refused by name where it
+            is asked for; with ``"null"`` it is null there, for ``where`` and
+            ``metadata``. Tokens and aligned columns are never made up.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`; the
+            table's log is read with the same.
+        storage_cache: What is kept of remote files, likewise.
+        wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        MissingDependencyError: If ``pagefeed[delta]`` is not installed.
+        MissingFileError: If there is no table, the version has no file, or one of its
+            files is gone.
+        InvalidArgumentError: If there is no such version.
+        UnsupportedError: If the table needs a reader that knows more; it names what.
+        CorruptFileError: If its log or a deletion vector is not what it should be.
+
+    Example:
+        >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
+    """
+    check_wanted(wanted)
+    opened, root = _open(table, version, storage_options)
+    _check_features(root, opened.protocol())
+    types, naming = _schema_of(root, opened)
+    found = _files(opened, root, naming)
+    columns = TableColumns(
+        f"delta:{opened.version()}",
+        types,
+        naming,
+        of_files=partitions_of(found.files, found.types),
+        partition_decides=True,
+        missing_as_null=is_null_if_missing(missing),
+        past=DeltaPast(
+            root,
+            opened.version(),
+            opened.metadata().configuration,
+            path_of=_path_of,
+            reopen=delta,
+            arguments={"missing": missing, "storage_cache": storage_cache, **wanted},
+            options=storage_options,
+        ),
+        bounds=found.bounds,
+    )
+    return snapshot_dataset(
+        found.files, columns, storage_options, storage_cache, **wanted
+    )
+
+
+def _time_of(given: str | datetime.datetime) -> datetime.datetime:
+    try:
+        return time_of(given)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"version={given!r} is no time, such as '2026-11-01T12:00:00Z'; the "
+            "number of a version is no text"
+        ) from None
+
+
+def _open(
+    table: PathLike | Any,
+    version: int | str | datetime.datetime | None,
+    storage_options: StorageOptions | None,
+) -> tuple[Any, str]:
+    """Open a version of a table; return it with its folder or URL."""
+    library = require("deltalake", extra="delta", purpose="reading Delta tables")
+    require("pyarrow", extra="delta", purpose="reading Delta tables")
+    if isinstance(version, bool) or not isinstance(
+        version, int | str | datetime.datetime | None
+    ):
+        raise InvalidArgumentError(
+            f"version={version!r} must be a number, a time, or None for the newest"
+        )
+    given = f"version={version!r}"
+    if isinstance(version, str | datetime.datetime):
+        version = _time_of(version)
+    if isinstance(table, library.DeltaTable):
+        if version is not None:
+            raise InvalidArgumentError(
+                f"{given}: a DeltaTable has a version already: load that one with "
+                "load_as_version, or give the path of the table"
+            )
+        return table, path_of(unquote(table.table_uri))
+    root = path_of(location_of(table))
+    if not is_url(root) and unquote(root) != root:
+        raise UnsupportedError(
+            f"{root}: deltalake takes {_QUOTED.findall(root)[0]} in the name of a "
+            "folder for a quoted character: rename the folder"
+        )
+    options = library_options(storage_options)
+    with _told(root):
+        opened = library.DeltaTable(root, storage_options=options or None)
+    newest = opened.version()
+    if isinstance(version, int) and not 0 <= version <= newest:
+        raise InvalidArgumentError(
+            f"version={version}: {root} has the versions 0 to {newest}"
+        )
+    if version is not None:
+        log = DeltaLog(opened)
+        with _told(root):
+            if isinstance(version, datetime.datetime):
+                version = log.at(version, given)
+            elif version != newest:
+                log.check(version, given)
+            opened.load_as_version(version)
+    return opened, root
+
+
+@contextmanager
+def _told(uri: str) -> Iterator[None]:
+    """Tell what the library says as errors of our own."""
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        yield
+    except PagefeedError:
+        raise
+    except TableNotFoundError as problem:
+        text = " ".join(str(problem).split())
+        raise MissingFileError(f"{uri} is no Delta table: {text}") from None
+    except (DeltaError, OSError, ValueError) as problem:
+        text = " ".join(str(problem).split())
+        kind: type[PagefeedError] = CorruptFileError
+        if isinstance(problem, OSError):
+            kind = FileAccessError
+        elif "Invalid table location" in text:
+            kind = MissingFileError
+        elif "checksum" in text.lower():
+            kind = ChecksumError
+        elif "unsupported" in text.lower() or "not yet supported" in text:
+            kind = UnsupportedError
+        raise kind(f"{uri}: deltalake says: {text}").at(file=uri) from None
+
+
+def _check_features(uri: str, protocol: Any) -> None:
+    """Refuse a table that is not to be read without knowing more.
+
+    Raises:
+        UnsupportedError: Naming what is not known.
+    """
+    unknown = sorted({*(protocol.reader_features or ())} - READER_FEATURES)
+    if protocol.min_reader_version > READER_VERSION:
+        unknown.append(f"reader version {protocol.min_reader_version}")
+    if unknown:
+        raise UnsupportedError(
+            f"{uri}: readers of this table must know {', '.join(unknown)}, which "
+            "pagefeed does not: drop the feature from the table, or write its rows as "
+            "plain Parquet"
+        )
+
+
+def _schema_of(uri: str, opened: Any) -> tuple[dict[str, Any], Naming]:
+    """Arrow types of the columns, and how they are found in files."""
+    from pyarrow import schema
+
+    with _told(uri):
+        known, settings = opened.schema(), opened.metadata().configuration
+        in_arrow, in_log = schema(known.to_arrow()), json.loads(known.to_json())
+    types = dict(zip(in_arrow.names, in_arrow.types, strict=True))
+    return types, delta_naming(uri, in_log, settings)
+
+
+def _path_of(root: str, in_log: str) -> str:
+    """Return the path or URL of a file, which a log quotes.
+
+    Example:
+        >>> _path_of("/web", "lang=en%252FUS/a.parquet"), _path_of("/web", "file:///a")
+        ('/web/lang=en%2FUS/a.parquet', '/a')
+    """
+    path = unquote(in_log)
+    if _SCHEME.match(path) or path.startswith("/"):
+        return path_of(path)
+    return f"{root.rstrip('/')}/{path}"
+
+
+class _Files(NamedTuple):
+    """Files of a version, in the order in which they were written."""
+
+    files: list[DataFile]
+    bounds: DeltaBounds
+    types: dict[str, Any]
+    """Arrow types of the columns of partitions."""
+
+
+def _files(opened: Any, root: str, naming: Naming) -> _Files:
+    from pyarrow import table
+
+    with _told(root):
+        found = opened.get_add_actions()
+        if found.num_rows == 0:
+            return _Files([], DeltaBounds(None, naming), {})
+        actions, deleted = table(found), _deleted(opened)
+    times, paths = (actions[n].to_pylist() for n in ("modification_time", "path"))
+    partitions: list[dict[str, Any]] = [{}] * len(paths)
+    types = {}
+    if "partition" in actions.schema.names:
+        partitions = actions["partition"].to_pylist()
+        types = {
+            each.name: each.type for each in actions.schema.field("partition").type
+        }
+    uris = [path if _SCHEME.match(path) else opened.table_uri + path for path in paths]
+    if gone := deleted.keys() - {*uris}:
+        raise CorruptFileError(
+            f"{root}: version {opened.version()} deletes rows of {min(gone)}, which it "
+            "does not name"
+        )
+    files = [
+        DataFile(
+            _path_of(root, path),
+            {name: _value_of(value) for name, value in partition.items()},
+            deleted.get(uri),
+        )
+        for path, uri, partition in zip(paths, uris, partitions, strict=True)
+    ]
+    order = sorted(range(len(files)), key=lambda n: (times[n], files[n].path))
+    bounds = DeltaBounds(actions, naming).with_files(order)
+    return _Files([files[number] for number in order], bounds, types)
+
+
+def _value_of(value: object) -> object:
+    """Return the value of a partition: bytes are written as escapes of each."""
+    if isinstance(value, bytes) and _ESCAPED.fullmatch(value):
+        return bytes(int(code, 16) for code in value.decode().split("\\u")[1:])
+    return value
+
+
+def _deleted(opened: Any) -> dict[str, Int64Array]:
+    """Deleted rows, by the URI of their file."""
+    from pyarrow import RecordBatchReader
+
+    found = {}
+    for batch in RecordBatchReader.from_stream(opened.deletion_vectors()):
+        for uri, kept in zip(batch["filepath"], batch["selection_vector"], strict=True):
+            mask = kept.values.to_numpy(zero_copy_only=False)
+            found[uri.as_py()] = np.flatnonzero(~mask)
+    return found

@@ -1,0 +1,158 @@
+"""Rows that an Iceberg table deletes by their values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, in_order, lazy, logger
+from pagefeed.core.storage import Storage
+from pagefeed.errors import CorruptFileError
+from pagefeed.selection import NO_PART, Criterion, Labels, Piece
+from pagefeed.tables.file_columns import FileColumns
+from pagefeed.tables.keys import EVERYWHERE, Keys
+from pagefeed.tables.manifests import LiveFile, Scope
+from pagefeed.tables.snapshot import path_of
+
+__all__ = ["EqualityDeletes"]
+
+
+class _Rows(NamedTuple):
+    """Some rows of a piece, all of one file, and the values of their keys."""
+
+    rows: Int64Array
+    columns: list[Any]
+    scope: int
+    sequence: int
+
+
+@dataclass(eq=False)
+class EqualityDeletes(Criterion):
+    """Takes the rows whose values no newer file of deletes has.
+
+    Files of deletes are read when rows are looked at first. Of files of data the
+    columns of the keys are read, if a file of deletes is newer and of their partition.
+    """
+
+    storage: Storage
+    data: Mapping[str, LiveFile]
+    """Files of data by their paths."""
+    deletes: Sequence[LiveFile]
+    """Files of deleted keys."""
+    columns: FileColumns
+    """Finds columns by their ids."""
+
+    by_file = False
+    is_of_table = True
+    what = "rows deleted by their values"
+    parts = ("not deleted by value",)
+
+    def __post_init__(self) -> None:
+        digest = hashlib.blake2b(digest_size=16)
+        for file in (*self.deletes, *self.data.values()):
+            digest.update(f"{file.path} {file.sequence} {file.scope} ".encode())
+            digest.update(f"{file.keys} {file.size} ".encode())
+        self.key = f"equality deletes {digest.hexdigest()}"
+        """Differs between any two choices of rows."""
+        self._scopes: dict[Scope | None, int] = {None: EVERYWHERE}
+        self._by_ids: dict[tuple[int, ...], list[LiveFile]] = defaultdict(list)
+        self._newest: dict[tuple[tuple[int, ...], int], int] = {}
+        for file in self.deletes:
+            scope = self._scopes.setdefault(file.scope, len(self._scopes))
+            self._by_ids[file.keys].append(file)
+            place = file.keys, scope
+            self._newest[place] = max(file.sequence, self._newest.get(place, 0))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the keys."""
+        return {name: each for name, each in vars(self).items() if name != "_keys"}
+
+    def begin(self) -> None:
+        """Read the deleted keys."""
+        count = sum(file.num_rows for file in self.deletes)
+        logger.info("%d keys of %d files of deletes are read", count, len(self.deletes))
+        _ = self._keys
+
+    def labels(self, piece: Piece) -> Labels:
+        """Return the parts of the rows of a piece."""
+        part = np.zeros(piece.num_rows, dtype=np.uint16)
+        for ids, keys in self._keys.items():
+            found = self._rows_of(piece, ids)
+            if found:
+                part[_deleted(found, keys)] = NO_PART
+        return Labels(part)
+
+    @lazy
+    def _keys(self) -> dict[tuple[int, ...], Keys]:
+        return {ids: self._keys_of(ids, files) for ids, files in self._by_ids.items()}
+
+    def _keys_of(self, ids: tuple[int, ...], files: Sequence[LiveFile]) -> Keys:
+        read = in_order(partial(self._read_deletes, ids), files)
+        columns, counts = [], []
+        for file, found in zip(files, read, strict=True):
+            count = len(found[0])
+            if count != file.num_rows:
+                raise CorruptFileError(
+                    f"{file.path}, which deletes rows: the table says that it has "
+                    f"{file.num_rows}, it has {count}"
+                ).at(file=path_of(file.path))
+            columns.append(found)
+            counts.append(count)
+        scopes = [self._scopes[file.scope] for file in files]
+        return Keys(
+            _joined(columns),
+            np.repeat(np.array(scopes, dtype=np.int64), counts),
+            np.repeat(np.array([file.sequence for file in files]), counts),
+        )
+
+    def _read_deletes(self, ids: tuple[int, ...], file: LiveFile) -> list[Any]:
+        return self.columns.read(self.storage, path_of(file.path), ids)
+
+    def _rows_of(self, piece: Piece, ids: tuple[int, ...]) -> list[_Rows]:
+        """The rows of a piece which some file of deletes may mean."""
+        found, files = [], piece.index.files
+        for number, groups, rows in piece.groups_by_file():
+            file = self.data[files[number]]
+            scope = self._scopes.get(file.scope, -1)
+            newest = [self._newest.get((ids, one), 0) for one in (scope, EVERYWHERE)]
+            if max(newest) <= file.sequence:
+                continue
+            columns = self.columns.read(
+                piece.index.storage, files[number], ids, groups, file.constants
+            )
+            if len(columns[0]) != len(rows):
+                raise CorruptFileError(
+                    f"{files[number]}: pyarrow finds {len(columns[0])} rows in the row "
+                    f"groups {groups}, the index has {len(rows)}"
+                ).at(file=files[number])
+            found.append(_Rows(rows, columns, scope, file.sequence))
+        return found
+
+
+def _deleted(found: Sequence[_Rows], keys: Keys) -> Int64Array:
+    """Those of some rows whose keys were deleted after they were written."""
+    counts = [len(each.rows) for each in found]
+    scopes = np.array([each.scope for each in found], dtype=np.int64)
+    sequences = np.array([each.sequence for each in found], dtype=np.int64)
+    columns = _joined([each.columns for each in found])
+    times = keys.times_of(columns, np.repeat(scopes, counts))
+    rows = np.concatenate([each.rows for each in found])
+    return rows[times > np.repeat(sequences, counts)]
+
+
+def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """The columns of some parts, one below the other."""
+    import pyarrow as pa
+
+    found = []
+    for column in zip(*parts, strict=True):
+        # Of a column that no schema has any more, files that lack it are of no type.
+        kind = next((each.type for each in column if each.type != pa.null()), pa.null())
+        found.append(pa.concat_arrays([each.cast(kind) for each in column]))
+    return found

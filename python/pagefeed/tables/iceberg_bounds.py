@@ -1,0 +1,88 @@
+"""Bounds of columns in an Iceberg table's manifests, by field ids."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pagefeed.core.dataset import Bounds, bounds_of
+from pagefeed.tables.snapshot import EPOCH
+
+__all__ = ["IcebergBounds", "Metrics", "known_types"]
+
+
+class Metrics(NamedTuple):
+    """What a manifest says of the columns of a file, by their field ids."""
+
+    lower: Mapping[int, bytes]
+    upper: Mapping[int, bytes]
+    num_values: Mapping[int, int]
+    num_nulls: Mapping[int, int]
+
+
+def known_types(schema: Any, schemas: Iterable[Any]) -> dict[str, tuple[int, Any]]:
+    """Return field ids and types of columns that always had this type.
+
+    Those of a struct are left out, and so is what a ``Schema`` of other times has of
+    another type: bounds of that are stored otherwise, and compare otherwise.
+    """
+    kinds = {field.field_id: {str(field.field_type)} for field in schema.fields}
+    for each in schemas:
+        for field in each.fields:
+            kinds.get(field.field_id, set()).add(str(field.field_type))
+    return {
+        field.name: (field.field_id, field.field_type)
+        for field in schema.fields
+        if len(kinds[field.field_id]) == 1 and field.field_type.is_primitive
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class IcebergBounds:
+    """The bounds of the columns of some files."""
+
+    columns: Mapping[str, tuple[int, Any]]
+    """Field id and type of each that has bounds."""
+    of_file: Sequence[Metrics]
+
+    def of(self, column: str) -> Sequence[Bounds | None]:
+        """Return those of a column in each file; None where nothing is known."""
+        if column not in self.columns:
+            return [None] * len(self.of_file)
+        number, kind = self.columns[column]
+        return [_bounds(metrics, number, kind) for metrics in self.of_file]
+
+    def with_files(self, numbers: Sequence[int]) -> IcebergBounds:
+        """Return those of some of the files."""
+        return replace(self, of_file=[self.of_file[number] for number in numbers])
+
+
+def _bounds(metrics: Metrics, number: int, kind: Any) -> Bounds | None:
+    return bounds_of(
+        _value(metrics.lower.get(number), kind),
+        _value(metrics.upper.get(number), kind),
+        metrics.num_nulls.get(number),
+        metrics.num_values.get(number),
+    )
+
+
+def _value(stored: bytes | None, kind: Any) -> Any:
+    """A bound as it is stored; None if it is none, or not of its type."""
+    from pyiceberg.conversions import from_bytes
+
+    if stored is None:
+        return None
+    try:
+        value: Any = from_bytes(kind, stored)
+        name = str(kind)
+        if name == "date":
+            return EPOCH.date() + datetime.timedelta(days=value)
+        if name in ("timestamp", "timestamptz"):
+            epoch = EPOCH if name == "timestamptz" else EPOCH.replace(tzinfo=None)
+            return epoch + datetime.timedelta(microseconds=value)
+    except (ValueError, ArithmeticError, struct.error):
+        return None
+    return value

@@ -1,0 +1,105 @@
+"""Deleted rows of an Iceberg snapshot: lists of positions, and deletion vectors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, in_order
+from pagefeed.core.storage import Storage
+from pagefeed.errors import CorruptFileError
+from pagefeed.tables.deletion_vector import rows_of_vector
+from pagefeed.tables.manifests import LiveFile, LiveFiles
+from pagefeed.tables.snapshot import path_of
+
+__all__ = ["deleted_rows"]
+
+MAGIC = b"PFA1"
+"""How a Puffin file begins."""
+
+
+def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
+    """Return the deleted rows, by the path of their file as the table has it.
+
+    Raises:
+        CorruptFileError: If what deletes rows cannot be read, or a file has two
+            deletion vectors.
+    """
+    data = {file.path: file for file in live.data}
+    listed: defaultdict[str, list[Int64Array]] = defaultdict(list)
+    lists = in_order(partial(_rows_of_list, storage), live.positions)
+    for deletes, rows_of in zip(live.positions, lists, strict=True):
+        for path, rows in rows_of.items():
+            if _applies(deletes, data.get(path)):
+                listed[path].append(rows)
+    found: dict[str, Int64Array] = {}
+    vectors = in_order(partial(_rows_of_puffin, storage), live.vectors)
+    for deletes, (path, rows) in zip(live.vectors, vectors, strict=True):
+        if not _applies(deletes, data.get(path)):
+            continue
+        if path in found:
+            raise _damaged(deletes, f"{path} has another deletion vector: one may be")
+        found[path] = rows
+        # A vector holds what lists of before deleted.
+        listed.pop(path, None)
+    found |= {path: np.unique(np.concatenate(parts)) for path, parts in listed.items()}
+    return found
+
+
+def _applies(deletes: LiveFile, data: LiveFile | None) -> bool:
+    """Whether a file of deletes means a file of data that it names."""
+    if data is None:
+        return False
+    # Files that were added later have none of these rows.
+    return data.sequence <= deletes.sequence and data.scope == deletes.scope
+
+
+def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
+    """What a file of deleted positions holds: rows, by the path of their file."""
+    import pyarrow as pa
+    from pyarrow import compute, parquet
+
+    stored = storage.read(path_of(deletes.path), 0, deletes.size)
+    try:
+        found = parquet.ParquetFile(pa.BufferReader(stored)).read(["file_path", "pos"])
+        paths = compute.dictionary_encode(found["file_path"]).combine_chunks()
+        rows = np.asarray(found["pos"].combine_chunks(), dtype=np.int64)
+        number = np.asarray(paths.indices, dtype=np.int64)
+        names = paths.dictionary.to_pylist()
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as problem:
+        raise _damaged(deletes, str(problem)) from None
+    if len(rows) != deletes.num_rows:
+        raise _damaged(
+            deletes,
+            f"the table says that it deletes {deletes.num_rows} rows, it lists "
+            f"{len(rows)}",
+        )
+    order = np.argsort(number, kind="stable")
+    ends = np.cumsum(np.bincount(number, minlength=len(names)))
+    return dict(zip(names, np.split(rows[order], ends[:-1]), strict=True))
+
+
+def _rows_of_puffin(storage: Storage, deletes: LiveFile) -> tuple[str, Int64Array]:
+    """Whose deletion vector this is, and its rows."""
+    path = path_of(deletes.path)
+    data_file, begin, size = deletes.vector or (None, None, None)
+    if data_file is None or begin is None or size is None:
+        raise _damaged(deletes, "the table does not say whose rows it deletes")
+    if storage.read(path, 0, len(MAGIC)) != MAGIC:
+        raise _damaged(deletes, "it is no Puffin file")
+    try:
+        stored = storage.read(path, begin, begin + size)
+        return data_file, rows_of_vector(stored, deletes.num_rows)
+    except CorruptFileError as error:
+        error.args = (
+            f"{deletes.path}, at {begin}, deletes rows of {data_file}: {error}",
+        )
+        error.file = path
+        raise
+
+
+def _damaged(deletes: LiveFile, what: str) -> CorruptFileError:
+    error = CorruptFileError(f"{deletes.path}, which deletes rows: {what}")
+    return error.at(file=path_of(deletes.path))

@@ -1,0 +1,350 @@
+"""Iceberg tables, by the package `pyiceberg`."""
+
+from __future__ import annotations
+
+import datetime
+import struct
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Unpack
+
+from pagefeed.core._base import require
+from pagefeed.core.dataset import TableColumns
+from pagefeed.core.storage import PathLike, is_url, located_exactly
+from pagefeed.errors import (
+    CorruptFileError,
+    FileAccessError,
+    InvalidArgumentError,
+    MissingFileError,
+    PagefeedError,
+    UnsupportedError,
+)
+from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
+from pagefeed.remote import StorageOptions, library_options
+from pagefeed.tables.equality_deletes import EqualityDeletes
+from pagefeed.tables.file_columns import FileColumns
+from pagefeed.tables.iceberg_bounds import IcebergBounds, known_types
+from pagefeed.tables.iceberg_deletes import deleted_rows
+from pagefeed.tables.iceberg_metadata import newest_metadata, types_of
+from pagefeed.tables.manifests import live_files, operations_of
+from pagefeed.tables.naming import iceberg_naming
+from pagefeed.tables.past import IcebergPast
+from pagefeed.tables.snapshot import (
+    EPOCH,
+    DataFile,
+    Missing,
+    is_null_if_missing,
+    location_of,
+    milliseconds_of,
+    nothing_written,
+    partitions_of,
+    path_of,
+    snapshot_dataset,
+    time_of,
+)
+
+__all__ = ["iceberg"]
+
+FORMAT_VERSION = 3
+MALFORMED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
+    *(RecursionError, TypeError, ValueError, struct.error, zlib.error),
+)
+"""What pyiceberg raises of metadata that are not what they should be."""
+_S3 = {
+    "endpoint_url": "s3.endpoint",
+    "region": "s3.region",
+    "access_key_id": "s3.access-key-id",
+    "secret_access_key": "s3.secret-access-key",
+    "session_token": "s3.session-token",
+    "skip_signature": "s3.anonymous",
+}
+
+
+def iceberg(
+    table: PathLike | Any,
+    snapshot: int | str | datetime.datetime | None = None,
+    *,
+    catalog: str | Mapping[str, str] | Any | None = None,
+    missing: Missing = "error",
+    storage_options: StorageOptions | None = None,
+    storage_cache: str | int | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Name a snapshot of an Iceberg table as a dataset, without its deleted rows.
+
+    The snapshot is pinned: rows that are added or deleted later are another dataset,
+    and a state tells of which snapshot it is. Columns are those of the snapshot's
+    schema, found by their field ids in files that were written before a column got its
+    name; partitions are columns for ``where`` and ``metadata``. Files come in the order
+    in which they were added.
+
+    Args:
+        table: Name of a table in the catalog, such as ``"corpus.web"``; without a
+            catalog a ``Table`` of pyiceberg, the folder or URL of a table, of which the
+            newest metadata file counts, or the path or URL of such a file
+            (``.metadata.json``).
+        snapshot: Id of a snapshot, name of a tag or branch, or a time (``datetime``,
+            or text such as ``"2026-11-01T12:00:00+00:00"``) whose snapshot it is; by
+            default the current one.
+        catalog: A catalog of pyiceberg, the name of one that it is configured for, or
+            properties of one: ``{"name": "prod", "type": "sql", "uri": ...}``.
+        missing: What rows have of a column that the table got after their file was
+            written, and which the file lacks. By default it is refused by name where it
+            is asked for; with ``"null"`` it is null there, for ``where`` and
+            ``metadata``. Tokens and aligned columns are never made up.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. The
+            metadata of a table in a catalog are read with the catalog's own; those of a
+            metadata file with these, if it is in S3.
+        storage_cache: What is kept of remote files, likewise.
+        wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
+
+    Returns:
+        The dataset.
+
+    Raises:
+        MissingDependencyError: If ``pagefeed[iceberg]`` is not installed.
+        MissingFileError: If there is no table, the snapshot has no file, or one of its
+            files is gone.
+        InvalidArgumentError: If there is no such snapshot.
+        UnsupportedError: If the snapshot has files that are no Parquet, or a column
+            that files call differently; it names them.
+        CorruptFileError: If metadata or deletes are not what they should be.
+
+    Example:
+        >>> uri = "sqlite:///corpus/catalog.db"
+        >>> catalog = {"name": "local", "type": "sql", "uri": uri}
+        >>> web = iceberg(  # doctest: +SKIP
+        ...     "corpus.web", catalog=catalog, column="tokens"
+        ... )
+    """
+    check_wanted(wanted)
+    is_null = is_null_if_missing(missing)
+    opened = _open(table, catalog, storage_options)
+    given = table if isinstance(table, str) else ".".join(opened.name())
+    metadata = opened.metadata
+    if metadata.format_version > FORMAT_VERSION:
+        raise UnsupportedError(
+            f"{given}: format version {metadata.format_version} is newer than the "
+            f"{FORMAT_VERSION} that pagefeed reads"
+        )
+    with _told(given):
+        chosen = _snapshot_of(opened, snapshot)
+        schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
+        live = live_files(opened, chosen, schema)
+        types, defaults, inside = types_of(schema)
+        naming = iceberg_naming(given, schema, metadata.properties)
+    paths = [path_of(entry.path) for entry in live.data]
+    deletes = (*live.positions, *live.vectors, *live.keys)
+    beside = [path_of(entry.path) for entry in deletes]
+    is_remote = any(map(is_url, (*paths, *beside)))
+    storage = located_exactly(
+        (*paths, *beside), storage_options if is_remote else None
+    ).storage
+    deleted = deleted_rows(storage, live)
+    files = [
+        DataFile(path, entry.partition, deleted.get(entry.path))
+        for path, entry in zip(paths, live.data, strict=True)
+    ]
+    columns = TableColumns(
+        f"iceberg:{chosen.snapshot_id}",
+        types,
+        naming,
+        of_files=partitions_of(files, live.types),
+        defaults=defaults,
+        inner_defaults=inside,
+        reads=live.reads,
+        missing_as_null=is_null,
+        past=IcebergPast(
+            opened,
+            chosen.snapshot_id,
+            operations_of(metadata.snapshots),
+            live.row_ids,
+            reopen=iceberg,
+            arguments={
+                "missing": missing,
+                "storage_options": storage_options,
+                "storage_cache": storage_cache,
+                **wanted,
+            },
+        ),
+        bounds=IcebergBounds(
+            known_types(schema, metadata.schemas),
+            [entry.metrics for entry in live.data],
+        ),
+    )
+    kept = None
+    if live.keys:
+        data = dict(zip(paths, live.data, strict=True))
+        kept = EqualityDeletes(storage, data, live.keys, FileColumns.of(metadata))
+    return snapshot_dataset(
+        files, columns, storage_options, storage_cache, kept, **wanted
+    )
+
+
+def _open(
+    table: PathLike | Any, catalog: Any, storage_options: StorageOptions | None
+) -> Any:
+    purpose = "reading Iceberg tables"
+    require("pyarrow", extra="iceberg", purpose=purpose)
+    library = require("pyiceberg.table", extra="iceberg", purpose=purpose)
+    if isinstance(table, library.Table):
+        if catalog is not None:
+            raise InvalidArgumentError(
+                "a Table of pyiceberg has a catalog already: leave catalog= out"
+            )
+        return table
+    given = location_of(table)
+    if catalog is None:
+        if not given.endswith(".metadata.json"):
+            given = newest_metadata(given, storage_options)
+        with _told(given):
+            return library.StaticTable.from_metadata(
+                given, _properties(storage_options)
+            )
+    catalog = _catalog_of(catalog)
+    if "." not in given:
+        raise InvalidArgumentError(
+            f"table={given!r} must name its namespace too, such as 'corpus.{given}'"
+        )
+    with _told(given):
+        return catalog.load_table(given)
+
+
+def _catalog_of(catalog: Any) -> Any:
+    """A catalog of pyiceberg, from its name, its properties or itself."""
+    catalogs = require(
+        "pyiceberg.catalog", extra="iceberg", purpose="reading Iceberg tables"
+    )
+    try:
+        if isinstance(catalog, str):
+            catalog = catalogs.load_catalog(catalog)
+        elif isinstance(catalog, Mapping):
+            properties = {"name": "default", **catalog}
+            catalog = catalogs.load_catalog(properties.pop("name"), **properties)
+    except ValueError as problem:
+        raise InvalidArgumentError(f"the catalog cannot be used: {problem}") from None
+    except _unreachable() as problem:
+        raise FileAccessError(f"the catalog cannot be reached: {problem}") from None
+    if not hasattr(catalog, "load_table"):
+        raise InvalidArgumentError(
+            "catalog must be a catalog of pyiceberg, the name of one, or its "
+            f"properties, found {type(catalog).__name__}"
+        )
+    return catalog
+
+
+def _unreachable() -> tuple[type[Exception], ...]:
+    """What catalogs raise that do not answer."""
+    alchemy = sys.modules.get("sqlalchemy.exc")
+    return OSError, *(() if alchemy is None else (alchemy.SQLAlchemyError,))
+
+
+def _properties(storage_options: StorageOptions | None) -> dict[str, str]:
+    """Settings of S3 as pyiceberg calls them."""
+    found = {
+        name.removeprefix("aws_"): value
+        for name, value in library_options(storage_options).items()
+    }
+    return {_S3[name]: value for name, value in found.items() if name in _S3}
+
+
+@contextmanager
+def _told(table: str) -> Iterator[None]:
+    """Tell what the library says as errors of our own."""
+    from pyiceberg.exceptions import (
+        NoSuchNamespaceError,
+        NoSuchTableError,
+        ValidationError,
+    )
+
+    try:
+        yield
+    except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as problem:
+        raise MissingFileError(f"{table}: {problem}") from None
+    except PagefeedError:
+        raise
+    except _unreachable() as problem:
+        text = " ".join(str(problem).split())
+        raise FileAccessError(f"{table}: pyiceberg says: {text}") from None
+    except (ValidationError, *MALFORMED) as problem:
+        text = " ".join(str(problem).split())
+        error = CorruptFileError(f"{table}: pyiceberg says: {text}")
+        raise error.at(file=table) from None
+
+
+def _snapshot_of(opened: Any, wanted: object) -> Any:
+    """The snapshot that is meant.
+
+    Raises:
+        MissingFileError: If the table has no snapshot yet.
+        InvalidArgumentError: If there is no such one; it names those there are.
+    """
+    found, refs = None, opened.metadata.refs
+    if wanted is None:
+        found = opened.current_snapshot()
+    elif isinstance(wanted, int) and not isinstance(wanted, bool):
+        found = opened.snapshot_by_id(wanted)
+    elif isinstance(wanted, str) and wanted in refs:
+        found = opened.snapshot_by_id(refs[wanted].snapshot_id)
+    elif isinstance(wanted, str | datetime.datetime):
+        found = _snapshot_at(opened, _milliseconds(wanted, [*refs]), wanted)
+    else:
+        raise InvalidArgumentError(
+            f"snapshot={wanted!r} must be an id, a tag, a branch, a time, or None for "
+            "the current one"
+        )
+    if found is None:
+        ids = [each.snapshot_id for each in opened.metadata.snapshots][-8:]
+        if not ids:
+            raise nothing_written(opened.location())
+        raise InvalidArgumentError(
+            f"snapshot={wanted!r}: there is none in this table; the last ones are {ids}"
+        )
+    return found
+
+
+def _snapshot_at(opened: Any, wanted: int, given: object) -> Any:
+    """The snapshot that was the current one at a time, by the table's log of them.
+
+    Raises:
+        InvalidArgumentError: If the log does not reach back, or the snapshot expired.
+    """
+    log = [(each.timestamp_ms, each.snapshot_id) for each in opened.history()]
+    known = [number for time, number in log if time <= wanted]
+    if known:
+        found = opened.snapshot_by_id(known[-1])
+        if found is None:
+            raise InvalidArgumentError(
+                f"snapshot={given!r}: snapshot {known[-1]}, the current one of that "
+                "time, expired: name a later time"
+            )
+        return found
+    first = EPOCH + datetime.timedelta(milliseconds=log[0][0]) if log else None
+    raise InvalidArgumentError(
+        f"snapshot={given!r}: the table does not tell which snapshot was the current "
+        "one then: its snapshot-log "
+        + (
+            f"begins at {first.isoformat()}: name a later time"
+            if first
+            else "is empty; name the id of a snapshot"
+        )
+    )
+
+
+def _milliseconds(time: str | datetime.datetime, refs: list[str]) -> int:
+    try:
+        return milliseconds_of(time_of(time))
+    except ValueError:
+        raise InvalidArgumentError(
+            f"snapshot={time!r} is neither a time nor one of the table's tags and "
+            f"branches: {', '.join(refs)}"
+        ) from None
+
+
+def _schema_of(metadata: Any, chosen: Any) -> Any:
+    """The schema of a snapshot; that of today where an old writer did not say."""
+    by_id = {schema.schema_id: schema for schema in metadata.schemas}
+    return by_id.get(chosen.schema_id, metadata.schema())

@@ -1,0 +1,135 @@
+"""What a table tells of the way from its earlier snapshots to one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagefeed.core._base import lazy
+from pagefeed.core.storage import is_url, located_exactly
+from pagefeed.errors import FileAccessError
+from pagefeed.parquet_files import ParquetDataset
+from pagefeed.remote import StorageOptions
+from pagefeed.tables.row_ids import RowIds
+
+__all__ = ["DeltaPast", "IcebergPast"]
+
+ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaPast:
+    """The versions of a Delta table up to one."""
+
+    root: str
+    """Its folder or URL."""
+    version: int
+    configuration: Mapping[str, str]
+    """Properties of the table."""
+    path_of: Callable[[str, str], str]
+    """Returns the path of a file, by the root and the path in the log."""
+    reopen: Callable[..., ParquetDataset]
+    """Opens a version of a table."""
+    arguments: Mapping[str, Any]
+    """What a version is opened with."""
+    options: StorageOptions | None
+    """Settings of remote storage."""
+
+    def at(self, snapshot: str) -> ParquetDataset:
+        """Return a dataset of another version, such as ``"delta:3"``."""
+        version = int(snapshot.partition(":")[2])
+        options = {"storage_options": self.options, **self.arguments}
+        return self.reopen(self.root, version, **options)
+
+    def keeps_rows(self, since: str, files: set[str]) -> bool:
+        """Return whether all rows of files are left that were rewritten since.
+
+        Commits tell it: they say whether they change data.
+
+        Args:
+            since: The version of before.
+            files: Files of that version.
+        """
+        held = {*files}
+        for version in range(int(since.partition(":")[2]) + 1, self.version + 1):
+            try:
+                actions = [*self._actions(version)]
+            except FileAccessError:  # A cleanup removed it.
+                return False
+            removed = [each["remove"] for each in actions if "remove" in each]
+            gone = [each for each in removed if self._path(each) in held]
+            if any(each.get("dataChange", True) for each in gone):
+                return False
+            if gone:
+                added = [each["add"] for each in actions if "add" in each]
+                held |= {self._path(each) for each in added}
+        return True
+
+    @lazy
+    def row_ids(self) -> RowIds | None:
+        """Ids of the rows of this version; None if the log does not tell them all."""
+        found: dict[str, int] = {}
+        try:
+            for version in range(self.version + 1):
+                for action in self._actions(version):
+                    if "add" in action and action["add"].get("baseRowId") is not None:
+                        found[self._path(action["add"])] = action["add"]["baseRowId"]
+        except FileAccessError:  # Rows of checkpoints alone are not looked for.
+            return None
+        column = self.configuration.get(ROW_ID_COLUMN)
+        return RowIds(found, column)
+
+    def _path(self, action: Mapping[str, Any]) -> str:
+        return self.path_of(self.root, action["path"])
+
+    def _actions(self, version: int) -> Iterator[dict[str, Any]]:
+        path = f"{self.root.rstrip('/')}/_delta_log/{version:020}.json"
+        options = self.options if is_url(self.root) else None
+        stored = located_exactly((path,), options).storage.read_all(path)
+        return map(json.loads, filter(None, stored.decode().splitlines()))
+
+
+@dataclass(frozen=True, eq=False)
+class IcebergPast:
+    """The snapshots of an Iceberg table up to one."""
+
+    table: Any
+    """A ``Table`` of pyiceberg, or the path of its metadata."""
+    snapshot: int
+    operations: Mapping[int, tuple[int | None, str]]
+    """The parent of each snapshot, and what made it."""
+    row_ids: RowIds
+    """Ids of the rows of this one."""
+    reopen: Callable[..., ParquetDataset]
+    """Opens a snapshot of a table."""
+    arguments: Mapping[str, Any]
+    """What a snapshot is opened with."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the path of the metadata in the place of the table."""
+        location = getattr(self.table, "metadata_location", self.table)
+        return {**vars(self), "table": location}
+
+    def at(self, snapshot: str) -> ParquetDataset:
+        """Return a dataset of another snapshot, such as ``"iceberg:3051729675"``."""
+        number = int(snapshot.partition(":")[2])
+        return self.reopen(self.table, number, **self.arguments)
+
+    def keeps_rows(self, since: str, files: set[str]) -> bool:  # noqa: ARG002
+        """Return whether all rows of files are left that were rewritten since.
+
+        Snapshots tell it: ``replace`` rewrites files, and ``append`` adds some.
+
+        Args:
+            since: The snapshot of before.
+            files: Files of that snapshot.
+        """
+        first, now = int(since.partition(":")[2]), self.snapshot
+        while now != first:
+            parent, operation = self.operations.get(now, (None, ""))
+            if parent is None or operation not in ("append", "replace"):
+                return False
+            now = parent
+        return True

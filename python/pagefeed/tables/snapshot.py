@@ -1,0 +1,202 @@
+"""A snapshot of a table: its data files, their deleted rows, and a dataset of both."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Unpack
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array, check_choice, logger
+from pagefeed.core.dataset import FolderColumn, Spans, TableColumns, column_of_values
+from pagefeed.core.storage import Storage, is_url, local_path, located_exactly
+from pagefeed.errors import CorruptFileError, MissingFileError
+from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
+from pagefeed.remote import StorageOptions
+from pagefeed.selection import Criterion, Selection, rows_of, taken_by
+
+__all__ = [
+    "EPOCH",
+    "DataFile",
+    "Missing",
+    "is_null_if_missing",
+    "location_of",
+    "milliseconds_of",
+    "nothing_written",
+    "partitions_of",
+    "path_of",
+    "snapshot_dataset",
+    "time_of",
+    "value_as",
+]
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+Missing = Literal["error", "null"]
+"""What becomes of rows of files that lack a later column."""
+
+
+class DataFile(NamedTuple):
+    """A file of a snapshot."""
+
+    path: str
+    """Absolute path or URL."""
+    partition: Mapping[str, Any]
+    """Values of its partition, by the columns that have them."""
+    deleted: Int64Array | None = None
+    """Numbers of its deleted rows, rising."""
+
+
+def partitions_of(
+    files: Sequence[DataFile], types: Mapping[str, Any]
+) -> dict[str, FolderColumn]:
+    """Return the columns with one value in all rows of a file, of their Arrow types.
+
+    Files of another partitioning may say nothing of a column.
+    """
+    names = dict.fromkeys(name for file in files for name in file.partition)
+    found = {}
+    for name in names:
+        values = [file.partition.get(name) for file in files]
+        is_given = np.array([name in file.partition for file in files])
+        column = column_of_values(values, types[name])
+        found[name] = replace(column, is_given=None if is_given.all() else is_given)
+    return found
+
+
+def snapshot_dataset(
+    files: Sequence[DataFile],
+    columns: TableColumns,
+    storage_options: StorageOptions | None,
+    storage_cache: str | int | None,
+    kept: Criterion | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Return the rows of a snapshot that are not deleted, as a dataset.
+
+    Args:
+        files: Its files, in the order of the dataset.
+        columns: What it says of their columns.
+        storage_options: Settings of remote storage.
+        storage_cache: Bytes kept on a local disk.
+        kept: Chooses rows of those that are not deleted by their numbers.
+        **wanted: What is wanted of the files.
+
+    Raises:
+        CorruptFileError: If it names a file twice.
+        MissingFileError: If it has no file.
+    """
+    name, paths = columns.snapshot, [file.path for file in files]
+    if not files:
+        raise nothing_written(name)
+    for path, count in Counter(paths).items():
+        if count > 1:
+            raise CorruptFileError(f"{name} names {path} twice").at(file=path)
+    if storage_cache is not None:
+        storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
+    if not any(map(is_url, paths)):
+        storage_options = None  # The table's own log may lie elsewhere.
+    found = named_dataset(located_exactly(paths, storage_options), columns, **wanted)
+    deleted = {
+        file.path: file.deleted
+        for file in files
+        if file.deleted is not None and len(file.deleted)
+    }
+    logger.info(
+        "%s: %d files, %d deleted rows in %d of them",
+        *(name, len(files), sum(map(len, deleted.values())), len(deleted)),
+    )
+    spans = Spans(lambda: found.index)  # No file is opened before it is used.
+    if deleted:
+        spans = rows_of(spans, deleted, are_deleted=True)
+    if kept is not None:
+        spans = taken_by(kept, spans)
+    return replace(found, selection=spans) if isinstance(spans, Selection) else found
+
+
+def nothing_written(name: str) -> MissingFileError:
+    """Return the error of a table or snapshot without files, as that of a folder."""
+    return MissingFileError(
+        f"{name} holds no Parquet files: nothing was written to the table yet, or all "
+        "of it was deleted; name another version, or write rows first"
+    )
+
+
+def is_null_if_missing(missing: Missing) -> bool:
+    """Return whether columns are null where files lack them.
+
+    Raises:
+        InvalidArgumentError: If the rule is none.
+    """
+    return check_choice(missing, ("error", "null"), "missing") == "null"
+
+
+def location_of(table: object) -> str:
+    """Return the path or URL that a caller gave of a table or a file of it.
+
+    Raises:
+        InvalidArgumentError: If it is neither.
+    """
+    if isinstance(table, str) and is_url(table):
+        return table
+    return local_path(table, "table")
+
+
+def time_of(value: str | datetime.datetime) -> datetime.datetime:
+    """Return a time, in UTC if it does not say where.
+
+    Raises:
+        ValueError: If a text is none.
+
+    Example:
+        >>> time_of("2026-11-01").isoformat()
+        '2026-11-01T00:00:00+00:00'
+    """
+    found = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
+
+
+def milliseconds_of(time: datetime.datetime) -> int:
+    """Return a time in whole milliseconds since 1970, rounded down.
+
+    Example:
+        >>> milliseconds_of(time_of("2023-11-14T22:13:20.001999"))
+        1700000000001
+    """
+    return (time - EPOCH) // datetime.timedelta(milliseconds=1)
+
+
+def path_of(uri: str) -> str:
+    """Return the location of a file of a table as pagefeed names the file.
+
+    Nothing is unquoted: a location is not. A path of this machine becomes absolute, as
+    all names of files are.
+
+    Example:
+        >>> path_of("file:///data/lang=en%2FUS/a.parquet"), path_of("s3a://bucket/a")
+        ('/data/lang=en%2FUS/a.parquet', 's3://bucket/a')
+    """
+    scheme, _, rest = uri.partition(":")
+    if scheme in {"s3a", "s3n"}:
+        return f"s3:{rest}"
+    if is_url(uri):
+        return uri
+    path = rest if scheme == "file" else uri
+    return Storage().name_of(f"/{path.lstrip('/')}" if path.startswith("/") else path)
+
+
+def value_as(stored: Any, kind: Any) -> Any:
+    """Return a value of an Iceberg table as Python has those of its Arrow type.
+
+    Dates and times are stored as numbers since 1970.
+    """
+    from pyarrow import scalar, types
+
+    if isinstance(stored, uuid.UUID):
+        stored = stored.bytes
+    if isinstance(stored, int) and types.is_temporal(kind):
+        return scalar(stored, f"int{kind.bit_width}").cast(kind).as_py()
+    return scalar(stored, kind).as_py()

@@ -1,0 +1,21 @@
+"""Columns of text as columns of tokens: counted once, encoded when they are read.
+
+:func:`tokenized` turns an index of texts into one of tokens, which sequences, orders
+and loaders use like any other. :func:`token_counts` counts the tokens in one pass.
+:class:`UncountedText` needs no counts.
+"""
+
+from pagefeed.text.counts import TextColumn, TokenCounts, token_counts
+from pagefeed.text.tokenized_index import TokenizedIndex, tokenized
+from pagefeed.text.uncounted_text import UncountedText
+from pagefeed.text.verbs import Tokenizable
+
+__all__ = [
+    "TextColumn",
+    "TokenCounts",
+    "Tokenizable",
+    "TokenizedIndex",
+    "UncountedText",
+    "token_counts",
+    "tokenized",
+]

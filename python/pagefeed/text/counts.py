@@ -1,0 +1,262 @@
+"""Numbers of tokens of the rows of a column of texts: counted once, and kept."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import (
+    ArrayFolder,
+    ArrayWriter,
+    Int64Array,
+    Work,
+    find_arrays,
+    in_order,
+    keeps_arrays,
+    logger,
+    remove_arrays,
+    stored_arrays,
+)
+from pagefeed.core.dataset import PageIndex, derived_arrays, derived_key
+from pagefeed.tokenizer import Rows, Tokenizer
+
+__all__ = ["TextColumn", "TokenCounts", "token_counts"]
+
+VERSION = 2
+KIND = "tokens"
+"""Begin of the names of the stored folders."""
+PART_ROWS = 1 << 14
+"""Rows of a part, unless a page has more: a killed process loses that much work."""
+
+Counts = npt.NDArray[np.uint32]
+
+
+class TokenCounts(NamedTuple):
+    """Tokens of the rows of an index, and of its pages."""
+
+    of_row: Counts
+    """uint32 [rows]."""
+    first_token: Int64Array
+    """Tokens before each page, and of all: int64 [pages + 1]."""
+    num_learned: int
+    """Rows with at least one labelled token; 0 without labels."""
+
+
+class TextColumn(NamedTuple):
+    """A column of texts, or of rows with others, and what encodes it."""
+
+    texts: PageIndex
+    """The column."""
+    tokenizer: Tokenizer
+    """Encodes its texts."""
+    rows: Rows | None = None
+    """Encodes its rows, if they are not plain texts."""
+    beside: tuple[PageIndex, ...] = ()
+    """Further columns that ``rows`` reads."""
+
+    @property
+    def fingerprints(self) -> list[str]:
+        """Identify texts, tokenizer, encoder of rows, and further columns."""
+        parts = (self.texts, self.tokenizer, self.rows, *self.beside)
+        return [part.fingerprint for part in parts if part is not None]
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How rows are encoded, as the data plane takes it."""
+        return {"rows": self.rows, "beside": [each.handle for each in self.beside]}
+
+
+class _Counted(NamedTuple):
+    """Counts of some rows."""
+
+    of_row: Counts
+    num_learned: int
+
+
+def token_counts(column: TextColumn) -> TokenCounts:
+    """Count the tokens of every row, or map what was counted before.
+
+    Encodes all texts, with a thread per CPU. With a cache folder, each finished part is
+    stored beside the index, so that work survives a killed process and processes share
+    it. In the end the counts are one array of four bytes a row. Processes begin with
+    different parts and never wait for each other.
+
+    Raises:
+        UnsupportedError: If the column is not one of texts.
+        CorruptFileError: If bytes are no UTF-8.
+        StaleFileError: If a file changed.
+    """
+    index = column.texts
+    contents, *others = column.fingerprints
+    key = derived_key(index, f"{VERSION}", contents, index.column, *others)
+    counting = _Counting(column, key)
+    try:
+        counting.make_parts()
+        stored = derived_arrays(index, KIND, key, counting.write)
+    except _CountedElsewhereError as other:
+        stored = other.found
+    counting.clean()
+    of_row = stored["of_row"].view(np.uint32)[: index.num_rows]
+    num_learned = int(stored["num_learned"].sum())
+    return TokenCounts(of_row, stored["first_token"], num_learned)
+
+
+class _CountedElsewhereError(Exception):
+    """Another process has stored all counts."""
+
+    def __init__(self, found: ArrayFolder) -> None:
+        super().__init__()
+        self.found = found
+
+
+@dataclass
+class _Counting:
+    """Counts the tokens of a column, part by part."""
+
+    column: TextColumn
+    key: str
+    folder: str | None = None
+    """Folder of the parts; None if they are not stored."""
+
+    def __post_init__(self) -> None:
+        self.index, self.tokenizer, *_ = self.column
+        self.parts = [*_parts(self.index)]
+        """The pages of each part."""
+
+    def make_parts(self) -> None:
+        """Count and store all parts that are not stored, if the folder can be written.
+
+        Raises:
+            _CountedElsewhereError: As soon as another process has stored all counts.
+        """
+        index = self.index
+        if index.cache_dir is None:
+            return
+        folder = f"{index.cache_dir}/{KIND}-{self.key}.parts"
+        self.folder = folder  # It may have parts of a process that was killed.
+        self._check_whole()
+        if not keeps_arrays(folder):
+            self.folder = None
+            return
+        index.check_files()
+        with self._work() as work:
+            # In random order: other processes count other parts meanwhile.
+            anywhere = random.SystemRandom().sample(self.parts, len(self.parts))
+            for part in in_order(self._keep, anywhere):
+                work.advance(self._num_rows(part))
+
+    def write(self, writer: ArrayWriter) -> None:
+        """Join all parts and store them as one."""
+        begin, total = time.monotonic(), 0
+        writer.append("of_row", [])
+        writer.append("first_token", [0])
+        writer.append("num_learned", [])
+        for part, counted in self._counted():
+            counts, num_learned = counted
+            before = np.append(0, np.cumsum(counts, dtype=np.int64))
+            rows = self.index.first_rows(np.arange(part.start, part.stop + 1))
+            writer.append("first_token", total + before[rows[1:] - rows[0]])
+            writer.append("num_learned", [num_learned])
+            total += int(before[-1])
+            writer.append_bytes("of_row", counts.tobytes())
+        tokenizer = self.tokenizer
+        writer.about |= {
+            "tokenizer": tokenizer.name,
+            "tokenizer_fingerprint": tokenizer.fingerprint,
+            "vocab_size": tokenizer.vocab_size,
+        }
+        logger.info(
+            "%d tokens in %d rows, counted with %s (%s), written in %.1f s",
+            total,
+            self.index.num_rows,
+            tokenizer.engine,
+            tokenizer.engine_reason,
+            time.monotonic() - begin,
+        )
+
+    def clean(self) -> None:
+        """Remove the parts, once all counts are stored as one."""
+        if self.folder is not None:
+            remove_arrays(self.folder)
+
+    def _work(self) -> Work:
+        total = self.index.num_rows
+        logger.info("the tokens of %d rows are counted, once", total)
+        return Work("tokens of rows", total=total, unit="rows")
+
+    def _num_rows(self, part: range) -> int:
+        first, end = self.index.first_rows([part.start, part.stop]).tolist()
+        return int(end - first)
+
+    def _counted(self) -> Iterator[tuple[range, _Counted]]:
+        """Yield all parts with their counts, in order."""
+        if self.folder is None:
+            with self._work() as work:
+                counted = in_order(self._count, self.parts)
+                for part, found in zip(self.parts, counted, strict=True):
+                    work.advance(len(found.of_row))
+                    yield part, found
+            return
+        for part in self.parts:
+            kept = find_arrays(self.folder, *self._name(part))
+            if kept is None:  # It is damaged, or another process removed it.
+                self._check_whole()
+                yield part, self._count(part)
+            else:
+                counts = kept["of_row"].view(np.uint32)[: self._num_rows(part)]
+                yield part, _Counted(counts, int(kept["num_learned"][0]))
+
+    def _name(self, part: range) -> tuple[str, str]:
+        """Return the name of a part, and its key."""
+        return f"part-{part.start}", f"{self.key} {part}"
+
+    def _keep(self, part: range) -> range:
+        """Count and store a part, unless it is stored."""
+        name, key = self._name(part)
+
+        def write(writer: ArrayWriter) -> None:
+            self._check_whole()
+            counted = self._count(part)
+            writer.append_bytes("of_row", counted.of_row.tobytes())
+            writer.append("num_learned", [counted.num_learned])
+
+        stored_arrays(self.folder, name, key, write)
+        return part
+
+    def _check_whole(self) -> None:
+        """Raise a _CountedElsewhereError if all counts are stored."""
+        folder = self.index.cache_dir
+        if folder is not None:
+            found = find_arrays(folder, f"{KIND}-{self.key}", self.key)
+            if found is not None:
+                self.index.check_files()
+                raise _CountedElsewhereError(found)
+
+    def _count(self, part: range) -> _Counted:
+        counts, learned = zip(*map(self._count_page, part), strict=True)
+        return _Counted(np.concatenate(counts), sum(learned))
+
+    def _count_page(self, page: int) -> tuple[Counts, int]:
+        counts, num_learned = self.tokenizer.handle.count(
+            self.index.handle,
+            page,
+            verify_checksums=self.index.recipe.verify_checksums,
+            **self.column.how,
+        )
+        return np.frombuffer(counts, dtype=np.uint32), num_learned
+
+
+def _parts(index: PageIndex) -> Iterator[range]:
+    """Divide the pages into parts."""
+    first = index.first_rows(np.arange(len(index) + 1))
+    end = 0
+    while end < len(index):
+        page, most = end, first[end] + PART_ROWS
+        end = min(int(np.searchsorted(first, most, side="left")), len(index))
+        yield range(page, end)

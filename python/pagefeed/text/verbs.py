@@ -1,0 +1,226 @@
+"""Columns of texts taken for tokens: a method of datasets, mixed into them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Self, cast, overload
+
+from pagefeed.core._base import LABELS, Facts, check_flag, lazy
+from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind, parse_aligned
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.text.counts import TextColumn
+from pagefeed.text.tokenized_index import TokenizedIndex, tokenized
+from pagefeed.text.uncounted_text import UncountedText
+from pagefeed.tokenizer import (
+    ChatRows,
+    Rows,
+    TextOfRow,
+    Tokenizer,
+    check_learned,
+    on_day,
+    rows_of,
+)
+
+__all__ = ["Tokenizable"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Tokenizable(ParquetRows):
+    """Parquet files whose column holds tokens, or texts that a tokenizer encodes."""
+
+    tokenizer: Tokenizer | None = None
+    """The tokenizer of the column, if it holds texts."""
+    row_encoder: Rows | None = None
+    """Encodes rows, if the column does not hold plain texts."""
+    _require_labels: bool = True
+    """Refuse chats in which no token has a label."""
+
+    @property
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+        return "tokens" if self.tokenizer is None else "text"
+
+    @property
+    def has_columns_of_files(self) -> bool:
+        """Whether indexes of its columns are those of the files."""
+        return self.tokenizer is None and super().has_columns_of_files
+
+    def _token_index(self, index: PageIndex) -> PageIndex:
+        if self.tokenizer is None:
+            return super()._token_index(index)
+        return self._tokenized(index, self.tokenizer)
+
+    def _index_beside(self, column: str) -> PageIndex:
+        if self.row_encoder is not None and self.aligned and column == LABELS:
+            return cast("TokenizedIndex", self.index.plain).labels
+        return super()._index_beside(column)
+
+    def _tokenized(self, index: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
+        rows = self.row_encoder
+        names = () if rows is None else rows.columns[1:]
+        beside = tuple(self.column_index(name) for name in names)
+        found = tokenized(TextColumn(index, tokenizer, rows, beside))
+        if rows is not None and rows.has_labels:
+            required = self._require_labels
+            check_learned(found.num_learned, found.num_written, required=required)
+        return found
+
+    def check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer that is not the one that made the tokens.
+
+        Raises:
+            InvalidArgumentError: Naming both.
+        """
+        found = self.recorded_tokenizer
+        if found and found.fingerprint != tokenizer.fingerprint:
+            raise InvalidArgumentError(
+                f"{found.file} has tokens of {found.name} ({found.fingerprint}), not "
+                f"of {tokenizer.name} ({tokenizer.fingerprint}): give the one that "
+                "made them"
+            )
+
+    @lazy
+    def recorded_vocab_size(self) -> int | None:
+        """Ids are below it, as the tokenizer or the first file says; else None."""
+        if self.tokenizer is not None:
+            return self.tokenizer.vocab_size
+        return super().recorded_vocab_size
+
+    def labels_end(self, token: int) -> bool:
+        """Whether rows have labels that teach a token at their end."""
+        rows = self.row_encoder
+        return isinstance(rows, ChatRows) and rows.writes(token)
+
+    def facts(self) -> Facts:
+        """Return what is known without reading or building anything."""
+        facts = dict(super().facts())
+        first = {name: facts.pop(name) for name in ("column", "table", "pruned")}
+        tokenizer = None if self.tokenizer is None else self.tokenizer.name
+        return {**first, "tokenizer": tokenizer, **facts}
+
+    @overload
+    def tokenize(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        text: TextOfRow | None = None,
+        columns: Sequence[str] = (),
+        messages: str | None = None,
+        tools: str | None = None,
+        roles: Mapping[str, str] | None = None,
+        chat_template: str | None = None,
+        today: datetime.date | None = None,
+        require_labels: bool = True,
+        count: Literal[True] = True,
+    ) -> Self: ...
+
+    @overload
+    def tokenize(
+        self, tokenizer: Tokenizer, *, count: Literal[False]
+    ) -> UncountedText: ...
+
+    def tokenize(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        text: TextOfRow | None = None,
+        columns: Sequence[str] = (),
+        messages: str | None = None,
+        tools: str | None = None,
+        roles: Mapping[str, str] | None = None,
+        chat_template: str | None = None,
+        today: datetime.date | None = None,
+        require_labels: bool = True,
+        count: bool = True,
+    ) -> Self | UncountedText:
+        r"""Take the column, which holds texts, for the tokens that they come to.
+
+        The dataset is then like any other: all sequences, shuffles, mixtures and parts
+        of it work, and resume. The tokens of every row are counted when they are first
+        needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
+        folder keeps. From then on texts are encoded as their pages are loaded.
+
+        A text in a struct (``column="doc.text"``) is taken as it is, and the texts of a
+        list that are not empty as lines of one.
+
+        Args:
+            tokenizer: What encodes the texts.
+            text: What makes the text of a row: a template over columns such as
+                ``"{title}\n\n{doc.text}"``, or a function of a row, a dict of the
+                column and those that ``columns`` names, which returns a text or None.
+                Runs in Python, on the loader's threads. Needs ``pagefeed[pyarrow]``.
+            columns: Further columns that such a function reads.
+            messages: The column holds chats, and this is its name: they are rendered by
+                the chat template, and batches have ``labels`` beside the tokens: -100
+                where it is not the assistant who speaks. Templates run in Python, on
+                the loader's threads. Needs ``pagefeed[chat,pyarrow]``.
+            tools: A column of the tools of each chat.
+            roles: What roles of the data are called in the template, such as
+                ``{"model": "assistant"}``.
+            chat_template: A template in the place of the tokenizer's.
+            today: The day that a template writes which asks for it.
+            require_labels: Refuse chats of which nothing is learned in any; some such
+                are warned of. False takes them.
+            count: False for texts that are too many to be counted first: a loader of
+                :class:`Windows` begins at once, joins and cuts
+                the documents of each of its lanes as they come, and its state is where
+                these are. Nothing is known ahead: no length, ``seek`` or ``locate``.
+
+        Returns:
+            A dataset of the same rows; without counts a :class:`UncountedText` of them.
+
+        Raises:
+            InvalidArgumentError: If it is no tokenizer, or the dataset has one; of
+                chats, if there is no template, or none that can be used.
+            MissingDependencyError: Of chats, if jinja2 is not installed.
+
+        Example:
+            >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
+            >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
+        """
+        if not isinstance(tokenizer, Tokenizer):
+            raise InvalidArgumentError(
+                f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "
+                "tokenizer.json, a model, or a function"
+            )
+        if self.tokenizer is not None or self.aligned:
+            raise InvalidArgumentError(
+                "tokenize takes texts: the dataset has aligned columns of tokens that "
+                f"are in the files, or is tokenized already: {self}"
+            )
+        rows = rows_of(
+            tokenizer,
+            self.column,
+            messages=messages,
+            tools=tools,
+            roles=roles,
+            template=chat_template,
+            text=text,
+            columns=columns,
+        )
+        rows = on_day(rows, today)
+        if not check_flag(count, "count"):
+            if self.erasures:
+                raise InvalidArgumentError(
+                    "count=False streams texts, and erased documents keep the places "
+                    "of tokens that are counted: select the others by where()"
+                )
+            if rows is not None:
+                raise InvalidArgumentError(
+                    "count=False streams texts: chats, and texts made of rows, are "
+                    "counted first, leave it out"
+                )
+            return UncountedText(texts=self, tokenizer=tokenizer)
+        texts = replace(
+            self,
+            selection=None,
+            erasures=(),
+            tokenizer=tokenizer,
+            row_encoder=rows,
+            _require_labels=check_flag(require_labels, "require_labels"),
+        )
+        if rows is not None and rows.has_labels:
+            texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))
+        return self._over(texts)
