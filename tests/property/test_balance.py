@@ -231,4 +231,4 @@ def test_only_the_ratio_of_costs_counts():
 )
 def test_a_balance_by_an_unknown_name_is_refused(value):
     with pytest.raises(InvalidArgumentError, match="'attention'"):
-        pf.order.Balance.parse(value)
+        pf.Balance.parse(value)

@@ -11,7 +11,7 @@ from pagefeed.core._base import finished
 from pagefeed.core.order import derive_key
 
 RNG = np.random.default_rng(7)
-TOKENS = pf.order.Balance.parse("tokens")
+TOKENS = pf.Balance.parse("tokens")
 ATTENTION = pf.Balance(attention=1)
 EXACT = pf.Balance(attention=1, exact=True)
 EXACT_TOKENS = pf.Balance(tokens=1, bucket=64, stretch=2048, exact=True)

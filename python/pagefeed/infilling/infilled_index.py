@@ -85,13 +85,14 @@ class InfilledIndex(CountedIndex):
         """Pages in which a list holds a null."""
         return self.plain.null_pages
 
-    def row_offsets(self, page: int) -> Int64Array:
+    def row_offsets(self, page: int, *, verify_checksums: bool = False) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
         number = self._check_page(page)
         first, end = self.first_rows([number, number + 1]).tolist()
         added = _num_chosen(self.infill, np.arange(first, end + 1))
         added *= len(self.infill.tokens)
-        offsets: Int64Array = self.plain.row_offsets(page).copy()
+        plain = self.plain.row_offsets(page, verify_checksums=verify_checksums)
+        offsets: Int64Array = plain.copy()
         offsets[1:] += np.cumsum(added)
         return offsets
 

@@ -52,13 +52,15 @@ class Feed:
         InvalidArgumentError: If the loader has no ``global_batch_size``.
 
     Example:
-        >>> feed = Feed(manager, loader)  # doctest: +SKIP
-        >>> while manager.current_step() < num_steps:  # doctest: +SKIP
-        ...     optimizer.zero_grad()  # Starts the quorum.
-        ...     batch = feed.batch()
-        ...     loss = model(batch) * feed.weight
-        ...     loss.backward()
-        ...     optimizer.step()  # Commits.
+        A loop of a replica group::
+
+            feed = Feed(manager, loader)
+            while manager.current_step() < num_steps:
+                optimizer.zero_grad()  # Starts the quorum.
+                batch = feed.batch()
+                loss = model(batch) * feed.weight
+                loss.backward()
+                optimizer.step()  # Commits.
     """
 
     def __init__(

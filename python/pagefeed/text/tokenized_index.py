@@ -114,7 +114,12 @@ class TokenizedIndex(CountedIndex):
         some = places[tokens.start : tokens.stop]
         return int(some[:, 0].min()), int(some[:, 1].max())
 
-    def row_offsets(self, page: int) -> Int64Array:
+    def row_offsets(
+        self,
+        page: int,
+        *,
+        verify_checksums: bool = False,  # noqa: ARG002 - nothing is read
+    ) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1].
 
         Comes from the counts; reads nothing.

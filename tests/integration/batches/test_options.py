@@ -107,7 +107,7 @@ def context_given(kind):
 
 
 MAKES: dict[str, Any] = {
-    "Packed(...)": {"sequences": pf.Packed(LENGTH, eos=EOS)},
+    "Packed(multiple_of=)": {"sequences": pf.Packed(LENGTH, eos=EOS, multiple_of=2)},
     "Documents(...)": {"sequences": pf.Documents(max_length=LENGTH)},
     "Windows(overlap=)": {"sequences": pf.Windows(LENGTH, eos=EOS, overlap=4)},
     "Windows(join='file')": {"sequences": pf.Windows(LENGTH, eos=EOS, join="file")},

@@ -390,8 +390,13 @@ class PageIndex:
             self._check_page(page), verify_checksums=self.recipe.verify_checksums
         )
 
-    def row_offsets(self, page: int) -> Int64Array:
+    def row_offsets(self, page: int, *, verify_checksums: bool = False) -> Int64Array:
         """Return where the rows of a page of a token column begin in the page's tokens.
+
+        Args:
+            page: Number of the page.
+            verify_checksums: Compare the page's checksum, if it has one. Otherwise
+                that is left to whoever reads the tokens.
 
         Returns:
             int64 [rows + 1]: row r holds the tokens ``[offsets[r], offsets[r + 1])``.
@@ -401,9 +406,7 @@ class PageIndex:
             CorruptFileError: If the page is not what index and format promise.
         """
         numbers = np.array([self._check_page(page)], dtype=np.uint64)
-        lengths = self.core.row_lengths(
-            numbers, verify_checksums=self.recipe.verify_checksums
-        )
+        lengths = self.core.row_lengths(numbers, verify_checksums=verify_checksums)
         return np.append(0, np.cumsum(np.frombuffer(lengths, np.int64)))
 
     def row_lengths(self, pages: Int64Array) -> Int64Array:

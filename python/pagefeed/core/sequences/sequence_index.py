@@ -77,7 +77,9 @@ class SequenceLayout:
         """
         if self.bos is None:
             return place
-        return place + (-place // self.bos_every if self.bos_every else -(place > 0))
+        if self.bos_every:
+            return place + -place // self.bos_every
+        return place - (place > 0) * 1
 
 
 class Segments(NamedTuple):

@@ -63,7 +63,10 @@ def document_lengths(
         try:
             if unit == "bytes":
                 return _text_lengths(spans.index, page)[row : row + size]
-            return np.diff(spans.index.row_offsets(page)[row : row + size + 1])
+            index = spans.index
+            verify = index.recipe.verify_checksums
+            offsets = index.row_offsets(page, verify_checksums=verify)
+            return np.diff(offsets[row : row + size + 1])
         except UNREADABLE as error:
             return damage_of(error)
 
