@@ -156,7 +156,7 @@ def test_arguments_are_checked(tmp_path: Path):
 
 
 def test_tensors_have_the_type_of_the_numbers(tmp_path: Path):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     values = torch.randn(sum(map(len, rows())), K).to(torch.bfloat16)
     bits = values.view(torch.uint16).numpy()
     offsets = np.cumsum([0, *map(len, rows())])

@@ -7,7 +7,7 @@ import pytest
 
 from pagefeed.images import size_of
 
-Image = pytest.importorskip("PIL.Image")
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 FORMATS = [
     ("PNG", {}),
