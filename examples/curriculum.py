@@ -1,20 +1,17 @@
 """A curriculum in two stages: general text, then a cooldown on one good source.
 
-    python examples/curriculum.py CORPUS --folder run [--steps 120]
+    pagefeed demo --data corpus
+    python examples/curriculum.py corpus --folder run [--steps 120]
 
-CORPUS is a folder of Parquet files with the columns ``source`` and ``text``, and a
-``tokenizer.json``. The documents are tokenized into two datasets, a small language
-model is trained on a mixture of them, stopped in the middle of the cooldown, and goes
-on there with other weights. ``run/mixture.svg`` shows what was mixed when.
+A small language model is trained on a mixture of ``corpus/web`` and ``corpus/code``,
+stopped in the middle of the cooldown, and goes on there with other weights.
+``run/mixture.svg`` shows what was mixed when.
 """
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from tokenizers import Tokenizer
 from torch.nn import functional
@@ -24,32 +21,6 @@ from pagefeed.reports import forecast, plot_mixture
 
 LENGTH = 32
 BATCH_SIZE = 8
-
-
-def documents(corpus: Path, source: str, *, wanted: bool) -> Iterator[str]:
-    """Yield the texts of one source, or those of all others."""
-    for path in sorted(corpus.glob("*.parquet")):
-        table = pq.read_table(path, columns=["source", "text"])
-        for row in table.to_pylist():
-            if (row["source"] == source) == wanted:
-                yield row["text"]
-
-
-def tokenize(
-    texts: Iterator[str], tokenizer: Tokenizer, path: Path, limit: int
-) -> None:
-    """Write about ``limit`` tokens of documents, some from everywhere, as Parquet."""
-    chosen = [text for number, text in enumerate(texts) if number % 7 == 0]
-    rows, count = [], 0
-    for text in chosen:
-        ids = tokenizer.encode(text[:4000]).ids
-        rows.append([*ids, 0])
-        count += len(rows[-1])
-        if count >= limit:
-            break
-    path.parent.mkdir(parents=True, exist_ok=True)
-    tokens = pa.array(rows, pa.list_(pa.int32()))
-    pq.write_table(pa.table({"input_ids": tokens}), path, row_group_size=200)
 
 
 class Model(torch.nn.Module):
@@ -67,10 +38,10 @@ class Model(torch.nn.Module):
         return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def make_loader(folder: Path, steps: int, cooldown: dict[str, float]) -> pf.Loader:
+def make_loader(corpus: Path, steps: int, cooldown: dict[str, float]) -> pf.Loader:
     """The curriculum: for two thirds mostly general text, then the cooldown."""
-    general = pf.parquet(folder / "general", column="input_ids")
-    good = pf.parquet(folder / "good", column="input_ids")
+    general = pf.parquet(corpus / "web", column="input_ids")
+    good = pf.parquet(corpus / "code", column="input_ids")
     mixture = pf.mix(
         {"general": (general, 0.9), "good": (good, 0.1)},
         stages=[pf.Stage(start_step=2 * steps // 3, weights=cooldown, anneal=5)],
@@ -110,27 +81,22 @@ def main() -> None:
     )
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--folder", type=Path, required=True, help="where to write")
-    parser.add_argument("--source", default="python/peps", help="the good one")
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--tokens", type=int, default=200_000, help="of each dataset")
     options = parser.parse_args()
-    folder, steps = options.folder, options.steps
+    corpus, folder, steps = options.corpus, options.folder, options.steps
+    folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
 
-    tokenizer = Tokenizer.from_file(str(options.corpus / "tokenizer.json"))
-    for name, wanted in (("general", False), ("good", True)):
-        texts = documents(options.corpus, options.source, wanted=wanted)
-        tokenize(texts, tokenizer, folder / name / "a.parquet", options.tokens)
-
+    tokenizer = Tokenizer.from_file(str(corpus / "tokenizer.json"))
     model = Model(tokenizer.get_vocab_size())
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    loader = make_loader(folder, steps, {"general": 0.3, "good": 0.7})
+    loader = make_loader(corpus, steps, {"general": 0.3, "good": 0.7})
     state = train(model, optimizer, loader, stop=5 * steps // 6)
     (folder / "state.json").write_text(json.dumps(state))
     print(f"stopped at step {state['step']}, with {len(json.dumps(state))} bytes")
 
     # In the middle of the cooldown: nothing but the good source from here on.
-    loader = make_loader(folder, steps, {"good": 1})
+    loader = make_loader(corpus, steps, {"good": 1})
     loader.load_state_dict(json.loads((folder / "state.json").read_text()))
     plan = forecast(loader)
     plot_mixture(loader, folder / "mixture.svg")

@@ -9,15 +9,16 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from made.shared_data import ROOT, shared
+from made.shared_data import ROOT
 from pagefeed.cli.demo.data import write_data
 
 
 def test_the_curriculum(tmp_path):
     for module in ("torch", "tokenizers", "matplotlib"):
         pytest.importorskip(module, reason=f"{module} is not installed")
-    command = [sys.executable, "examples/curriculum.py", str(shared("data", "corpus"))]
-    command += ["--folder", str(tmp_path), "--steps", "36", "--tokens", "20000"]
+    write_data(tmp_path / "corpus")
+    command = [sys.executable, "examples/curriculum.py", str(tmp_path / "corpus")]
+    command += ["--folder", str(tmp_path), "--steps", "36"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False
     )
