@@ -20,6 +20,7 @@ LAYERS = (
     *("rooms", "contract", "remote", "tokenizer", "balance", "selection", "erasure"),
     *("infilling", "text", "parquet_files", "images", "tables", "flat", "growth"),
     *("dataset", "run", "context_parallel", "mixture", "launch", "metrics"),
+    *("checks",),
     *("elastic", "documents", "uncounted", "view", "mixing", "integrations", "torch"),
     *("reports", "prepare"),
     *("cli", "__init__", "__main__"),

@@ -10,6 +10,13 @@ __all__ = ["PROVIDED"]
 
 PROVIDED = {
     "room launch": "pagefeed.launch",
+    # What is refused, warned of, told and measured.
+    "check of settings": "pagefeed.checks:check_options",
+    "notes on errors": "pagefeed.checks:explain",
+    "watch over a run": "pagefeed.checks:Watch",
+    "warning of accelerators": "pagefeed.launch:warn_of_accelerator",
+    "check of learning": "pagefeed.mixing.memory:check_unlearned",
+    "meter": "pagefeed.metrics:Meter",
     # Arguments of a loader.
     "balance": "pagefeed.balance:Balance.parse",
     "context_parallel": "pagefeed.context_parallel:ContextParallel.parse",

@@ -5,9 +5,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from pagefeed.core.batches.meter import Meter, over_ranks
 from pagefeed.errors import InvalidArgumentError, WaitWarning
 from pagefeed.metrics import WaitAlarm, exposition, serve
+from pagefeed.metrics.meter import Meter, over_ranks
 
 COUNTERS = {
     "tokens": 1000,
@@ -31,7 +31,7 @@ MLFLOW = re.compile(r"[\w./ \-]+")
 
 def meter_at(*seconds):
     clock = iter(seconds)
-    return Meter(lambda: next(clock))
+    return Meter(next(clock), lambda: next(clock))
 
 
 def test_rates_are_over_the_time_since_the_last_reading():

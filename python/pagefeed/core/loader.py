@@ -38,7 +38,7 @@ from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_rank, resolve_threads
 from pagefeed.core.run import Origin, Slot
 from pagefeed.core.sequences import Cut, check_sequences
-from pagefeed.core.wiring import has_room, parsed, room
+from pagefeed.core.wiring import offered, parsed
 from pagefeed.errors import InvalidArgumentError, PositionWarning
 
 __all__ = ["Loader", "as_rank", "share"]
@@ -188,8 +188,8 @@ class Loader(LoaderFacts):
 
     def __iter__(self) -> Iterator[Batch]:
         """Start the current epoch, or continue where a state was loaded."""
-        if has_room("launch") and not self._session.is_adapted:
-            self._session.is_adapted = room("launch").warn_of_accelerator()
+        if not self._session.is_adapted:
+            self._session.is_adapted = offered("warning of accelerators", bool)()
         return self._session.iterate()
 
     def __getitem__(self, number: object) -> NoReturn:

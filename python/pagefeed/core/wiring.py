@@ -8,7 +8,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["has_room", "parsed", "provide", "provided", "room"]
+__all__ = ["offered", "parsed", "provide", "provided", "room"]
 
 _PROVIDED: dict[str, str] = {}
 
@@ -43,9 +43,9 @@ def room(name: str) -> Any:
     return provided(f"room {name}")
 
 
-def has_room(name: str) -> bool:
-    """Return whether there is a room of this name."""
-    return f"room {name}" in _PROVIDED
+def offered(name: str, otherwise: Any) -> Any:
+    """Return what a room provides under a name; something else if none does."""
+    return provided(name) if name in _PROVIDED else otherwise
 
 
 def parsed(name: str, value: Any) -> Any:

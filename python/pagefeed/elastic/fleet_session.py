@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pagefeed.core._base import check_whole
-from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Session, explain
+from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Session
 from pagefeed.core.run import LoaderState
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
@@ -101,7 +101,7 @@ class FleetSession(Session):
         except CancelledError:
             raise
         except Exception as error:
-            explain(error, self.run.at(self.state), running.cursor.step)
+            self._explain(error, running)
             raise
         self._is_ahead = True
         return batch

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixing.policy import Policy, Replacing
 
-__all__ = ["Memory", "on_host"]
+__all__ = ["Memory", "check_unlearned", "on_host"]
 
 VERSION = 2
 
@@ -150,6 +150,22 @@ def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
         "every=...); or go on otherwise, on purpose: pagefeed.mixing.Replacing(policy) "
         "begins another policy, Replacing(None) keeps the weights"
     )
+
+
+def check_unlearned(before: Any) -> None:
+    """Refuse to go on from what a learner remembered, where nothing learns.
+
+    Raises:
+        StateMismatchError: Naming the policy, and the ways on.
+    """
+    if isinstance(before, Mapping) and before["policy"]:
+        raise StateMismatchError(
+            f"the state is of a run under the policy {before['policy']}, and "
+            "nothing would change this loader's weights: give the trainer's "
+            "adapter policy=..., or make a pagefeed.mixing.Learner(loader, policy, "
+            "every=...) before the first batch; with the policy "
+            "pagefeed.mixing.Replacing(None) the weights stay"
+        )
 
 
 def _differences(

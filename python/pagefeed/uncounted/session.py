@@ -327,7 +327,8 @@ class UncountedSession(RunView):
             for name, count in self._reader.storage.counts().items()
         }
 
-    def _progress(self) -> dict[str, float]:
+    def progress(self) -> dict[str, float]:
+        """Return the position of the run as metrics."""
         settings, state = self.settings, self._state
         steps = state.steps_before + state.step
         return {

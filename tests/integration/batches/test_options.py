@@ -15,7 +15,7 @@ import pagefeed as pf
 import pagefeed.torch
 from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
-from pagefeed.core.batches.options import CALLS, KINDS, OPTIONS
+from pagefeed.checks.options import CALLS, KINDS, OPTIONS
 from pagefeed.errors import InvalidArgumentError, PagefeedError, UncountedError
 
 EOS = 256

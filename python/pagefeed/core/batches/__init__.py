@@ -1,14 +1,12 @@
 """Batches: plans for the engine, and what it delivers as arrays or tensors.
 
 Tokens or rows, their fields and formats; the engine of a process, and the iteration
-that keeps it busy ahead of its consumer. ``uncounted`` does without an engine and a
-plan. ``options`` says what each kind of source can do.
+that keeps it busy ahead of its consumer.
 """
 
 from pagefeed._names import name_as_imported
 from pagefeed.core.batches.aligned import AlignedColumns
 from pagefeed.core.batches.engines import ProcessEngine
-from pagefeed.core.batches.explanation import explain
 from pagefeed.core.batches.feeds import EngineFeed, Feed, check_infills, token_engine
 from pagefeed.core.batches.fields import FieldName, Fields
 from pagefeed.core.batches.formats import (
@@ -55,7 +53,6 @@ __all__ = [
     "check_infills",
     "check_padding",
     "converted",
-    "explain",
     "make_converter",
     "make_feed",
     "make_run",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -10,10 +11,9 @@ from typing import Any, Protocol
 from pagefeed.core._base import Facts, Int64Array
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
-from pagefeed.core.batches.meter import Meter, over_ranks
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.run import Cursor, LoaderState, Run
-from pagefeed.core.wiring import room
+from pagefeed.core.wiring import provided, room
 from pagefeed.errors import InvalidArgumentError, PositionWarning, UncountedError
 
 __all__ = ["BatchIterator", "MoveListener", "RunView", "warn_of_return"]
@@ -54,7 +54,8 @@ class RunView(Locked, ABC):
         """Hears of moves. An adapter that iterates in other processes sets it."""
         self.loaded: Any = None
         """A state that was loaded, until an iteration begins."""
-        self._meter = Meter()
+        self._meter: Any = None
+        self._begun = time.monotonic()
 
     @property
     def place(self) -> tuple[int | None, int]:
@@ -79,6 +80,11 @@ class RunView(Locked, ABC):
     @property
     def again(self) -> Any:
         """Where an iteration that was left early begins again; None: it goes on."""
+        return None
+
+    @property
+    def running(self) -> Cursor | None:
+        """The cursor of the loop that runs; None without one."""
         return None
 
     @property
@@ -203,7 +209,7 @@ class RunView(Locked, ABC):
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
 
     @abstractmethod
-    def _progress(self) -> Mapping[str, float]:
+    def progress(self) -> Mapping[str, float]:
         """Return the position of the run as metrics."""
 
     @abstractmethod
@@ -227,12 +233,10 @@ class RunView(Locked, ABC):
 
     def metrics(self, group: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""
-        found = self._meter.read(self.stats()) | dict(self._progress())
-        return (
-            found
-            if group is None
-            else over_ranks(room("launch").gather_from(group)(found))
-        )
+        if self._meter is None:
+            self._meter = provided("meter")(self._begun)
+        found: dict[str, float] = self._meter.of(self, group)
+        return found
 
     def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""

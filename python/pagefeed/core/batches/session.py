@@ -10,22 +10,16 @@ from typing import Any
 
 from pagefeed.core._base import Facts, Int64Array
 from pagefeed.core.batches.block_choice import with_chosen_block
-from pagefeed.core.batches.explanation import explain
 from pagefeed.core.batches.feeds import Feed
 from pagefeed.core.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.core.batches.iteration import Iteration, StepIterator, dataset_ids
-from pagefeed.core.batches.options import check_options
 from pagefeed.core.batches.run_view import RunView, warn_of_return
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.batches.sources import make_feed, make_run, rest_of
-from pagefeed.core.batches.watch import Watch, slowest_rank
 from pagefeed.core.ranks import check_share
 from pagefeed.core.run import Cursor, Grown, LoaderState, Run
-from pagefeed.errors import (
-    CancelledError,
-    InvalidArgumentError,
-    StateMismatchError,
-)
+from pagefeed.core.wiring import offered, provided
+from pagefeed.errors import CancelledError, InvalidArgumentError
 
 __all__ = ["Session", "open_session"]
 
@@ -52,7 +46,8 @@ class Session(RunView):
         self._run = run = make_run(settings)
         self._feed = make_feed(settings, run)
         self._convert = make_converter(settings.format, pin_memory=False)
-        self._watch = Watch(run, settings.fields, settings.memory)
+        watch = offered("watch over a run", None)
+        self._watch = None if watch is None else watch(run, settings)
         self._begin_state = run.beginning(0)
         if not run.is_of_state:
             run.check_steps(self._begin_state)
@@ -159,6 +154,11 @@ class Session(RunView):
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
         """Mix with other weights from the next step on."""
         self.move(self.run.reweighted(self.state, weights, anneal), is_new=False)
+
+    @property
+    def running(self) -> Cursor | None:
+        """The cursor of the loop that runs; None without one."""
+        return None if self._iteration is None else self._iteration.cursor
 
     def facts(self) -> Facts:
         """Return what is known of the run, for people."""
@@ -281,10 +281,10 @@ class Session(RunView):
         Returns:
             int64 [batch_size]: numbers of the datasets; -1 for padding.
         """
-        if self._iteration is None:
+        if self.running is None:
             raise InvalidArgumentError("no batch was taken")
         rank = self.settings.rank if rank is None else rank
-        return dataset_ids(self.run, self._iteration.cursor.last_sequences([rank])[0])
+        return dataset_ids(self.run, self.running.last_sequences([rank])[0])
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""
@@ -299,13 +299,13 @@ class Session(RunView):
         stored = {f"storage/{name}": count for name, count in counts.items()}
         return counters | delivered | stored
 
-    def _progress(self) -> dict[str, float]:
-        state, running = self.state, self._iteration
+    def progress(self) -> dict[str, float]:
+        """Return the position of the run as metrics."""
+        state = self.state
         return {
             "data/epoch": self.epoch,
             "data/step": state.step,
             "data/tokens_total": self.run.at(self._finished or state).num_tokens_before,
-            **slowest_rank(self.settings, None if running is None else running.cursor),
         }
 
     def _agreed(self) -> dict[str, Any]:
@@ -327,13 +327,18 @@ class Session(RunView):
         except CancelledError:
             raise
         except Exception as error:
-            explain(error, self.run.at(self.state), running.cursor.step)
+            self._explain(error, running)
             raise
         if batch is None:
             self._end(running)
         else:
             running.count()
         return batch
+
+    def _explain(self, error: Exception, running: Iteration) -> None:
+        """Say in an error which steps need what cannot be read."""
+        now, step = self.run.at(self.state), running.cursor.step
+        offered("notes on errors", lambda *_: None)(error, now, step)
 
     def close(self) -> None:
         """End this process's threads, see :meth:`Loader.close`."""
@@ -400,7 +405,8 @@ class Session(RunView):
             begin, worker=worker, num_workers=num_workers, **self._place
         )
         if worker == 0:
-            self._watch.begin(cursor.route, self.accumulated)
+            if self._watch is not None:
+                self._watch.begin(cursor.route, self.accumulated)
             if self.settings.rank == 0 and not self._has_logged:
                 self._has_logged = True
                 cursor.log()
@@ -417,18 +423,11 @@ class Session(RunView):
 
     def _check_learned(self) -> None:
         """Refuse to go on with weights that nobody changes, though a policy did."""
-        before = self._learning
-        if self._learner is None and isinstance(before, Mapping) and before["policy"]:
-            raise StateMismatchError(
-                f"the state is of a run under the policy {before['policy']}, and "
-                "nothing would change this loader's weights: give the trainer's "
-                "adapter policy=..., or make a pagefeed.mixing.Learner(loader, policy, "
-                "every=...) before the first batch; with the policy "
-                "pagefeed.mixing.Replacing(None) the weights stay"
-            )
+        if self._learner is None and self._learning is not None:
+            provided("check of learning")(self._learning)
 
     def _made(self, delivered: Any, running: Iteration) -> Batch:
-        if self._num_made % STEPS_BETWEEN_LOOKS == 0:
+        if self._watch is not None and self._num_made % STEPS_BETWEEN_LOOKS == 0:
             self._watch.look(self._feed.engine().stats())
         self._num_made += 1
         made = self._feed.batch(delivered)
@@ -452,7 +451,7 @@ def open_session(settings: LoaderSettings) -> RunView:
     Raises:
         InvalidArgumentError: If its kind of source cannot do what they ask for.
     """
-    check_options(settings)
+    offered("check of settings", bool)(settings)
     settings = with_chosen_block(settings)
     opens = settings.fleet or settings.dataset
     own: RunView | None = opens.open_session(settings)

@@ -28,7 +28,6 @@ from pagefeed.core.run.provenance import (
 )
 from pagefeed.core.run.route import NO_POSITION, Route
 from pagefeed.core.run.state import LoaderState
-from pagefeed.core.run.unreadable import unreadable_sequences
 from pagefeed.core.sequences import (
     Cut,
     JoinedIndex,
@@ -36,7 +35,7 @@ from pagefeed.core.sequences import (
     numbers_of,
     with_epoch,
 )
-from pagefeed.errors import InvalidArgumentError, PagefeedError, StateMismatchError
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
 
@@ -302,11 +301,6 @@ class Run(ABC):
         number = int(self.dataset_of(np.array([sequence]))[0])
         local = sequence - int(self.index.first_sequence[number])
         return self.indexes[number].documents_left(local)
-
-    def unreadable_sequences(self, error: PagefeedError) -> SequencesOf:
-        """Return the sequences with tokens of what an error about data names."""
-        both = zip(self.datasets, self.indexes, strict=True)
-        return list(enumerate(unreadable_sequences(*each, error) for each in both))
 
     def origins(self, sequence: int) -> list[Origin]:
         """Return where the tokens of a sequence come from."""

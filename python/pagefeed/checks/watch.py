@@ -5,11 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-import numpy as np
-
-from pagefeed.core.batches.fields import Fields
-from pagefeed.core.batches.settings import LoaderSettings
-from pagefeed.core.run import Cursor, Route, Run
+from pagefeed.core.batches import LoaderSettings
+from pagefeed.core.run import Route, Run
 from pagefeed.core.sequences import JoinedIndex
 from pagefeed.errors import (
     BalanceWarning,
@@ -18,10 +15,7 @@ from pagefeed.errors import (
     ReloadWarning,
 )
 
-__all__ = ["Watch", "slowest_rank"]
-
-MOST_RANKS = 64
-"""Ranks whose costs are compared in metrics: a stretch of each is dealt."""
+__all__ = ["Watch"]
 
 TELLING = {"labels", "loss_mask", "attention_mask", "document_ids"}
 """Fields by which padding carries no loss, or is known."""
@@ -47,13 +41,12 @@ class Watch:
 
     Args:
         run: What is delivered.
-        fields: What a batch carries.
-        memory: Bytes the engine may hold.
+        settings: Of the loader.
     """
 
-    def __init__(self, run: Run, fields: Fields, memory: int) -> None:
-        self._run = run
-        self._memory = memory
+    def __init__(self, run: Run, settings: LoaderSettings) -> None:
+        self._run, fields = run, settings.fields
+        self._memory = settings.memory
         # Columns of the files may tell padding from tokens, or the lengths of rows.
         given = {each.column for each in run.datasets[0].aligned}
         tells = TELLING & ({*fields.names} | given - {"document_ids"})
@@ -140,16 +133,3 @@ def _padding_share(index: JoinedIndex, route: Route) -> float:
     sequences = route.end - route.start
     rows = -(-sequences // route.step_sequences) * route.step_sequences
     return 1 - (1 - in_sequence) * sequences / rows
-
-
-def slowest_rank(settings: LoaderSettings, cursor: Cursor | None) -> dict[str, float]:
-    """Return the cost of the slowest rank of the last step, over the mean.
-
-    Of very many ranks some are looked at, evenly apart.
-    """
-    if settings.balance is None or cursor is None or not cursor.num_taken:
-        return {}
-    apart = -(-settings.world_size // MOST_RANKS)
-    ranks = cursor.last_sequences(range(0, settings.world_size, apart))
-    costs = [cursor.run.costs(each[each >= 0]).sum() for each in ranks]
-    return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}

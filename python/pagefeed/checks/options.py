@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from pagefeed.core.batches.settings import LoaderSettings
+from pagefeed.core.batches import LoaderSettings
 from pagefeed.core.sequences import Packed, TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 

@@ -10,6 +10,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from pagefeed.contract import RunView, room
 
 __all__ = ["Meter", "over_ranks"]
 
@@ -24,6 +29,8 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/pages_reloaded_total": sum,
 }
 """How the numbers of ranks make those of the run: the slowest rank sets the step."""
+MOST_RANKS = 64
+"""Ranks whose costs are compared: a stretch of each is dealt."""
 COUNTED = ("tokens", "padding_tokens", "wait_seconds", "batches", "batches_ready")
 """Counters whose growth since the last reading makes rates."""
 
@@ -32,11 +39,12 @@ class Meter:
     """Makes rates of counters: each is over the time since the last reading.
 
     Args:
+        begin: When counting began, as the clock tells it.
         clock: Tells seconds.
 
     Example:
         >>> seconds = iter([0.0, 2.0])
-        >>> meter = Meter(lambda: next(seconds))
+        >>> meter = Meter(next(seconds), lambda: next(seconds))
         >>> now = {"tokens": 600, "padding_tokens": 0, "wait_seconds": 0.5,
         ...        "batches": 3, "batches_ready": 2, "peak_bytes": 10,
         ...        "pages_loaded": 1, "pages_reloaded": 0}
@@ -44,10 +52,19 @@ class Meter:
         300.0
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, begin: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._last: tuple[float, Mapping[str, float]] = clock(), {}
+        self._last: tuple[float, Mapping[str, float]] = begin, {}
+
+    def of(self, view: RunView, group: Any) -> dict[str, float]:
+        """Return the numbers of a loader's run, or of a group of ranks together."""
+        found = self.read(view.stats()) | dict(view.progress()) | slowest_rank(view)
+        if group is None:
+            return found
+        return over_ranks(room("launch").gather_from(group)(found))
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.
@@ -114,3 +131,17 @@ def over_ranks(all_numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
         if name in first:
             first[name] = reduce(numbers[name] for numbers in all_numbers)
     return first
+
+
+def slowest_rank(view: RunView) -> dict[str, float]:
+    """Return the cost of the slowest rank of the last step, over the mean.
+
+    Of very many ranks some are looked at, evenly apart.
+    """
+    settings, cursor = view.settings, view.running
+    if settings.balance is None or cursor is None or not cursor.num_taken:
+        return {}
+    apart = -(-settings.world_size // MOST_RANKS)
+    ranks = cursor.last_sequences(range(0, settings.world_size, apart))
+    costs = [cursor.run.costs(each[each >= 0]).sum() for each in ranks]
+    return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}
