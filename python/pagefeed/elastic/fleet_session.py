@@ -40,6 +40,11 @@ class FleetSession(Session):
         return self._rank, self._world_size
 
     @property
+    def num_given(self) -> int:
+        """The steps up to the one that is held, or before the one that comes next."""
+        return super().num_given if self._held is None else self._held[0] + 1
+
+    @property
     def _place(self) -> dict[str, Any]:
         return {"rank": self._rank, "world_size": self._world_size}
 
@@ -58,6 +63,7 @@ class FleetSession(Session):
     def at(self, step: int, rank: int | None, world_size: int) -> Batch | None:
         """Return the batch of a step for a rank, see :meth:`Loader.at`."""
         step = check_whole(step, "step", least=0)
+        self.check_state()
         self.settings.fleet.placed(rank or 0, world_size)
         with self.lock:
             is_here = (rank, world_size) == self.place

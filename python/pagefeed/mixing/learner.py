@@ -225,7 +225,9 @@ class Learner:
         if added is None:
             added = np.zeros((2, len(self._names)))
         added = sums_over(added, self._group)
-        memory, step = self._memory, self.loader.step
+        view = self.loader.view()
+        view.check_state()
+        memory, step = self._memory, view.num_given
         memory.sums, self._logged = (
             _plus(sums, added) for sums in (memory.sums, self._logged)
         )
@@ -234,10 +236,15 @@ class Learner:
         if self.policy is None or step // self.every == before // self.every:
             return False
         losses = usable_losses(
-            step, self._means(memory.sums), warns=self.loader.rank == 0
+            step, self._means(memory.sums), warns=self._rank == 0
         )
         memory.sums = np.zeros((2, len(self._names)))
         return self._decide(step, losses)
+
+    @property
+    def _rank(self) -> int | None:
+        """The rank of the last batch: in a fleet it changes, and may be none."""
+        return self.loader.view().place[0]
 
     def _decide(self, step: int, losses: dict[str, float]) -> bool:
         """Ask the policy, and set what the first rank's returns on all of them."""
@@ -246,10 +253,10 @@ class Learner:
             chosen = self._chosen(step, losses, chosen)
         except Exception as error:  # noqa: BLE001 - raised below
             problem = error
-        is_first, failed = self.loader.rank == 0, problem is not None
+        is_first, failed = self._rank == 0, problem is not None
         # Sums of one rank's numbers and zeros: equal everywhere, to the last bit. With
         # them go the ranks that failed, for which the others would wait.
-        flags = [is_first, failed, failed * self.loader.rank]
+        flags = [is_first, failed, failed * (self._rank or 0)]
         told = np.append(np.where(is_first, chosen, 0.0), flags)
         found = np.asarray(on_host(sums_over(told, self._group)))
         found, (firsts, failures, rank) = found[:-3], found[-3:]

@@ -68,6 +68,11 @@ class RunView(Locked, ABC):
         """The position after the last batch handed out."""
 
     @property
+    def num_given(self) -> int:
+        """The steps of this iteration whose batches were handed out, skipped or not."""
+        return int(self.state.step)
+
+    @property
     def saved(self) -> Any:
         """The position that ``state_dict`` returns."""
         return self.state
