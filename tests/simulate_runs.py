@@ -3,6 +3,7 @@
     .venv/bin/python tests/simulate_runs.py --seed 7
     .venv/bin/python tests/simulate_runs.py --first 0 --count 200
     .venv/bin/python tests/simulate_runs.py --planned --first 0 --count 10000
+    .venv/bin/python tests/simulate_runs.py --fleets --first 0 --count 50000
 
 Ranks iterate, break off, seek, skip, save, are killed and go on from a state at other
 sizes; weights change, files are added, documents are erased. A seed is some runs of one
@@ -21,14 +22,17 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
 from models.balanced_mixture_runs import BalancedMixtureMachine
+from models.fleet_runs import FleetMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
+from models.order_fleets import SimulatedFleet
 from models.planned import PlannedRun
 from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMachine
 
 KINDS = [
     *([EpochMachine] * 4),
+    *([FleetMachine] * 2),
     *(MixtureMachine, InfilledMachine, GrowingMachine, GrowingMachine),
     *(BalancedMachine, BudgetMachine, CoarseMachine),
     *(LearningMachine, PackedLearningMachine, BalancedMixtureMachine),
@@ -65,11 +69,16 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="endless without")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--planned", action="store_true", help="decode nothing")
+    parser.add_argument("--fleets", action="store_true", help="nor open a file")
     options = parser.parse_args()
+    pure: Any = None
+    """What lives without data, by its seed."""
+    if options.planned or options.fleets:
+        pure = SimulatedFleet if options.fleets else PlannedRun
     warnings.simplefilter("ignore")  # Of padding, in data as small as these.
     if options.seed is not None:
-        if options.planned:
-            PlannedRun(options.seed).live()
+        if pure is not None:
+            pure(options.seed).live()
         else:
             live(options.seed, shrink=True)
         return
@@ -80,8 +89,8 @@ def main() -> None:
         if number == end or spent > options.seconds:
             break
         try:
-            if options.planned:
-                machines.RunMachine.num_epochs += PlannedRun(number).live()
+            if pure is not None:
+                machines.RunMachine.num_epochs += pure(number).live()
             else:
                 live(number, shrink=False)
         except BaseException:
@@ -89,7 +98,7 @@ def main() -> None:
             raise
         if time.monotonic() - said > 60:
             said = time.monotonic()
-            runs = (done + 1) * (1 if options.planned else RUNS)
+            runs = (done + 1) * (1 if pure else RUNS)
             parts = machines.RunMachine.num_epochs
             print(f"{runs} runs of {parts} loops, {spent:.0f} s", flush=True)
     parts = machines.RunMachine.num_epochs

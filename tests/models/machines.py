@@ -287,14 +287,16 @@ class RunMachine(RuleBasedStateMachine):
                 if self.model.is_finished:
                     break
                 rows = self.tell(next(iterator))
-                expected = [self.token(p) for p in self.model.take()]
-                own = expected[:: self.model.world_size]
-                rows, own = (
-                    [token for token in tokens if token != PADDING]
-                    for tokens in (rows, own)
-                )
-                assert rows == own
+                self.check_own(rows, [self.token(p) for p in self.model.take()])
         self.model = kept
+
+    def check_own(self, rows: list[Any], expected: list[Any]) -> None:
+        """Rows of rank 0, of a step by its positions."""
+        own = expected[:: self.model.world_size]
+        rows, own = (
+            [token for token in tokens if token != PADDING] for tokens in (rows, own)
+        )
+        assert rows == own
 
     def state_for_workers(self) -> dict[str, Any]:
         return self.loaders[0].state_dict()

@@ -185,6 +185,10 @@ class RunModel:
         """Whether all steps of the iteration had these sizes."""
         return self.anchor == (self.start, 0)
 
+    def has_sizes(self, batch_size: int, world_size: int) -> bool:
+        """Whether steps of these sizes are like this run's."""
+        return (batch_size, world_size) == (self.batch_size, self.world_size)
+
     # What moves it.
 
     def begin_again(self, epoch: int) -> None:
@@ -275,7 +279,7 @@ class RunModel:
             taken=False,
             running=False,
         )
-        same = (batch_size, world_size) == (self.batch_size, self.world_size)
+        same = self.has_sizes(batch_size, world_size)
         epoch = self.epoch_at(place)
         same &= self.begun is None or self.begun[0] == epoch
         ranks = self.ranks_of(epoch)

@@ -83,6 +83,8 @@ class EpochMachine(RunMachine):
     """Orders to choose from."""
     order = 0
     """The one that is chosen."""
+    model_type: ClassVar[type[RunModel]] = RunModel
+    """What the run should do."""
 
     @initialize(
         sizes=SIZES,
@@ -102,7 +104,7 @@ class EpochMachine(RunMachine):
         batch_size, world_size = sizes
         self.part = part
         self.choose_order(chosen)
-        model = RunModel(
+        model = self.model_type(
             batch_size=batch_size,
             world_size=world_size,
             epoch_size=len(self.tokens(0)),

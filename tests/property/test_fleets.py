@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from models.fleets import planned_fleet
+from models.order_fleets import WORLDS, SimulatedFleet
 from pagefeed.core.run import NO_POSITION
 from pagefeed.core.run.route import merge_ranges
 from pagefeed.elastic import Fleet, FleetRoute
@@ -134,3 +135,14 @@ def test_workers_take_the_steps_in_turn(seed):
 def test_committed_steps_of_any_fleet_are_the_beginning_of_the_order(seed):
     for each in range(seed, seed + 8):
         planned_fleet(each)
+
+
+@pytest.mark.parametrize("first", range(0, 40 * WORLDS, 8 * WORLDS))
+def test_fleets_over_the_order_alone_commit_its_beginning(first):
+    """``make simulate-runs ARGS=--fleets`` lives through more."""
+    committed = 0
+    for seed in range(first, first + 8 * WORLDS, WORLDS // 5):
+        fleet = SimulatedFleet(seed)
+        assert fleet.live() >= fleet.step
+        committed += fleet.step
+    assert committed > 100

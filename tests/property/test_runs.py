@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from models.balanced_mixture_runs import BalancedMixtureMachine
+from models.fleet_runs import FleetMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
 from models.mixture_runs import CoarseMachine, MixtureMachine
@@ -18,6 +19,7 @@ TIMES = int(os.environ.get("PAGEFEED_LONGER_TESTS", "1"))
 TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
 TestInfilled = pytest.mark.timeout(120 * TIMES)(InfilledMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
+TestFleets = pytest.mark.timeout(120 * TIMES)(FleetMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestGrowing = pytest.mark.timeout(120 * TIMES)(GrowingMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
@@ -43,7 +45,9 @@ TestBalanced.settings = settings(
     max_examples=30 * TIMES,
     stateful_step_count=25,
 )
-TestBudgets.settings = TestGrowing.settings = TestBalanced.settings
+TestFleets.settings = TestBudgets.settings = TestGrowing.settings = (
+    TestBalanced.settings
+)
 TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,

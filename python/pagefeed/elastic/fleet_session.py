@@ -86,12 +86,13 @@ class FleetSession(Session):
         self._rank, self._world_size, running = rank, world_size, self._iteration
         if is_next and is_ahead and running is not None:
             running.count()
+            running.is_new = True  # A loop goes on there.
             return
         state = known.state_after(index)
         if rank is None:
             self.restart(state)
         elif running is not None and running.is_here:
-            self.move(state, is_new=False)
+            self.move(state, is_new=True)
         else:
             self._check_learned()
             self._start(state, 0, 1)

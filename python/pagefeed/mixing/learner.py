@@ -235,9 +235,7 @@ class Learner:
         before, memory.at = min(memory.at, step - 1), step
         if self.policy is None or step // self.every == before // self.every:
             return False
-        losses = usable_losses(
-            step, self._means(memory.sums), warns=self._rank == 0
-        )
+        losses = usable_losses(step, self._means(memory.sums), warns=self._rank == 0)
         memory.sums = np.zeros((2, len(self._names)))
         return self._decide(step, losses)
 

@@ -104,6 +104,16 @@ def test_a_loop_is_the_same_walk_at_a_place(folder):
             assert first_tokens(loader.at(step, **place)) == batch
 
 
+def test_a_loop_goes_on_at_the_step_that_was_asked_for(folder):
+    whole = steps_of(fleet(folder))
+    for steps in ([0], [0, 1], [5], [5, 6, 7], [7, 2], [3, 3]):
+        loader = fleet(folder)
+        for step in steps:
+            loader.at(step, rank=1, world_size=3)
+        assert steps_of(loader) == whole[steps[-1] :]
+        assert loader.epoch == 1
+
+
 def test_what_is_asked_again_is_held_and_nothing_is_read(folder):
     loader = fleet(folder)
     place = {"rank": 1, "world_size": 3}

@@ -186,7 +186,7 @@ def test_learned_weights_are_those_of_a_loop(datasets):
 def test_a_group_of_context_parallelism_is_one_rank(folder):
     whole = numbered_loader(folder, sequences=pf.Packed(64), batch_size=SIZE)
     rows = {row[0]: row for batch in whole for row in batch["input_ids"].tolist()}
-    group = [
+    group: list[Any] = [
         numbered_loader(
             folder,
             sequences=pf.Packed(64),
@@ -247,10 +247,8 @@ def test_data_that_grew_are_the_same_steps_for_any_rank(tmp_path, grown):
     for _, batch in zip(range(30), alone, strict=False):
         wanted.append(sorted(batch["input_ids"].tolist()))
     if grown == "next-epoch":
-        assert (
-            sorted(before.at(5, rank=0, world_size=1)["input_ids"].tolist())
-            == wanted[1]
-        )
+        going_on: Any = before.at(5, rank=0, world_size=1)
+        assert sorted(going_on["input_ids"].tolist()) == wanted[1]
     assert any(row[0] >= 900 for rows in wanted for row in rows)
     members: list[Any] = [make() for _ in range(3)]
     for step in [4, 5, 5, 6, 9, 12, 12, 13, 20, 33]:
