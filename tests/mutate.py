@@ -92,7 +92,7 @@ FITTING: list[tuple[str, str]] = [
     ("", "runs/loader seams unit arguments released"),
 ]
 """Words of paths of modules, and of paths of tests, without ``test_``."""
-LEFT_OUT = ("cli/", "_base/bars", "errors", "integrations/")
+LEFT_OUT = ("cli/", "progress", "errors", "integrations/")
 """What people read, which has tests of its own, but none of its every word, and
 adapters, which tests run inside each framework, in an environment of its own."""
 WITHIN = ("integrations/dialects", "integrations/attention")

@@ -26,6 +26,7 @@ USES = {
         "mixture",
         "parquet_files",
         "prepare",
+        "progress",
         "remote",
         "reports",
         "tokenizer",

@@ -22,7 +22,6 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     from pagefeed import errors, mixing
     from pagefeed.balance import Balance
     from pagefeed.context_parallel import ContextParallel
-    from pagefeed.core._base import Progress, show_progress
     from pagefeed.core.batches import Fields
     from pagefeed.core.dataset import Aligned, PageIndex
     from pagefeed.core.loader import Loader
@@ -36,6 +35,7 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     from pagefeed.mixture import Mixture, Stage, mix
     from pagefeed.parquet_files import parquet
     from pagefeed.prepare import TeacherWriter, convert, tokenize
+    from pagefeed.progress import Progress, show_progress
     from pagefeed.reports import (
         diagnose,
         doctor,

@@ -9,7 +9,6 @@ from pagefeed.core.dataset import (
     FolderColumn,
     Page,
     PageIndex,
-    RecordedTokenizer,
     Source,
     Spans,
 )
@@ -28,7 +27,7 @@ from pagefeed.infilling import Infill
 from pagefeed.parquet_files import ParquetDataset, parquet
 from pagefeed.remote import IndexDifferences, WrittenIndex, check_index, write_index
 from pagefeed.tables import delta, iceberg
-from pagefeed.text import UncountedText
+from pagefeed.text import RecordedTokenizer, UncountedText
 
 __all__ = [
     "Aligned",

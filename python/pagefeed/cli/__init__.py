@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from pagefeed._core import version
 from pagefeed.cli.common import Parser, add_verbs, check_storage_options, in_flags
-from pagefeed.core._base import printable_output, show_progress
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError, PagefeedError
+from pagefeed.progress import printable_output, show_progress
 
 __all__ = ["VERBS", "main", "make_parser"]
 

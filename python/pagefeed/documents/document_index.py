@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pagefeed.core._base import CheckedArray, Int64Array, joined_ranges, lazy
 from pagefeed.core.dataset import (
     Spans,
-    length_counts,
     refuse_null_tokens,
     refuse_texts,
     refuse_unknown_rows,
@@ -24,6 +23,7 @@ from pagefeed.core.sequences import (
     SpanIndex,
     document_lengths,
 )
+from pagefeed.documents.length_counts import length_counts
 from pagefeed.errors import UnsupportedError
 
 __all__ = ["DocumentIndex", "RowCut"]

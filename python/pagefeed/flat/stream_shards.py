@@ -15,7 +15,6 @@ from pagefeed.core.dataset import (
     AlignedColumnNames,
     AlignedSource,
     PageIndex,
-    checked_row,
     parse_aligned,
 )
 from pagefeed.core.storage import PathLike, Paths, Storage
@@ -37,6 +36,7 @@ from pagefeed.flat.stream_header import (
     StreamHeader,
     read_header,
 )
+from pagefeed.selection import checked_row
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
 

@@ -16,17 +16,16 @@ from pagefeed.core.dataset import (
     check_page_index,
     parse_aligned,
 )
-from pagefeed.core.storage import (
-    Located,
-    PathLike,
-    Paths,
-    located,
-    located_among,
-    plain_paths,
-)
+from pagefeed.core.storage import Located, PathLike, Paths, located, plain_paths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files.parquet_dataset import ParquetDataset
-from pagefeed.remote import SharedIndex, StorageOptions, options_of, output_folder
+from pagefeed.remote import (
+    SharedIndex,
+    StorageOptions,
+    located_among,
+    options_of,
+    output_folder,
+)
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["Columns", "check_wanted", "named_dataset", "parquet"]

@@ -6,6 +6,7 @@ requests. :class:`OutputFolder` is written to, here or in a bucket, by
 nodes read from there.
 """
 
+from pagefeed.remote.cluster import on_ray
 from pagefeed.remote.index_writing import (
     IndexDifferences,
     WrittenIndex,
@@ -21,6 +22,7 @@ from pagefeed.remote.outputs import (
     output_file,
     output_folder,
 )
+from pagefeed.remote.paths import located_among
 from pagefeed.remote.remote_storage import RemoteStorage, options_of, storage_of_options
 from pagefeed.remote.shared_index import SharedIndex
 from pagefeed.remote.writing import (
@@ -45,8 +47,10 @@ __all__ = [
     "check_index",
     "checked_output",
     "library_options",
+    "located_among",
     "locked",
     "make_folder",
+    "on_ray",
     "options_of",
     "output_file",
     "output_folder",

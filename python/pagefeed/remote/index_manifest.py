@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 from urllib.parse import quote
 
-from pagefeed.core.storage import Paths, matches, roots_of
+from pagefeed.core.storage import Paths, matches
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.remote.paths import roots_of
 
 __all__ = ["Manifest", "Pack", "digest_of", "manifest_name"]
 

@@ -17,25 +17,20 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.core._base import (
-    Work,
-    check_choice,
-    check_flag,
-    check_positive,
-    logger,
-    on_ray,
-)
+from pagefeed.core._base import Work, check_choice, check_flag, check_positive, logger
 from pagefeed.core.dataset import IndexRecipe, PageIndexUse, default_threads
-from pagefeed.core.storage import PathLike, Paths, located, plain_paths, roots_of
+from pagefeed.core.storage import PathLike, Paths, located, plain_paths
 from pagefeed.errors import (
     CorruptFileError,
     DataError,
     FileAccessError,
     InvalidArgumentError,
 )
+from pagefeed.remote.cluster import on_ray
 from pagefeed.remote.index_manifest import Manifest, Pack, digest_of, manifest_name
 from pagefeed.remote.options import StorageOptions
 from pagefeed.remote.outputs import OutputFolder, output_folder
+from pagefeed.remote.paths import roots_of
 from pagefeed.remote.remote_storage import options_of
 from pagefeed.remote.shared_index import SharedIndex, fetched_pack
 

@@ -17,6 +17,7 @@ from pagefeed.selection.divide import (
 from pagefeed.selection.pieces import Piece
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.rows import checked_row
 from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import Selection
 from pagefeed.selection.taking import taken
@@ -36,6 +37,7 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
+    "checked_row",
     "column_of",
     "files_that_may_match",
     "rows_of",

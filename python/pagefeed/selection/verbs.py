@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any, Self
 
 from pagefeed.core._base import lazy, require
-from pagefeed.core.dataset import Dataset, ParquetRows, folder_columns
+from pagefeed.core.dataset import ParquetRows, folder_columns
 from pagefeed.selection.divide import by_length, by_tiers, by_weights, where
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.rows import Readable
 from pagefeed.selection.scanning import Files, schema_of
 from pagefeed.selection.selection import Selection
 from pagefeed.selection.taking import taken
@@ -18,7 +19,7 @@ from pagefeed.selection.taking import taken
 __all__ = ["Selectable", "SelectableParquet"]
 
 
-class Selectable(Dataset):
+class Selectable(Readable):
     """A dataset that gives parts of its rows."""
 
     def by_length(self, edges: Sequence[int]) -> dict[str, Self]:

@@ -11,6 +11,11 @@ from pagefeed.core._base import LABELS, Facts, check_flag, lazy
 from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind, parse_aligned
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.text.counts import TextColumn
+from pagefeed.text.recorded import (
+    RecordedTokenizer,
+    recorded_tokenizer,
+    tokenizer_of_file,
+)
 from pagefeed.text.tokenized_index import TokenizedIndex, tokenized
 from pagefeed.text.uncounted_text import UncountedText
 from pagefeed.tokenizer import (
@@ -67,6 +72,17 @@ class Tokenizable(ParquetRows):
             check_learned(found.num_learned, found.num_written, required=required)
         return found
 
+    @lazy
+    def recorded_tokenizer(self) -> RecordedTokenizer | None:
+        """The tokenizer of the tokens, as files of ``tokenize`` say; else None.
+
+        Footers of some of the files are read.
+
+        Raises:
+            InvalidArgumentError: If two of the files name different ones.
+        """
+        return recorded_tokenizer(self.storage, self.files)
+
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Refuse a tokenizer that is not the one that made the tokens.
 
@@ -86,7 +102,10 @@ class Tokenizable(ParquetRows):
         """Ids are below it, as the tokenizer or the first file says; else None."""
         if self.tokenizer is not None:
             return self.tokenizer.vocab_size
-        return super().recorded_vocab_size
+        if not self.files:
+            return None
+        found = tokenizer_of_file(self.storage, self.files[0])
+        return None if found is None else found.vocab_size
 
     def labels_end(self, token: int) -> bool:
         """Whether rows have labels that teach a token at their end."""

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.core.dataset import derived_arrays, derived_key, length_counts
+from pagefeed.core.dataset import derived_arrays, derived_key
+from pagefeed.documents.length_counts import length_counts
 from pagefeed.errors import MissingFileError, StaleFileError
 
 USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {

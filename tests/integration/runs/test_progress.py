@@ -11,9 +11,9 @@ import pytest
 
 import pagefeed as pf
 from made.numbered import numbered_loader, write_numbered
-from pagefeed.core._base import Work, bars, in_order
+from pagefeed.core._base import Work, in_order
 from pagefeed.core._base import progress as progress_module
-from pagefeed.core.dataset import length_counts
+from pagefeed.documents.length_counts import length_counts
 from pagefeed.errors import InvalidArgumentError
 
 
@@ -177,7 +177,7 @@ def test_bars(monkeypatch, has_tqdm):
     if not has_tqdm:
         monkeypatch.setitem(sys.modules, "tqdm", None)
     monkeypatch.setattr(progress_module, "SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr(bars, "DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("pagefeed.progress.DELAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
     with pf.show_progress(), Work("counting", total=4, unit="rows") as work:
         work.advance(2)

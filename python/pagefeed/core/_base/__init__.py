@@ -3,7 +3,6 @@
 Nothing here knows what a dataset is.
 """
 
-from pagefeed._names import name_as_imported
 from pagefeed.core._base.arguments import (
     MOST,
     check_callable,
@@ -31,8 +30,6 @@ from pagefeed.core._base.arrays import (
     sorted_with_places,
     to_bfloat16,
 )
-from pagefeed.core._base.bars import Progress
-from pagefeed.core._base.cluster import on_ray
 from pagefeed.core._base.extras import require
 from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
@@ -40,7 +37,12 @@ from pagefeed.core._base.lazy_attribute import is_made, lazy
 from pagefeed.core._base.lease import UnusableError, is_taken, made_once
 from pagefeed.core._base.log import logger
 from pagefeed.core._base.parallel import in_order
-from pagefeed.core._base.progress import Work, show_progress
+from pagefeed.core._base.progress import (
+    Progress,
+    ProgressCallback,
+    Work,
+    report_to,
+)
 from pagefeed.core._base.setting import Setting
 from pagefeed.core._base.sizes import format_bytes, parse_bytes
 from pagefeed.core._base.stepwise import finished, gathered
@@ -54,7 +56,6 @@ from pagefeed.core._base.stored import (
     stored_arrays,
     warn_of_folder,
 )
-from pagefeed.core._base.terminal import printable_output
 from pagefeed.core._base.writing import WholeWriter, write_errors
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "FieldEntry",
     "Int64Array",
     "Progress",
+    "ProgressCallback",
     "Setting",
     "UInt32Array",
     "UInt64Array",
@@ -104,13 +106,11 @@ __all__ = [
     "narrow_difference",
     "near_name",
     "of_bfloat16",
-    "on_ray",
     "parse_bytes",
-    "printable_output",
     "ranges_between",
     "remove_arrays",
+    "report_to",
     "require",
-    "show_progress",
     "some_of",
     "sorted_with_places",
     "stored_arrays",
@@ -119,5 +119,3 @@ __all__ = [
     "warn_of_folder",
     "write_errors",
 ]
-
-name_as_imported(__name__)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
-from typing import Self, TypeAlias, TypeVar
+from typing import NamedTuple, Self, TypeAlias, TypeVar
 
-from pagefeed.core._base.bars import Bars, Progress
 from pagefeed.core._base.parallel import in_order
-from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Progress", "ProgressCallback", "Work", "show_progress"]
+__all__ = ["Progress", "ProgressCallback", "Work", "report_to"]
 
 SECONDS_BETWEEN = 0.1
 """Least seconds between two reports of one work, except the first and last."""
@@ -19,53 +16,33 @@ SECONDS_BETWEEN = 0.1
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-ProgressCallback: TypeAlias = Callable[[Progress], object]
+ProgressCallback: TypeAlias = Callable[["Progress"], object]
 
 _callback: ProgressCallback | None = None
 # It belongs to the process, not to a context: notebooks run each cell in a context of
 # its own, and threads begin with an empty one.
 
 
-def _show(callback: ProgressCallback | None) -> None:
-    global _callback  # noqa: PLW0603 - there is one per process
-    _callback = callback
+def report_to(callback: ProgressCallback | None) -> ProgressCallback | None:
+    """Hand all progress of this process to a callback; return the one before."""
+    global _callback
+    before, _callback = _callback, callback
+    return before
 
 
-def show_progress(
-    show: ProgressCallback | bool = True,  # noqa: FBT001, FBT002 - as it is read
-) -> AbstractContextManager[object]:
-    """Show the progress of all that may take seconds, or hand it to a callback.
+class Progress(NamedTuple):
+    """The state of some work, for callbacks of :func:`show_progress`."""
 
-    That is: building an index, reading the lengths of rows, scanning for predicates,
-    tiers and tokens of selected rows, counting sequences of ``Packed(split="never")``,
-    and :func:`pagefeed.verify`. It holds for this process from now on; as a context
-    manager, until its end.
-
-    Args:
-        show: True for bars on stderr, by tqdm if that is installed; False for nothing,
-            as at the start; or what is called with a :class:`Progress`, at most ten
-            times a second, by the thread that does the work. What it raises ends the
-            work.
-
-    Raises:
-        InvalidArgumentError: If it is anything else.
-
-    Example:
-        >>> with show_progress(lambda progress: print(*progress)):
-        ...     len(web.where("quality >= 0.5"))
-        quality >= 0.5 0 400 rows False
-        quality >= 0.5 400 400 rows True
-        200
-    """
-    if not isinstance(show, bool) and not callable(show):
-        raise InvalidArgumentError(
-            f"show_progress({show!r:.60}): expected True, False or a function of one "
-            "argument, a pagefeed.Progress"
-        )
-    shown = ExitStack()
-    shown.callback(_show, _callback)
-    _show((Bars() if show else None) if isinstance(show, bool) else show)
-    return shown
+    what: str
+    """What is done, such as ``"lengths of rows"``."""
+    done: int
+    """How much of it is."""
+    total: int
+    """How much there is to do."""
+    unit: str
+    """What ``done`` and ``total`` count, such as ``"rows"``."""
+    finished: bool = False
+    """Whether this is the last report: the work is done, or an error ended it."""
 
 
 class Work:

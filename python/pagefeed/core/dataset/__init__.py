@@ -16,7 +16,14 @@ from pagefeed.core.dataset.aligned import (
 )
 from pagefeed.core.dataset.bounds import Bounds, bounds_of
 from pagefeed.core.dataset.counted_index import CountedIndex
-from pagefeed.core.dataset.dataset import Dataset, check_dataset, wide_bytes
+from pagefeed.core.dataset.dataset import (
+    ChangeRow,
+    Dataset,
+    Row,
+    check_dataset,
+    known_vocab_size,
+    wide_bytes,
+)
 from pagefeed.core.dataset.derived import derived_arrays, derived_key
 from pagefeed.core.dataset.folders import FolderColumn, column_of_values, folder_columns
 from pagefeed.core.dataset.identity import (
@@ -33,18 +40,17 @@ from pagefeed.core.dataset.index_recipe import (
     cache_folder,
     check_page_index,
     default_threads,
+    footer_of,
 )
 from pagefeed.core.dataset.page_index import BlockKind, OwnTokens, Page, PageIndex
 from pagefeed.core.dataset.parquet_rows import ParquetRows
-from pagefeed.core.dataset.recorded import RecordedTokenizer, known_vocab_size
-from pagefeed.core.dataset.row_lengths import length_counts, lengths_of_rows
-from pagefeed.core.dataset.row_reader import ChangeRow, Row, checked_row
 from pagefeed.core.dataset.source import Source, SourceKind
 from pagefeed.core.dataset.spans import (
     Erased,
     SpanParts,
     Spans,
     cut_at,
+    lengths_of_rows,
     refuse_null_tokens,
     refuse_texts,
     refuse_unknown_rows,
@@ -73,7 +79,6 @@ __all__ = [
     "PageIndexUse",
     "ParquetRows",
     "Recipe",
-    "RecordedTokenizer",
     "Row",
     "Source",
     "SourceKind",
@@ -84,17 +89,16 @@ __all__ = [
     "cache_folder",
     "check_dataset",
     "check_page_index",
-    "checked_row",
     "column_of_values",
     "cut_at",
     "default_threads",
     "derived_arrays",
     "derived_key",
     "folder_columns",
+    "footer_of",
     "identity_of_data",
     "kept_index",
     "known_vocab_size",
-    "length_counts",
     "lengths_of_rows",
     "parse_aligned",
     "refuse_null_tokens",

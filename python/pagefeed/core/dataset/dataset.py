@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pagefeed.core._base import (
     Facts,
     check_column,
-    check_whole,
     html_of,
     is_made,
     lazy,
@@ -21,13 +20,24 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset.aligned import AlignedColumn, AlignedSource
 from pagefeed.core.dataset.folders import FolderColumn
 from pagefeed.core.dataset.page_index import PageIndex
-from pagefeed.core.dataset.row_reader import ChangeRow, checked_row, rows_at
 from pagefeed.core.dataset.source import Source, SourceKind
 from pagefeed.core.dataset.spans import Erased, Spans
 from pagefeed.core.storage import PathLike, local_path
 from pagefeed.errors import InvalidArgumentError, UncountedError
 
-__all__ = ["Dataset", "check_dataset", "wide_bytes"]
+__all__ = [
+    "ChangeRow",
+    "Dataset",
+    "Row",
+    "check_dataset",
+    "known_vocab_size",
+    "wide_bytes",
+]
+
+
+Row: TypeAlias = dict[str, Any]
+ChangeRow: TypeAlias = Callable[[Row, int], Row]
+"""Returns a row as it is delivered, from what files have of a row of the index."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,6 +102,11 @@ class Dataset(Source):
         """Return the index of another column as it is delivered: as it is."""
         return index
 
+    @property
+    def recorded_vocab_size(self) -> int | None:
+        """Ids are below it; None if nothing says so."""
+        return None
+
     def labels_end(self, token: int) -> bool:  # noqa: ARG002
         """Whether labels of the rows teach a token at their end: not of files."""
         return False
@@ -142,52 +157,6 @@ class Dataset(Source):
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.spans.num_rows
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        """Return a row: the column and metadata as plain Python values.
-
-        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many. Of
-        an erased row all values are None.
-
-        Args:
-            row: Number of the row in this dataset; negative ones count from the end.
-
-        Raises:
-            OutOfRangeError: If there is no such row.
-            InvalidArgumentError: If it is a slice: use :meth:`head`.
-            MissingDependencyError: If pyarrow is not installed.
-
-        Example:
-            >>> len(web[0]["input_ids"])  # doctest: +SKIP
-            300
-        """
-        return next(self._rows_at([checked_row(row, len(self))]))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
-        return self._rows_at(range(len(self)))
-
-    def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
-        beside = (each.column for each in self.aligned)
-        names = (self.column, *beside, *self.metadata, *self.span_columns)
-        sources = {name: self.source_of(name) for name in names}
-        return rows_at(sources, self.spans, numbers, self._change_row())
-
-    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
-        """Return the first rows, or all if there are fewer.
-
-        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
-
-        Raises:
-            InvalidArgumentError: If it is no number of rows.
-            MissingDependencyError: If pyarrow is not installed.
-
-        Example:
-            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
-            [['input_ids'], ['input_ids']]
-        """
-        least = check_whole(num_rows, "num_rows", least=0)
-        return [*self._rows_at(range(min(least, len(self))))]
 
     def facts(self) -> Facts:
         """Return what is known without reading or building anything."""
@@ -256,6 +225,16 @@ def check_dataset(dataset: Any, name: str) -> None:
             "know its length: sequences are shuffled and resumed over all rows; store "
             "its rows in files first"
         )
+
+
+def known_vocab_size(datasets: Sequence[Dataset]) -> int | None:
+    """Return a number above all token ids of datasets; None if one does not record it.
+
+    Reads the first file of each dataset, once.
+    """
+    sizes = [dataset.recorded_vocab_size for dataset in datasets]
+    known = [size for size in sizes if size is not None]
+    return max(known) if known and len(known) == len(sizes) else None
 
 
 def wide_bytes(dataset: Dataset) -> int:

@@ -18,11 +18,6 @@ from pagefeed.core.dataset.index_recipe import (
     part_of,
 )
 from pagefeed.core.dataset.page_index import PageIndex
-from pagefeed.core.dataset.recorded import (
-    RecordedTokenizer,
-    recorded_tokenizer,
-    tokenizer_of_file,
-)
 from pagefeed.core.dataset.source import SourceKind
 from pagefeed.core.dataset.table_columns import TableColumns
 from pagefeed.core.storage import Storage
@@ -211,25 +206,6 @@ class ParquetRows(Dataset):
     @lazy
     def _column_indexes(self) -> dict[str, PageIndex]:
         return {}
-
-    @lazy
-    def recorded_tokenizer(self) -> RecordedTokenizer | None:
-        """The tokenizer of the tokens, as files of ``tokenize`` say; else None.
-
-        Footers of some of the files are read.
-
-        Raises:
-            InvalidArgumentError: If two of the files name different ones.
-        """
-        return recorded_tokenizer(self.storage, self.files)
-
-    @lazy
-    def recorded_vocab_size(self) -> int | None:
-        """Ids are below it, as the first file says; else None."""
-        if not self.files:
-            return None
-        found = tokenizer_of_file(self.storage, self.files[0])
-        return None if found is None else found.vocab_size
 
     def facts(self) -> Facts:
         """Return what is known without reading or building anything."""

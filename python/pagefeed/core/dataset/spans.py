@@ -32,6 +32,7 @@ __all__ = [
     "SpanParts",
     "Spans",
     "cut_at",
+    "lengths_of_rows",
     "refuse_null_tokens",
     "refuse_nulls",
     "refuse_texts",
@@ -319,6 +320,18 @@ def _record(runs: Int64Array) -> str:
         return ""
     digest = hashlib.blake2b(runs.astype("<i8").tobytes(), digest_size=DIGITS // 2)
     return f"{int(np.diff(runs).sum())} {digest.hexdigest()}"
+
+
+def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:
+    """Return the lengths of the rows of some spans; reads a page once: int64 [rows]."""
+    num_rows = np.diff(spans.first_rows(np.arange(first, stop + 1)))
+    page, row = spans.places(np.arange(first, stop))
+    pages, place = np.unique(page, return_inverse=True)
+    index = spans.index
+    lengths = index.row_lengths(pages)
+    rows = index.first_rows(pages + 1) - index.first_rows(pages)
+    begin = (np.cumsum(rows) - rows)[place] + row
+    return lengths[joined_ranges(begin, begin + num_rows)]
 
 
 def cut_at(

@@ -6,12 +6,7 @@ those of the room ``remote``.
 """
 
 from pagefeed.core.storage.arrow_files import RangeFile, open_renamed
-from pagefeed.core.storage.locating import (
-    Located,
-    located,
-    located_among,
-    located_exactly,
-)
+from pagefeed.core.storage.locating import Located, located, located_exactly
 from pagefeed.core.storage.paths import (
     MANIFEST,
     PARQUET,
@@ -26,11 +21,10 @@ from pagefeed.core.storage.paths import (
     nothing_listed,
     plain_path,
     plain_paths,
-    roots_of,
     tell_of_index,
 )
 from pagefeed.core.storage.storage import Storage, names_in
-from pagefeed.core.storage.urls import is_url, listed_folder, matches
+from pagefeed.core.storage.urls import is_url, matches
 
 __all__ = [
     "MANIFEST",
@@ -46,10 +40,8 @@ __all__ = [
     "check_finished",
     "is_hidden",
     "is_url",
-    "listed_folder",
     "local_path",
     "located",
-    "located_among",
     "located_exactly",
     "matches",
     "names_in",
@@ -57,6 +49,5 @@ __all__ = [
     "open_renamed",
     "plain_path",
     "plain_paths",
-    "roots_of",
     "tell_of_index",
 ]

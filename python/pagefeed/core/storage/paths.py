@@ -33,7 +33,6 @@ __all__ = [
     "nothing_listed",
     "plain_path",
     "plain_paths",
-    "roots_of",
     "tell_of_index",
 ]
 
@@ -81,19 +80,6 @@ def plain_paths(paths: Paths) -> list[str]:
     if isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable):
         paths = [paths]
     return [plain_path(path, "paths") for path in paths]
-
-
-def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what paths name, absolute and without a last slash, but for some files.
-
-    Example:
-        >>> roots_of(["s3://bucket/web/", "file:///corpus", "/a"], files=["/a"])
-        ('s3://bucket/web', '/corpus')
-    """
-    given = [path.removeprefix("file://") for path in plain_paths(paths)]
-    full = (path if is_url(path) else os.path.abspath(path) for path in given)
-    known = {*files}
-    return tuple(path.rstrip("/") for path in full if path not in known)
 
 
 def plain_path(path: object, name: str) -> str:

@@ -1,13 +1,11 @@
-"""Patterns in URLs: the folder to list, and the names that match."""
+"""URLs, and patterns in names of files."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-__all__ = ["is_url", "listed_folder", "matches"]
-
-_MAGIC = re.compile(r"[*?[]")
+__all__ = ["is_url", "matches"]
 
 
 def is_url(path: str) -> bool:
@@ -19,23 +17,6 @@ def is_url(path: str) -> bool:
     """
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme != "file"
-
-
-def listed_folder(url: str) -> str | None:
-    """Return the folder before a pattern; None if there is no pattern.
-
-    URLs of web servers have no patterns: a question mark begins the query.
-
-    Example:
-        >>> listed_folder("s3://bucket/web/date=*/part-?.parquet")
-        's3://bucket/web/'
-        >>> listed_folder("https://host/file?version=2") is None
-        True
-    """
-    if url.startswith(("http://", "https://")):
-        return None
-    found = _MAGIC.search(url)
-    return url[: url.rindex("/", 0, found.start()) + 1] if found else None
 
 
 def matches(name: str, pattern: str) -> bool:

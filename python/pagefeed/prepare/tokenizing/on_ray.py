@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from contextlib import closing
 
-from pagefeed.core._base import logger, on_ray
+from pagefeed.core._base import logger
 from pagefeed.errors import DataError
 from pagefeed.prepare.tokenizing.folder import JobFolder
 from pagefeed.prepare.tokenizing.job import Job
 from pagefeed.prepare.tokenizing.local import InputWork, with_retries
 from pagefeed.prepare.tokenizing.task import run_task, tasks_left
+from pagefeed.remote import on_ray
 
 __all__ = ["run_on_ray"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
-from pagefeed.core._base.extras import require
+from pagefeed.core._base import require
 
 __all__ = ["on_ray"]
 

@@ -1,4 +1,4 @@
-"""Lengths of the rows of spans: read once, and kept as counts of each length."""
+"""Rows by their length: read once, and kept as counts of each length."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from pagefeed.core._base import (
     Int64Array,
     Work,
     in_order,
-    joined_ranges,
     logger,
 )
-from pagefeed.core.dataset.derived import derived_arrays, derived_key
-from pagefeed.core.dataset.spans import Spans
+from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
-__all__ = ["LengthCounts", "length_counts", "lengths_of_rows"]
+__all__ = ["LengthCounts", "length_counts"]
 
 VERSION = 2
 SPANS_AT_ONCE = 64
@@ -89,15 +87,3 @@ def _counted(spans: Spans) -> LengthCounts:
             found = LengthCounts(distinct, totals)
             work.advance(int(num_rows.sum()))
     return found
-
-
-def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:
-    """Return the lengths of the rows of some spans; reads a page once: int64 [rows]."""
-    num_rows = np.diff(spans.first_rows(np.arange(first, stop + 1)))
-    page, row = spans.places(np.arange(first, stop))
-    pages, place = np.unique(page, return_inverse=True)
-    index = spans.index
-    lengths = index.row_lengths(pages)
-    rows = index.first_rows(pages + 1) - index.first_rows(pages)
-    begin = (np.cumsum(rows) - rows)[place] + row
-    return lengths[joined_ranges(begin, begin + num_rows)]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from pagefeed import _core
 from pagefeed.core._base import in_order
-from pagefeed.core.dataset.index_recipe import footer_of
+from pagefeed.core.dataset import footer_of
 from pagefeed.core.storage import Storage
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
     "RecordedTokenizer",
-    "known_vocab_size",
     "recorded_tokenizer",
     "tokenizer_of_file",
 ]
@@ -76,13 +74,3 @@ def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
         )
     except (ValueError, KeyError, TypeError):
         return None  # The key is missing, or another program wrote it.
-
-
-def known_vocab_size(datasets: Iterable[object]) -> int | None:
-    """Return a number above all token ids of datasets; None if one does not record it.
-
-    Reads the first file of each dataset, once.
-    """
-    sizes = [getattr(dataset, "recorded_vocab_size", None) for dataset in datasets]
-    known = [size for size in sizes if size is not None]
-    return max(known) if known and len(known) == len(sizes) else None

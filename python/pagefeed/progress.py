@@ -1,0 +1,177 @@
+"""Progress of long work, shown as bars on a terminal, which data must not steer."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
+from typing import Any, TextIO, cast
+
+from pagefeed._names import name_as_imported
+from pagefeed.core._base import Progress, ProgressCallback, report_to, require
+from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+
+__all__ = ["Progress", "printable_output", "show_progress"]
+
+DELAY_SECONDS = 0.5
+"""Work that takes less is not shown."""
+
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters but tab and newline, changes of direction, lone surrogates."""
+
+
+def show_progress(
+    show: ProgressCallback | bool = True,  # noqa: FBT001, FBT002 - as it is read
+) -> AbstractContextManager[object]:
+    """Show the progress of all that may take seconds, or hand it to a callback.
+
+    That is: building an index, reading the lengths of rows, scanning for predicates,
+    tiers and tokens of selected rows, counting sequences of ``Packed(split="never")``,
+    and :func:`pagefeed.verify`. It holds for this process from now on; as a context
+    manager, until its end.
+
+    Args:
+        show: True for bars on stderr, by tqdm if that is installed; False for nothing,
+            as at the start; or what is called with a :class:`Progress`, at most ten
+            times a second, by the thread that does the work. What it raises ends the
+            work.
+
+    Raises:
+        InvalidArgumentError: If it is anything else.
+
+    Example:
+        >>> with show_progress(lambda progress: print(*progress)):
+        ...     len(web.where("quality >= 0.5"))
+        quality >= 0.5 0 400 rows False
+        quality >= 0.5 400 400 rows True
+        200
+    """
+    if not isinstance(show, bool) and not callable(show):
+        raise InvalidArgumentError(
+            f"show_progress({show!r:.60}): expected True, False or a function of one "
+            "argument, a pagefeed.Progress"
+        )
+    before = report_to((Bars() if show else None) if isinstance(show, bool) else show)
+    shown = ExitStack()
+    shown.callback(report_to, before)
+    return shown
+
+
+class Bars:
+    """A callback that draws a bar for each work that goes on."""
+
+    def __init__(self) -> None:
+        self._bars: dict[tuple[int, str], Any] = {}
+        self._stream = sys.stderr
+
+    def __call__(self, progress: Progress) -> None:
+        """Draw the bar of this work, or take it away when that is finished."""
+        key = threading.get_ident(), progress.what
+        bar = self._bars.get(key)
+        if bar is None:
+            bar = self._bars[key] = _new_bar(progress, self._stream)
+        bar.total = progress.total
+        bar.update(progress.done - bar.n)
+        if progress.finished:
+            bar.close()
+            del self._bars[key]
+
+
+def _new_bar(progress: Progress, stream: TextIO) -> Any:
+    what = printable(progress.what)
+    try:
+        tqdm = require("tqdm", extra="demo", purpose="a bar").tqdm
+    except MissingDependencyError:
+        return _Line(what, progress.unit, stream)
+    # Without tqdm's thread that watches for idle bars: processes fork beside it.
+    bar = type("Bar", (tqdm,), {"monitor_interval": 0})
+    return bar(
+        desc=what,
+        total=progress.total,
+        unit=f" {progress.unit}",
+        unit_scale=True,
+        leave=False,
+        delay=DELAY_SECONDS,
+        mininterval=0,
+        miniters=0,
+        file=stream,
+    )
+
+
+class _Line:
+    """The little of tqdm's bar that is needed, as a line that is written over."""
+
+    def __init__(self, what: str, unit: str, stream: TextIO) -> None:
+        self._what, self._unit, self._stream = what, unit, stream
+        self.total = 0
+        self._begin = time.monotonic()
+        self._width = 0
+        self.n = 0
+
+    def update(self, amount: int) -> None:
+        """Show that some more is done."""
+        self.n += amount
+        seconds = time.monotonic() - self._begin
+        if seconds >= DELAY_SECONDS:
+            share = self.n / max(1, self.total)
+            text = f"{self._what}: {share:.0%} of {self.total:,} {self._unit}"
+            if self.n:
+                left = seconds * (self.total - self.n) / self.n
+                text += f", {self.n / seconds:,.0f}/s, {left:,.0f} s left"
+            self._write(text)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._width:
+            self._write("")
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r{text:{self._width}}")
+        self._stream.flush()
+        self._width = len(text)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with the characters that steer a terminal as escapes.
+
+    Example:
+        >>> print(printable("a\x1b[2Jb\n"), end="")
+        a\x1b[2Jb
+    """
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class _Printable:
+    """A stream that escapes control characters."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text))
+
+
+@contextmanager
+def printable_output(stdout: TextIO, stderr: TextIO) -> Iterator[None]:
+    """Escape control characters of everything that is printed."""
+    out, err = cast("list[TextIO]", [_Printable(stdout), _Printable(stderr)])
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
+
+
+name_as_imported(__name__)

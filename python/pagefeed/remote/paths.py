@@ -1,0 +1,82 @@
+"""What paths, URLs and patterns mean among files that are known or listed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pagefeed.core.storage import (
+    Located,
+    Paths,
+    Storage,
+    check_files_given,
+    is_url,
+    located_exactly,
+    matches,
+    plain_paths,
+)
+from pagefeed.errors import MissingFileError
+
+__all__ = ["listed_folder", "located_among", "roots_of"]
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+def located_among(
+    paths: Paths, files: Sequence[str], options: Mapping[str, object] | None = None
+) -> Located:
+    """Find what paths, URLs, folders and patterns mean among known files; list nothing.
+
+    Raises:
+        MissingFileError: If none of the files is meant by a path.
+        InvalidArgumentError: As :func:`located`.
+    """
+    given = plain_paths(paths)
+    storage = located_exactly([*given, *files[:1]], options).storage
+    found = check_files_given(given, lambda path: _among(path, storage, files))
+    return Located(storage, tuple(found))
+
+
+def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
+    name = storage.name_of(path.removeprefix("file://"))
+    below = name.rstrip("/") + "/"
+    meant = [file for file in files if file.startswith(below) or file == name]
+    if not meant and re.search(r"[*?[]", path):
+        meant = [file for file in files if matches(file, name)]
+    if not meant:
+        raise MissingFileError(
+            f"{path}: the index has no such files; `pagefeed index --check` tells "
+            "which files came after it"
+        )
+    return meant
+
+
+def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return what paths name, absolute and without a last slash, but for some files.
+
+    Example:
+        >>> roots_of(["s3://bucket/web/", "file:///corpus", "/a"], files=["/a"])
+        ('s3://bucket/web', '/corpus')
+    """
+    given = [path.removeprefix("file://") for path in plain_paths(paths)]
+    full = (path if is_url(path) else os.path.abspath(path) for path in given)
+    known = {*files}
+    return tuple(path.rstrip("/") for path in full if path not in known)
+
+
+def listed_folder(url: str) -> str | None:
+    """Return the folder before a pattern; None if there is no pattern.
+
+    URLs of web servers have no patterns: a question mark begins the query.
+
+    Example:
+        >>> listed_folder("s3://bucket/web/date=*/part-?.parquet")
+        's3://bucket/web/'
+        >>> listed_folder("https://host/file?version=2") is None
+        True
+    """
+    if url.startswith(("http://", "https://")):
+        return None
+    found = _MAGIC.search(url)
+    return url[: url.rindex("/", 0, found.start()) + 1] if found else None
