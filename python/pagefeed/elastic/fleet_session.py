@@ -49,6 +49,11 @@ class FleetSession(Session):
         return {"rank": self._rank, "world_size": self._world_size}
 
     @property
+    def _unfinished(self) -> LoaderState:
+        """Where another loop begins: at the step that is held."""
+        return super()._unfinished if self._held is None else self.state
+
+    @property
     def weight(self) -> float:
         """What the batch handed out last weighs, see :attr:`Loader.weight`."""
         held, running = self._held, self._iteration
@@ -86,7 +91,6 @@ class FleetSession(Session):
         self._rank, self._world_size, running = rank, world_size, self._iteration
         if is_next and is_ahead and running is not None:
             running.count()
-            running.is_new = True  # A loop goes on there.
             return
         state = known.state_after(index)
         if rank is None:
