@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pagefeed as pf
 
 LENGTH = 32
+SEED = 5
+"""Of loaders."""
 
 
 def write_numbered(
@@ -47,7 +49,7 @@ def numbered_loader(
     settings: dict[str, Any] = {
         "sequences": pf.Windows(LENGTH),
         "batch_size": 4,
-        "seed": 5,
+        "seed": SEED,
         "memory": "8MiB",
         "num_threads": 2,
         "padding": -1,

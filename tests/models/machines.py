@@ -64,6 +64,10 @@ class RunMachine(RuleBasedStateMachine):
         """What tells the sequence at a position apart."""
         raise NotImplementedError
 
+    def dealt(self, positions: list[int]) -> list[int]:
+        """The positions of a step in the order of rows and ranks."""
+        return positions
+
     def begin(self, model: RunModel) -> None:
         self.model = model
         self.loaders = self.make_all()
@@ -125,7 +129,7 @@ class RunMachine(RuleBasedStateMachine):
             self.model.finish()
             self.running = None
         else:
-            expected = [self.token(p) for p in self.model.take()]
+            expected = [self.token(p) for p in self.dealt(self.model.take())]
             assert all(batch is not None for batch in batches), "over too early"
             for batch in batches:
                 self.check_batch(batch)
@@ -140,7 +144,7 @@ class RunMachine(RuleBasedStateMachine):
         """What a training does with the batches of all ranks."""
 
     def check_rows(self, rows: list[list[Any]], expected: list[Any]) -> None:
-        """Rows of all ranks, in the order of positions; some padding at the end."""
+        """Rows of all ranks, in the order of ranks; some padding at the end."""
         found = [token for row in zip(*rows, strict=True) for token in row]
         if len(expected) < self.model.step_size:
             found, expected = (
@@ -287,11 +291,12 @@ class RunMachine(RuleBasedStateMachine):
                 if self.model.is_finished:
                     break
                 rows = self.tell(next(iterator))
-                self.check_own(rows, [self.token(p) for p in self.model.take()])
+                expected = [self.token(p) for p in self.dealt(self.model.take())]
+                self.check_own(rows, expected)
         self.model = kept
 
     def check_own(self, rows: list[Any], expected: list[Any]) -> None:
-        """Rows of rank 0, of a step by its positions."""
+        """Rows of rank 0, of a step by rows and ranks."""
         own = expected[:: self.model.world_size]
         rows, own = (
             [token for token in tokens if token != PADDING] for tokens in (rows, own)
@@ -313,8 +318,9 @@ class RunMachine(RuleBasedStateMachine):
         if full:
             step = data.draw(st.sampled_from(full))
             row = data.draw(st.integers(0, self.model.batch_size - 1))
+            positions = self.dealt(step.positions)
             for rank, loader in enumerate(self.loaders):
-                position = step.positions[row * self.model.world_size + rank]
+                position = positions[row * self.model.world_size + rank]
                 origins = loader.locate(step.number, row)
                 self.check_origins(origins, self.token(position))
                 slot = step.number, rank, row

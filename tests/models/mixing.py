@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pagefeed as pf
-from made.numbered import LENGTH, first_tokens, write_numbered
+from made.numbered import LENGTH, SEED, first_tokens, write_numbered
+from models.dealing import dealt
 
 APART = 10**6
 ROWS = {"code": 200, "math": 12, "web": 300}
@@ -31,7 +32,7 @@ def make(mixed: pf.Mixture, **options: Any) -> pf.Loader:
     settings: dict[str, Any] = {
         "sequences": pf.Windows(LENGTH, tail="drop"),
         "batch_size": 4,
-        "seed": 5,
+        "seed": SEED,
         "memory": "8MiB",
         "num_threads": 2,
         "rank": 0,
@@ -51,6 +52,7 @@ def take(loaders: list[pf.Loader], steps: int | None = None) -> list[int]:
     """First tokens in the order of positions, and check that states agree."""
     taken: list[int] = []
     iterators = [iter(loader) for loader in loaders]
+    state, ranks = loaders[0].state_dict(), len(loaders)
     while steps is None or steps > 0:
         rows = [
             first_tokens(batch)
@@ -61,8 +63,13 @@ def take(loaders: list[pf.Loader], steps: int | None = None) -> list[int]:
         if not rows:
             break
         assert len(rows) == len(loaders)
-        taken += [token for row in zip(*rows, strict=True) for token in row]
-        assert len({json.dumps(loader.state_dict()) for loader in loaders}) == 1
+        given = [token for row in zip(*rows, strict=True) for token in row]
+        first = state["position"]
+        ways = ranks, state["num_lanes"], SEED, state["epoch"]
+        places = dealt([*range(first, first + len(given))], *ways)
+        taken += [token for _, token in sorted(zip(places, given, strict=True))]
+        [told] = {json.dumps(loader.state_dict()) for loader in loaders}
+        state = json.loads(told)
         steps = None if steps is None else steps - 1
     return taken
 

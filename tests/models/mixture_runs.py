@@ -11,10 +11,12 @@ from hypothesis.stateful import initialize, precondition, rule
 
 import pagefeed as pf
 from made.numbered import (
+    SEED,
     interleaved,
     numbered_loader,
     write_numbered,
 )
+from models.dealing import dealt
 from models.machines import PADDING, PARTS, SIZES, Fuse, RunMachine
 from models.run_model import RunModel
 from models.runs import folder, rows_of_file
@@ -153,6 +155,16 @@ class MixtureMachine(RunMachine):
         assert batch["dataset_ids"].dtype == np.int32
         assert batch["dataset_ids"].tolist() == datasets.tolist()
 
+    def dealt(self, positions: list[int]) -> list[int]:
+        return self.dealt_to(positions, self.model.world_size)
+
+    def dealt_to(self, positions: list[int], ranks: int) -> list[int]:
+        """Positions of turns that are whole, in the order of ranks."""
+        if len(positions) % ranks:
+            return positions
+        lanes = self.loaders[0].state_dict()["num_lanes"]
+        return dealt(positions, ranks, lanes, SEED, self.model.first_epoch)
+
     def set_timeline(self) -> None:
         """The timeline of an epoch, with the weights it begins with."""
         self.timeline_epoch = self.model.first_epoch
@@ -221,7 +233,8 @@ class MixtureMachine(RunMachine):
         batch_size, world_size = sizes
         end = min(self.model.place, MAX_STEPS * batch_size * world_size)
         kept = [p for p in range(end) if p not in self.model.skipped]
-        expected = [self.token(p) for p in kept]
+        kept = kept[: len(kept) // world_size * world_size]
+        expected = [self.token(p) for p in self.dealt_to(kept, world_size)]
         state, found = self.loaders[0].state_dict(), []
         for rank in range(world_size):
             loader = self.make(rank, world_size, batch_size)

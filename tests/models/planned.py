@@ -10,7 +10,7 @@ import functools
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 import made.shuffles
 import pagefeed as pf
 from made.flat_files import stream
-from made.numbered import numbered_loader
+from made.numbered import SEED, numbered_loader
+from models.dealing import dealt
 from models.mixture_runs import FAR, MAX_STEPS, ROWS, mixture_loader
 from models.run_model import RunModel
 from models.runs import folder, infilled, numbered
@@ -167,20 +168,25 @@ def order_of_mixture(setting: Setting, state: LoaderState) -> list[int]:
     # What ends the run there is no end of this order.
     begin = replace(run.accept(state), cuts=state.cuts)
     num_lanes = 1 if setting.shuffle is None else state.num_lanes
-    order: list[int] = given_to_all(run, begin, FAR)[0].ravel().tolist()
+    cursor: Any = run.at(begin)
+    order: list[int] = joined(cursor.at(range(16 * FAR)))
     if setting.balance is None:
         check_lanes(run, order, num_lanes)
         return order
-    cursor: Any = run.at(begin)
-    parts = cursor.unbalanced(range(len(order)))
-    dealt = np.concatenate([part for part in parts if part is not None]).tolist()
-    check_lanes(run, dealt, num_lanes)
+    before = joined(cursor.unbalanced(range(len(order))))
+    check_lanes(run, before, num_lanes)
     # What stands before a place was dealt before it, but for a stretch: twice as long
     # is the last one of some weights.
     most = 2 * setting.balance.stretch * (state.ranks or 1)
     for end in range(0, len(order) + 1, 40):
-        assert (Counter(dealt[:end]) - Counter(order[:end])).total() <= most
+        assert (Counter(before[:end]) - Counter(order[:end])).total() <= most
     return order
+
+
+def joined(parts: Iterator[Any]) -> list[int]:
+    """What is found in parts, and nothing in between."""
+    found = np.concatenate([part for part in parts if part is not None])
+    return [int(one) for one in found]
 
 
 def check_lanes(run: Run, order: list[int], num_lanes: int) -> None:
@@ -226,6 +232,9 @@ class PlannedRun:
 
     def any_sizes(self) -> tuple[int, int]:
         batch_size = 1 if self.setting.has_budget else self.chance.randint(1, 6)
+        # Lanes of a mixture may be fewer than ranks, or divide unevenly.
+        if self.is_mixture and self.chance.random() < 0.3:
+            return 1, self.chance.choice([5, 9, 20])
         return batch_size, self.chance.choice([1, 2, 3, 4])
 
     def model_options(self) -> dict[str, Any]:
@@ -266,7 +275,7 @@ class PlannedRun:
         found, self.state = given_to_all(self.run, self.state, num_taken)
         for row, step in zip(found.tolist(), steps, strict=False):
             expected = (
-                [order[p] for p in step.positions]
+                [order[p] for p in self.dealt(step.positions)]
                 if order
                 else (self.sequences(step.positions))
             )
@@ -282,6 +291,11 @@ class PlannedRun:
         assert self.state.first_epoch == self.model.first_epoch
         if not self.model.is_finished:
             assert self.run.at(self.state).step == self.model.step
+
+    def dealt(self, positions: list[int]) -> list[int]:
+        """The positions of a step in the order of rows and ranks."""
+        lanes, epoch = self.state.num_lanes, self.state.first_epoch
+        return dealt(positions, self.model.world_size, lanes, SEED, epoch)
 
     def order_now(self) -> list[int]:
         """The order of a mixture's epoch; what was delivered stays where it was."""

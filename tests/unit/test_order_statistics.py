@@ -179,10 +179,22 @@ def mixed(excess: float) -> Callable[[int, int], Taken]:
             rng = random(seed, epoch, len(part))
             many = [rng.permutation(part) for _ in range(1 + mine.sum() // len(part))]
             unit[mine] = np.concatenate(many)[: mine.sum()]
-        place = np.arange(SIZE)
-        return Taken(unit, place // STEP, place % RANKS)
+        ranks = np.tile(np.arange(STEP) % RANKS, (STEPS, 1))
+        rank = random(seed, epoch, 0).permuted(ranks, axis=1).ravel()
+        return Taken(unit, np.arange(SIZE) // STEP, rank)
 
     return draw
+
+
+def tied_to_lanes(seed: int, epoch: int) -> Taken:
+    """Ranks keep the shares in the mean over seeds, and under none of them."""
+    taken = mixed(0.0)(seed, epoch)
+    is_small = taken.unit < 100
+    begins = np.arange(SIZE) // STEP * STEP
+    by_rank = np.lexsort((~is_small, begins))  # The small dataset comes first.
+    rank = np.empty(SIZE, dtype=np.int64)
+    rank[by_rank] = (np.arange(SIZE) % STEP // ROWS + random(seed).integers(4)) % RANKS
+    return taken._replace(rank=rank)
 
 
 MIXED = Units(
@@ -227,6 +239,11 @@ def test_shares_of_a_mixture_are_held_at_every_prefix():
     assert order_statistics(mixed(0.0), MIXED).problems == []
     (said,) = order_statistics(mixed(0.009), MIXED).problems
     assert said.startswith("shares: ")
+
+
+def test_shares_of_single_ranks_are_held_within_each_run():
+    (said,) = order_statistics(tied_to_lanes, MIXED, seeds=24).problems
+    assert said.startswith("datasets by rank: ")
 
 
 def test_a_dataset_of_a_mixture_comes_again_after_all_of_it_has_come():

@@ -19,6 +19,7 @@ from pagefeed.core.run import (
     DatasetOrder,
     LoaderState,
     Positions,
+    Route,
     Run,
     SequencesOf,
     check_bound,
@@ -29,6 +30,7 @@ from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.mixture import Mixture, check_weights
+from pagefeed.mixture.mixture_route import by_turns
 from pagefeed.mixture.mixture_totals import last_position, totals, totals_as_text
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
@@ -398,6 +400,11 @@ class MixtureRun(Run):
         border = self.border(state)
         schedule = adopt(schedule_of(state), self.mixture, self.parts, anchor, border)
         return self._checked(replace(state, mixture=schedule), border)
+
+    def route(self, cursor: Cursor, **settings: Any) -> Route:
+        """Return a route of a cursor's rank, with these settings of :class:`Route`."""
+        plain = super().route(cursor, **settings)
+        return plain if self.fleet is not None else by_turns(plain, cursor.begin)
 
     def knows(self, schedule: Schedule) -> bool:
         """Return whether it has the data of all epochs that are ahead."""

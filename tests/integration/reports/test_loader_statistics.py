@@ -69,6 +69,23 @@ def test_orders_of_documents_pass(data, shuffle, ranks):
     assert (found.num_units, found.num_seeds) == (800, 48)
 
 
+@pytest.mark.parametrize("ranks", [5, 32, 64])
+def test_ranks_that_cannot_divide_the_lanes_keep_the_shares(data, tmp_path, ranks):
+    parts = {"a": (data, 0.5), "b": (write(tmp_path / "other", 800, seed=1), 0.5)}
+
+    def loader(world_size, shuffle="page"):
+        mixed = pf.mix(parts, unit="sequences", max_steps=40)
+        settings = {"rank": 0, "world_size": world_size, "shuffle": shuffle}
+        return pf.Loader(mixed, sequences=DOCUMENTS, batch_size=2, **settings)
+
+    in_order, resumed = loader(ranks, None), loader(ranks)
+    resumed.load_state_dict(loader(8).state_dict())
+    assert resumed.state_dict()["num_lanes"] % ranks
+    assert in_order.state_dict()["num_lanes"] % ranks
+    for each in (in_order, resumed):
+        assert "datasets by rank" not in failed(each, seeds=12)
+
+
 def test_costs_of_sequences_are_made_once_for_all_seeds(data, caplog):
     loader = pf.Loader(data, sequences=DOCUMENTS, batch_size=4, **SETTINGS)
     with caplog.at_level(logging.INFO, "pagefeed"):

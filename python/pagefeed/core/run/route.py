@@ -144,11 +144,12 @@ class Route:
             int64 [count * batch_size], rising but for the ``NO_POSITION`` of padding.
         """
         step = np.arange(first, first + count) * self.num_workers + self.worker
-        place = np.arange(self.batch_size) * self.world_size + self.rank
-        places = self.start + step[:, None] * self.step_sequences + place
+        turn = np.arange(self.batch_size) * self.world_size
+        turns = self.start + step[:, None] * self.step_sequences + turn
         last = self.num_steps
         if self._borrowed and last is not None:
-            places[step == last - 1] -= self._borrowed
+            turns[step == last - 1] -= self._borrowed
+        places = self._places_in(turns)
         positions = self._positions(places.reshape(-1))
         if last is None or self.end is None:
             return positions
@@ -253,20 +254,30 @@ class Route:
                 "resumed with other sizes"
             )
         kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]
-        places, last = self._places(kept) - self.start, self.num_steps
+        last = self.num_steps
+        return sorted(
+            Slot(self.number_of(step), rank, row)
+            for step, rank, row in zip(
+                *(each.tolist() for each in self.dealt(kept)), strict=True
+            )
+            if last is None or step < last
+        )
+
+    def dealt(self, positions: Int64Array) -> tuple[Int64Array, ...]:
+        """Return where positions from the start on go, of which none is skipped.
+
+        Returns:
+            Index of the step, rank and row of each; int64 each. A step behind the last
+            one is never taken.
+        """
+        places, last = self._places(positions) - self.start, self.num_steps
         index, place = self._divided(places)
         if self._borrowed and last is not None:
             begin = (last - 1) * self.step_sequences - self._borrowed
             index = np.where(places < begin, index, last - 1)
             place = np.where(places < begin, place, places - begin)
         row, rank = self._dealt(index, place)
-        return sorted(
-            Slot(self.number_of(step), rank, row)
-            for step, rank, row in zip(
-                index.tolist(), rank.tolist(), row.tolist(), strict=True
-            )
-            if last is None or step < last
-        )
+        return index, rank, row
 
     def span(self, first: int, stop: int) -> tuple[int, int]:
         """Return the range of positions from step index ``first`` up to ``stop``."""
@@ -299,6 +310,10 @@ class Route:
     ) -> tuple[Int64Array, Int64Array]:
         """Row and rank of places in steps."""
         return np.divmod(place, self.world_size)
+
+    def _places_in(self, turns: Int64Array) -> Int64Array:
+        """This rank's place in each turn of all ranks, by the turn's first place."""
+        return turns + self.rank
 
     # A place is a position less the skipped ones between the start and it.
 

@@ -18,6 +18,7 @@ __all__ = ["Limits", "findings"]
 PARTS = 8
 """An epoch is looked at in so many parts."""
 CORRELATION, AGAIN, CELL, MATES, SOURCES, SHARE = 0.05, 1.05, 0.05, 1.2, 1.2, 0.003
+DATASETS = 1.2
 """What differs from a random order by no more is allowed."""
 
 Numbers = npt.NDArray[np.integer]
@@ -34,6 +35,7 @@ def findings(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """
     yield _once(seen)
     yield from _shares(seen)
+    yield from _datasets(seen, limits)
     yield from _members(seen, limits)
     yield from _independent(seen)
     yield from _mates(seen, limits)
@@ -128,6 +130,31 @@ def _shares(seen: Seen) -> Iterator[Finding]:
         of_epochs.append(np.sign(off) * np.maximum(np.abs(off) - 1, 0) / units)
     what = "more than its share is of dataset {} up to the end of part {} of the run"
     yield _worst("shares", what, np.array(of_epochs), allowed=SHARE)
+
+
+def _datasets(seen: Seen, limits: Limits) -> Iterator[Finding]:
+    """Shares of a mixture's datasets on single ranks, within each run.
+
+    What is off in another way under each seed does not show in a mean over them.
+    """
+    if seen.units.part is None or seen.num_ranks == 1:
+        return
+    values, num_parts = [], int(seen.units.part.max()) + 1
+    for one in seen.epochs:
+        part = seen.units.part[one.unit]
+        counts = _table(part, one.rank, num_parts, seen.num_ranks).astype(np.float64)
+        counts = counts[counts.any(axis=1)]
+        expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+        squares = ((counts - expected) ** 2 / expected).sum()
+        freedom = (len(counts) - 1) * (seen.num_ranks - 1)
+        values.append(squares / max(1, freedom))
+    yield _finding(
+        "datasets by rank",
+        "times the variance by chance have the shares of datasets on single ranks",
+        np.array(values),
+        random=1.0,
+        allowed=limits.get("datasets by rank", DATASETS),
+    )
 
 
 def _parts(seen: Seen, step: Numbers) -> Int64Array:

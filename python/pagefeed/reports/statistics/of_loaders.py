@@ -83,7 +83,7 @@ class _Loaded:
 
     def __init__(self, loader: Loader) -> None:
         self._settings = loader.view().settings
-        self._run = loader.view().run
+        self._run, self._saved = loader.view().run, loader.view().saved
         if self._run.index.num_sequences > MOST_UNITS:
             raise InvalidArgumentError(
                 f"{self._run.index.num_sequences} sequences are too many to follow "
@@ -94,7 +94,7 @@ class _Loaded:
     def limits(self) -> dict[str, float | None]:
         """What is allowed of this order."""
         if self._run.takes_batches:  # What shares one is of a block, by its lengths.
-            return {"mates": None, "sources": None}
+            return {"mates": None, "sources": None, "datasets by rank": None}
         balance = self._settings.balance
         if balance is None:
             return {}
@@ -104,13 +104,16 @@ class _Loaded:
     def draw(self, seed: int, epoch: int) -> Taken:
         """Return what all ranks get."""
         run = make_run(replace(self._settings, seed=seed, epochs=1))
-        cursor, step = run.at(run.beginning(epoch)), run.step_sequences
+        begin, step = run.beginning(epoch), run.step_sequences
+        # Of a run that goes on on other ranks the lanes stay as they are.
+        begin = replace(begin, num_lanes=self._saved.num_lanes, ranks=self._saved.ranks)
+        cursor = run.at(begin)
         start, end = cursor.start, cursor.end
         whole = MOST_STEPS if end is None else (end - start) // step
         positions = range(start, start + whole * step)
         sequences = numbers_of(finished(gathered(cursor.at(positions))))
-        place = np.arange(len(positions))
-        taken = Taken(sequences, place // step, place % run.world_size)
+        index, rank, _ = cursor.route.dealt(np.arange(positions.start, positions.stop))
+        taken = Taken(sequences, index, rank)
         return self._documents(taken) if run.takes_batches else taken
 
     def _documents(self, batches: Taken) -> Taken:

@@ -1,0 +1,68 @@
+"""The route of a rank of a mixture whose lanes the ranks cannot divide evenly.
+
+Lanes deal out datasets in a pattern. A rank that takes every n-th turn of its lanes
+meets the same places of it again and again, and so perhaps one dataset only. Ranks that
+share lanes therefore change places from turn to turn, as a keyed hash says. A rank
+stays in its lanes, and so with its pages.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.order import derive_key, expand_key, mix
+from pagefeed.core.run import LoaderState, Route
+
+__all__ = ["MixtureRoute", "by_turns"]
+
+HALF = np.uint64(32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureRoute(Route):
+    """The positions of a rank that shares its lanes with others."""
+
+    num_lanes: int
+    """Lanes of the positions."""
+    key: bytes
+    """Says who takes which place of a turn."""
+
+    def progression(self, first: int, count: int) -> range | None:  # noqa: ARG002
+        """Return None: the positions are no range."""
+        return None
+
+    def _places_in(self, turns: Int64Array) -> Int64Array:
+        return turns + (self.rank + self._shift(turns)) % self.world_size
+
+    def _dealt(
+        self, index: Int64Array, place: Int64Array
+    ) -> tuple[Int64Array, Int64Array]:
+        row, at = np.divmod(place, self.world_size)
+        begin = self.start + index * self.step_sequences
+        if self._borrowed and self.num_steps is not None:
+            begin = np.where(index + 1 == self.num_steps, begin - self._borrowed, begin)
+        return row, (at - self._shift(begin + place - at)) % self.world_size
+
+    def _shift(self, turns: Int64Array) -> Int64Array:
+        """By how many places ranks move on in turns that begin at these places.
+
+        It depends on the position there, and so on nothing that a resume may change.
+        """
+        apart = math.gcd(self.world_size, self.num_lanes)
+        first, second = expand_key(self.key, 2)
+        drawn = mix(self._positions(turns.ravel()), (first, second)) >> HALF
+        shift = drawn * np.uint64(self.world_size // apart) >> HALF
+        return shift.astype(np.int64).reshape(turns.shape) * apart
+
+
+def by_turns(route: Route, begin: LoaderState) -> Route:
+    """Return a route on which ranks change places, if they share the lanes."""
+    if begin.num_lanes % route.world_size == 0:
+        return route
+    key = derive_key(begin.seed, begin.epoch, "mixture", "ranks")
+    given = {each.name: getattr(route, each.name) for each in fields(route)}
+    return MixtureRoute(**given, num_lanes=begin.num_lanes, key=key)
