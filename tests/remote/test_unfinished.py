@@ -210,6 +210,30 @@ def test_a_job_goes_on_where_another_is_refused(source, folder):
     assert not [name for name in folder.contents() if name.startswith(".")]
 
 
+def test_tokenizing_goes_on_where_another_tokenizer_is_refused(source, folder):
+    """It is refused before it claims the folder, while the first is at work."""
+    tried = list[str]()
+
+    def others_first(text: str) -> list[int]:
+        if text.startswith("150 ") and not tried:
+            with pytest.raises(InvalidArgumentError) as refused:
+                tokenize(source, folder)
+            tried.append(str(refused.value))
+        return [*text.encode()]
+
+    mine = pf.Tokenizer(others_first, vocab_size=256, name="bytes")
+    done = pf.tokenize(
+        *(source, folder.url),
+        tokenizer=mine,
+        shard_size=2500,
+        num_threads=1,
+        storage_options=folder.options,
+    )
+    assert "tokenizer" in tried[0]
+    assert len(folder.opened()[0]) == done.num_documents == len(DOCUMENTS)
+    assert not [name for name in folder.contents() if name.startswith(".")]
+
+
 @pytest.mark.parametrize("job", [convert, tokenize])
 def test_of_two_that_begin_together_one_is_first(source, folder, job):
     """The other looked before the first had begun, and takes nothing over."""

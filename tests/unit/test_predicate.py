@@ -57,7 +57,7 @@ def test_columns_are_named_in_order():
         ("contains(a, '') == true", "not a column", "contains(a, '')"),
         ("1 + 2 in [3]", "here a column is expected", "1 + 2"),
         ("a LIKE 'b%'", "startswith.* for LIKE", None),
-        ("a between 1 and 5", "1 <= number < 5 for BETWEEN", None),
+        ("a between 1 and 5", "1 <= number <= 5 for BETWEEN", None),
         ("class > 1", r"write column\('class'\)", None),
         ("meta.from == 'a'", r"write column\('meta.from'\)", None),
         ("a == 'it''s'", "two texts stand side by side", "'s'"),

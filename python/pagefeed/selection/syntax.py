@@ -27,7 +27,7 @@ _SIDE_BY_SIDE = (
 )
 _OWN_WORDS = {"and", "or", "not", "in", "is", "True", "False", "None"}
 _SQL = {
-    "BETWEEN": "write 1 <= number < 5 for BETWEEN",
+    "BETWEEN": "write 1 <= number <= 5 for BETWEEN",
     "LIKE": "write startswith(column, 'text') or contains(column, 'text') for LIKE",
 }
 

@@ -158,6 +158,10 @@ def test_what_does_not_fit_is_refused_and_nothing_is_appended(tmp_path: Path):
         (tokens, ids, logprobs * 1e6),
         (tokens[..., None], ids, logprobs),
         (3, ids, logprobs),
+        (tokens.astype(str), ids, logprobs),
+        (tokens, ids.astype(str), logprobs),
+        (tokens, ids, logprobs.astype(str)),
+        (tokens.tolist(), ids.astype(object), logprobs.astype(bytes)),
     ]
     with pf.TeacherWriter(tmp_path, k=K) as out:
         for each in bad:

@@ -358,7 +358,7 @@ class Fixed:
     "weights",
     [
         *({"web": -1}, {"web": float("nan")}, {"web": "a"}, {"web": None}),
-        *({}, {"wep": 1}, {"web": 0}, [1, 2], 3),
+        *({}, {"wep": 1}, {"web": 0}, [1, 2], 3, {"web": 10**400}),
     ],
 )
 def test_wrong_weights_of_a_policy_are_refused(datasets, weights):
