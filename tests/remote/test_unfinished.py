@@ -210,6 +210,25 @@ def test_a_job_goes_on_where_another_is_refused(source, folder):
     assert not [name for name in folder.contents() if name.startswith(".")]
 
 
+@pytest.mark.parametrize("held", ["begun", "foreign"])
+def test_refused_tokenizing_leaves_a_folder_as_it_is(source, folder, held):
+    """Without a lock, in buckets too."""
+    if held == "begun":
+        with ending(5, "behind"), pytest.raises(EndedError):
+            tokenize(source, folder)
+    else:
+        folder.out.write("other.txt", b"of somebody")
+    before = folder.contents()
+    other = pf.Tokenizer(lambda text: [*text.encode()], vocab_size=256, name="bytes")
+    with pytest.raises(InvalidArgumentError, match="give an"):
+        pf.tokenize(
+            *(source, folder.url),
+            tokenizer=other,
+            storage_options=folder.options,
+        )
+    assert folder.contents() == before
+
+
 def test_tokenizing_goes_on_where_another_tokenizer_is_refused(source, folder):
     """It is refused before it claims the folder, while the first is at work."""
     tried = list[str]()
