@@ -195,7 +195,9 @@ def encoded(data: Inputs, paths: list[Path], codec: str) -> None:
     empty = pa.BufferOutputStream()
     schema = pa.schema([pa.field("input_ids", kind, nullable=False)])
     pq.ParquetWriter(empty, schema).close()
-    lists = _core.ListFile(empty.getvalue().to_pybytes(), 1, codec, PAGE_BYTES)
+    lists = _core.ListFile(
+        empty.getvalue().to_pybytes(), 1, codec, PAGE_BYTES, data.proven.vocab_size
+    )
 
     def take(table: pa.Table) -> None:
         for chunk in table["text"].cast(pa.large_binary()).chunks:

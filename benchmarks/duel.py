@@ -185,8 +185,8 @@ def main() -> None:
     for build in builds:
         if not list((build / "pagefeed").glob("_core*.so")):
             parser.error(f"{build} holds no package pagefeed with its core")
-    # The data, by the first build.
-    sys.path.insert(0, str(builds[0]))
+    # The data, by the build that these benchmarks belong to.
+    sys.path.insert(0, str(builds[1]))
     import bench_sequences
     import data
 

@@ -392,7 +392,12 @@ class Tokenizer:
 @final
 class ListFile:
     def __new__(
-        cls, empty: bytes, num_lists: int, compression: str, page_bytes: int
+        cls,
+        empty: bytes,
+        num_lists: int,
+        compression: str,
+        page_bytes: int,
+        vocab_size: int,
     ) -> Self: ...
     def encode(
         self, tokenizer: Tokenizer, data: object, offsets: object, num_threads: int

@@ -1,7 +1,10 @@
 """What reads a page: anything that knows the Arrow C data interface, without a copy."""
 
+import json
 from pathlib import Path
 
+import duckdb
+import fastparquet
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -9,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed
+from pagefeed.prepare.tokenizing.tokenization import Compression
 
 COLUMNS = {
     "tokens": pa.array([[1, 2], [], [3]] * 40, pa.list_(pa.int32())),
@@ -66,3 +70,26 @@ def test_pages_that_do_not_exist(path: Path, page: int):
         index.read_page(page)
     with pytest.raises((IndexError, ValueError, OverflowError)):
         index.locate(page)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "snappy", "none"])
+def test_token_files_are_read_by_others(tmp_path: Path, codec: Compression):
+    lines = [json.dumps({"text": f"word {n % 97} " * (n % 50)}) for n in range(900)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    tokenizer = pagefeed.Tokenizer(lambda text: list(text.encode()), vocab_size=256)
+    written = pagefeed.tokenize(
+        tmp_path / "a.jsonl", tmp_path / "out", tokenizer=tokenizer, compression=codec
+    )
+    (file,) = written.files
+    chunk = pq.read_metadata(file).row_group(0).column(0)
+    assert "RLE_DICTIONARY" in chunk.encodings
+    rows = [list(json.loads(line)["text"].encode()) for line in lines]
+    assert pq.read_table(file)["input_ids"].to_pylist() == rows
+    assert pl.read_parquet(file)["input_ids"].to_list() == rows
+    found = duckdb.sql(f"select input_ids from read_parquet('{file}')").fetchall()
+    assert [row for (row,) in found] == rows
+    with Path(file).open("rb") as opened:
+        table = fastparquet.ParquetFile(opened).to_pandas(columns=["input_ids"])
+    assert [[*row] for row in table["input_ids"]] == rows
+    ours = pagefeed.parquet(file, column="input_ids")
+    assert [row["input_ids"] for row in ours] == rows

@@ -22,7 +22,7 @@ pub struct ListFile {
 #[pymethods]
 impl ListFile {
     /// Begins a file with the schema of `empty`, a Parquet file without rows, of which
-    /// the first `num_lists` columns are lists.
+    /// the first `num_lists` columns are lists. Tokens of the first are below `vocab_size`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -30,6 +30,7 @@ impl ListFile {
         num_lists: usize,
         compression: &str,
         page_bytes: usize,
+        vocab_size: u32,
     ) -> PyResult<Self> {
         let codec = match compression {
             "none" => Codec::Uncompressed,
@@ -42,7 +43,9 @@ impl ListFile {
             }
         };
         let empty = Bytes::copy_from_slice(empty);
-        let file = detached(py, || Library::new(empty, num_lists, codec, page_bytes))?;
+        let file = detached(py, || {
+            Library::new(empty, num_lists, codec, page_bytes, vocab_size)
+        })?;
         Ok(Self { file })
     }
 

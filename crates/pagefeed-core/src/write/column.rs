@@ -11,7 +11,7 @@ use parquet::file::metadata::{
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnDescPtr;
 
-use super::page::{Page, PageMaker, Rows};
+use super::page::{Dictionary, Page, PageMaker, Rows, Settings};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 use crate::parallel::on_threads;
@@ -19,19 +19,31 @@ use crate::parallel::on_threads;
 /// Cuts the rows of one column into compressed pages.
 pub struct ListColumn {
     column: ColumnDescPtr,
-    codec: Codec,
+    settings: Settings,
     values_per_page: usize,
-    is_signed: bool,
     maker: PageMaker,
     waiting: Rows,
+    /// Full pages, until there are so many values that a dictionary pays.
+    held: Vec<Rows>,
+    /// What values are, if they are few numbers.
+    dictionary: Option<Dictionary>,
+    /// Bytes of the dictionary's page in this row group, and those before compression,
+    /// once there is one.
+    written: Option<(usize, usize)>,
     pages: Vec<Page>,
     num_levels: usize,
 }
 
 impl ListColumn {
-    /// A column without rows. A page is complete once it has so many bytes, of values
-    /// and before compression.
-    pub fn new(column: ColumnDescPtr, codec: Codec, page_bytes: usize) -> Result<Self> {
+    /// A column without rows. A page is complete once it has so many bytes, of plain
+    /// values and before compression. Where values are below `num_values`, which may be
+    /// 0 if that is unknown, they are stored in fewer bytes.
+    pub fn new(
+        column: ColumnDescPtr,
+        codec: Codec,
+        page_bytes: usize,
+        num_values: u32,
+    ) -> Result<Self> {
         let levels = (column.max_rep_level(), column.max_def_level());
         if (column.physical_type(), levels) != (Type::INT32, (1, 1)) {
             return Err(Error::unsupported(format!(
@@ -40,12 +52,17 @@ impl ListColumn {
             )));
         }
         Ok(Self {
-            is_signed: column.sort_order() == SortOrder::SIGNED,
+            settings: Settings {
+                codec,
+                is_signed: column.sort_order() == SortOrder::SIGNED,
+            },
             values_per_page: page_bytes.div_ceil(size_of::<u32>()).max(1),
             column,
-            codec,
             maker: PageMaker::default(),
             waiting: Rows::default(),
+            held: Vec::new(),
+            dictionary: Dictionary::of(num_values),
+            written: None,
             pages: Vec::new(),
             num_levels: 0,
         })
@@ -66,22 +83,41 @@ impl ListColumn {
         num_threads: usize,
         output: &mut Vec<u8>,
     ) -> Result<()> {
-        let full = self.cut(values, counts)?;
+        let mut full = self.cut(values, counts)?;
         self.num_levels += values.len() + counts.len();
-        let (codec, is_signed) = (self.codec, self.is_signed);
+        if let (Some(dictionary), None) = (self.dictionary, self.written) {
+            self.held.append(&mut full);
+            let held = self
+                .held
+                .iter()
+                .map(|rows| rows.values.len())
+                .sum::<usize>();
+            if held < dictionary.pays_from() {
+                return Ok(());
+            }
+            let codec = self.settings.codec;
+            self.written = Some(self.maker.make_dictionary(dictionary, codec, output)?);
+            full = std::mem::take(&mut self.held);
+        }
+        self.make(&full, num_threads, output)
+    }
+
+    /// Appends full pages to `output`.
+    fn make(&mut self, full: &[Rows], num_threads: usize, output: &mut Vec<u8>) -> Result<()> {
+        let settings = self.settings;
+        let dictionary = self.dictionary.filter(|_| self.written.is_some());
         if num_threads.min(full.len()) < 2 {
-            for rows in &full {
-                let page = self.maker.make(rows, codec, is_signed, output)?;
+            for rows in full {
+                let page = self.maker.make(rows, settings, dictionary, output)?;
                 self.pages.push(page);
             }
             return Ok(());
         }
         let made = on_threads(num_threads, full.len(), || {
             let mut maker = PageMaker::default();
-            let full = &full;
             move |number: usize| {
                 let mut bytes = Vec::new();
-                let page = maker.make(&full[number], codec, is_signed, &mut bytes)?;
+                let page = maker.make(&full[number], settings, dictionary, &mut bytes)?;
                 Ok((page, bytes))
             }
         })?;
@@ -128,17 +164,16 @@ impl ListColumn {
     /// Ends a row group: appends the last page, and returns what is known of all since
     /// the last one, as if the first began at 0.
     pub fn close(&mut self, output: &mut Vec<u8>) -> Result<ColumnCloseResult> {
-        let rows = std::mem::take(&mut self.waiting);
-        if !rows.counts.is_empty() {
-            let (codec, is_signed) = (self.codec, self.is_signed);
-            self.pages
-                .push(self.maker.make(&rows, codec, is_signed, output)?);
-        }
+        let mut rows = std::mem::take(&mut self.held);
+        rows.push(std::mem::take(&mut self.waiting));
+        rows.retain(|rows| !rows.counts.is_empty());
+        self.make(&rows, 1, output)?;
         self.num_levels = 0;
         let pages = std::mem::take(&mut self.pages);
+        let dictionary = self.written.take();
         let mut offsets = OffsetIndexBuilder::new();
         let mut index = ColumnIndexBuilder::new(Type::INT32);
-        let mut size = 0;
+        let mut size = dictionary.map_or(0, |(size, _)| size as i64);
         for page in &pages {
             offsets.append_row_count(page.num_rows as i64);
             offsets.append_offset_and_size(size, page.size as i32);
@@ -156,37 +191,62 @@ impl ListColumn {
         Ok(ColumnCloseResult {
             bytes_written: size.unsigned_abs(),
             rows_written: num_rows as u64,
-            metadata: self.metadata(&pages)?,
+            metadata: self.metadata(&pages, dictionary)?,
             bloom_filter: None,
             column_index: Some(index.build()?),
             offset_index: Some(offsets.build()),
         })
     }
 
-    fn metadata(&self, pages: &[Page]) -> Result<ColumnChunkMetaData> {
+    fn metadata(
+        &self,
+        pages: &[Page],
+        dictionary: Option<(usize, usize)>,
+    ) -> Result<ColumnChunkMetaData> {
         let total = |size: fn(&Page) -> usize| pages.iter().map(size).sum::<usize>();
         let (num_empty, num_values) = (total(|p| p.num_empty), total(|p| p.num_values));
         let (repetitions, definitions) =
             histograms(total(|page| page.num_rows), num_empty, num_values);
-        let key = |value: &u32| value ^ (u32::from(self.is_signed) << 31);
+        let key = |value: &u32| value ^ (u32::from(self.settings.is_signed) << 31);
         let bounds = || pages.iter().filter_map(|page| page.bounds);
         let least = bounds().map(|(least, _)| least).min_by_key(key);
         let largest = bounds().map(|(_, largest)| largest).max_by_key(key);
         let number = |value: Option<u32>| value.map(u32::cast_signed);
         let nulls = Some(num_empty as u64);
-        let codec = match self.codec {
+        let codec = match self.settings.codec {
             Codec::Snappy => CompressionCodec::SNAPPY,
             Codec::Zstd => CompressionCodec::ZSTD,
             Codec::Lz4Raw => CompressionCodec::LZ4_RAW,
             _ => CompressionCodec::UNCOMPRESSED,
         };
+        let (own_size, own_plain_size) = dictionary.unwrap_or_default();
+        let (mut encodings, mut counts) = (vec![Encoding::PLAIN, Encoding::RLE], Vec::new());
+        let mut count = |page_type, encoding, count: usize| {
+            let count = count as i32;
+            counts.extend((count > 0).then_some(PageEncodingStats {
+                page_type,
+                encoding,
+                count,
+            }));
+        };
+        let num_indexed = total(|page| usize::from(page.is_indexed));
+        let (data, indexed) = (PageType::DATA_PAGE, Encoding::RLE_DICTIONARY);
+        if dictionary.is_some() {
+            encodings.push(indexed);
+            count(PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1);
+        }
+        count(data, indexed, num_indexed);
+        count(data, Encoding::PLAIN, pages.len() - num_indexed);
         let built = ColumnChunkMetaData::builder(self.column.clone())
-            .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
+            .set_encodings(encodings)
             .set_compression_codec(codec)
             .set_num_values((num_values + num_empty) as i64)
-            .set_total_compressed_size(total(|page| page.size) as i64)
-            .set_total_uncompressed_size(total(|page| page.uncompressed_size) as i64)
-            .set_data_page_offset(0)
+            .set_total_compressed_size((own_size + total(|page| page.size)) as i64)
+            .set_total_uncompressed_size(
+                (own_plain_size + total(|page| page.uncompressed_size)) as i64,
+            )
+            .set_dictionary_page_offset(dictionary.map(|_| 0))
+            .set_data_page_offset(own_size as i64)
             .set_statistics(Statistics::int32(
                 number(least),
                 number(largest),
@@ -194,11 +254,7 @@ impl ListColumn {
                 nulls,
                 false,
             ))
-            .set_page_encoding_stats(vec![PageEncodingStats {
-                page_type: PageType::DATA_PAGE,
-                encoding: Encoding::PLAIN,
-                count: pages.len() as i32,
-            }])
+            .set_page_encoding_stats(counts)
             .set_repetition_level_histogram(Some(repetitions))
             .set_definition_level_histogram(Some(definitions))
             .build();

@@ -30,8 +30,15 @@ pub struct ListFile {
 
 impl ListFile {
     /// Begins a file with the schema, and the metadata, of `empty`: a Parquet file
-    /// without rows. Pages are complete at `page_bytes` of values.
-    pub fn new(empty: Bytes, num_lists: usize, codec: Codec, page_bytes: usize) -> Result<Self> {
+    /// without rows. Pages are complete at `page_bytes` of plain values. Those of the first
+    /// list are below `num_values`, if that is not 0, but for few.
+    pub fn new(
+        empty: Bytes,
+        num_lists: usize,
+        codec: Codec,
+        page_bytes: usize,
+        num_values: u32,
+    ) -> Result<Self> {
         let found = ParquetMetaDataReader::new().parse_and_finish(&empty)?;
         let found = found.file_metadata();
         let properties = WriterProperties::builder()
@@ -44,7 +51,8 @@ impl ListFile {
         let columns = columns.ok_or_else(|| Error::invalid("there are fewer columns"))?;
         let lists = columns
             .iter()
-            .map(|column| ListColumn::new(Arc::clone(column), codec, page_bytes))
+            .zip([num_values].into_iter().chain(std::iter::repeat(0)))
+            .map(|(column, most)| ListColumn::new(Arc::clone(column), codec, page_bytes, most))
             .collect::<Result<_>>()?;
         let mut writer = SerializedFileWriter::new(
             Output::default(),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding, PageType};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+use parquet::file::metadata::{
+    PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
@@ -45,6 +47,15 @@ fn other_file(fields: &str, rows: Option<&[ByteArray]>) -> Bytes {
     writer.into_inner().unwrap().into()
 }
 
+/// Rows of numbers, of which few are above `num_values`, if that is not 0.
+fn rows_below(num_values: u32) -> Vec<Vec<u32>> {
+    let mut rows = rows();
+    for row in rows.iter_mut().filter(|row| row.len() != 65) {
+        row.iter_mut().for_each(|value| *value %= num_values);
+    }
+    rows
+}
+
 fn rows() -> Vec<Vec<u32>> {
     let counts = [0, 0, 1, 700, 2, 0, 3, 64, 65, 1, 0].repeat(9);
     let row = |(number, count): (usize, usize)| {
@@ -57,9 +68,19 @@ fn rows() -> Vec<Vec<u32>> {
 
 /// Writes rows in two row groups, some at once.
 fn written(codec: Codec, at_once: usize, num_threads: usize) -> Bytes {
+    written_below(0, rows(), codec, at_once, num_threads)
+}
+
+fn written_below(
+    num_values: u32,
+    rows: Vec<Vec<u32>>,
+    codec: Codec,
+    at_once: usize,
+    num_threads: usize,
+) -> Bytes {
     let empty = other_file(&format!("{LISTS} {OTHERS}"), None);
-    let mut file = ListFile::new(empty, 2, codec, 512).unwrap();
-    let (mut bytes, rows) = (Vec::new(), rows());
+    let mut file = ListFile::new(empty, 2, codec, 512, num_values).unwrap();
+    let mut bytes = Vec::new();
     for group in rows.chunks(rows.len().div_ceil(2)) {
         for some in group.chunks(at_once) {
             let (values, counts) = (some.concat(), some.iter().map(|row| row.len() as u32));
@@ -145,6 +166,87 @@ fn rows_come_back_whatever_was_given_at_once() {
     }
 }
 
+/// Encodings of the data pages of the first list, in each row group.
+fn encodings(bytes: &Bytes) -> Vec<Vec<(PageType, Encoding, i32)>> {
+    let options = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
+    let found = ParquetMetaDataReader::new()
+        .with_metadata_options(Some(options))
+        .parse_and_finish(bytes)
+        .unwrap();
+    let of_group = |group: &RowGroupMetaData| {
+        let stats = group.column(0).page_encoding_stats().unwrap();
+        stats
+            .iter()
+            .map(|s| (s.page_type, s.encoding, s.count))
+            .collect()
+    };
+    found.row_groups().iter().map(of_group).collect()
+}
+
+#[test]
+fn values_below_a_number_are_stored_in_fewer_bytes() {
+    let expected = rows_below(200);
+    for codec in CODECS {
+        let write =
+            |at_once, threads| written_below(200, expected.clone(), codec, at_once, threads);
+        let whole = write(1000, 1);
+        for (at_once, num_threads) in [(1, 1), (7, 1), (1000, 3)] {
+            assert_eq!(write(at_once, num_threads), whole);
+        }
+        let indexed = encodings(&whole);
+        for stats in &indexed {
+            assert_eq!(stats[0], (PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1));
+            let (kind, encoding, count) = stats[1];
+            assert_eq!(
+                (kind, encoding),
+                (PageType::DATA_PAGE, Encoding::RLE_DICTIONARY)
+            );
+            assert!(count >= 5, "{count}");
+            // Those with larger values, and those without any.
+            assert_eq!(
+                (stats[2].0, stats[2].1),
+                (PageType::DATA_PAGE, Encoding::PLAIN)
+            );
+        }
+        let file = SerializedFileReader::new(whole).unwrap();
+        let found = [lists(&file, 0, 0), lists(&file, 1, 0)].concat();
+        assert_eq!(found, expected, "{codec:?}");
+    }
+}
+
+#[test]
+fn few_values_have_no_dictionary() {
+    let whole = written_below(3000, rows_below(3000), Codec::Zstd, 1000, 1);
+    for stats in encodings(&whole) {
+        assert_eq!(stats.len(), 1);
+        assert_eq!(stats[0].1, Encoding::PLAIN);
+    }
+    let file = SerializedFileReader::new(whole).unwrap();
+    assert_eq!(
+        [lists(&file, 0, 0), lists(&file, 1, 0)].concat(),
+        rows_below(3000)
+    );
+}
+
+#[test]
+fn a_value_takes_two_or_three_bytes() {
+    for (num_values, width) in [(0x1_0000, 2), (0x1_0001, 3), (0x1_FFFF, 3)] {
+        let count = 16 * num_values;
+        let rows = vec![(0..count).map(|n| n * 7 % num_values).collect::<Vec<u32>>()];
+        let empty = other_file(LISTS.split("required group labels").next().unwrap(), None);
+        let mut file = ListFile::new(empty, 1, Codec::Uncompressed, 1 << 16, num_values).unwrap();
+        file.append(0, &rows[0], &[count], 1).unwrap();
+        file.end_group(None).unwrap();
+        file.end().unwrap();
+        let bytes: Bytes = file.take(|some| some.to_vec()).into();
+        let dictionary = 4 * num_values as usize;
+        let left = bytes.len() - dictionary - width * count as usize;
+        assert!(left < 2000, "{left}");
+        let file = SerializedFileReader::new(bytes).unwrap();
+        assert!(lists(&file, 0, 0) == rows);
+    }
+}
+
 #[test]
 fn footers_tell_of_every_page() {
     let bytes = written(Codec::Zstd, 1000, 1);
@@ -197,11 +299,11 @@ fn footers_tell_of_every_page() {
 #[test]
 fn what_does_not_fit_together_is_refused() {
     let empty = other_file(&format!("{LISTS} {OTHERS}"), None);
-    assert!(ListFile::new(empty.clone(), 3, Codec::Zstd, 512).is_err());
-    assert!(ListFile::new(empty.clone(), 4, Codec::Zstd, 512).is_err());
-    let mut file = ListFile::new(empty, 2, Codec::Zstd, 512).unwrap();
+    assert!(ListFile::new(empty.clone(), 3, Codec::Zstd, 512, 0).is_err());
+    assert!(ListFile::new(empty.clone(), 4, Codec::Zstd, 512, 0).is_err());
+    let mut file = ListFile::new(empty, 2, Codec::Zstd, 512, 0).unwrap();
     assert!(file.append(0, &[1, 2], &[3], 1).is_err());
     assert!(file.append(1, &[1, 2], &[1], 1).is_err());
     assert!(file.append(2, &[1, 2], &[2], 1).is_err());
-    assert!(ListFile::new(Bytes::from_static(b"PAR1"), 1, Codec::Zstd, 512).is_err());
+    assert!(ListFile::new(Bytes::from_static(b"PAR1"), 1, Codec::Zstd, 512, 0).is_err());
 }

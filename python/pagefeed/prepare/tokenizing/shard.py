@@ -24,7 +24,7 @@ __all__ = ["Shard"]
 GROUP_BYTES = 64 << 20
 """Bytes of a row group before compression."""
 STORED_BYTES = 4
-"""Bytes of a token before compression: Parquet has no smaller numbers."""
+"""Bytes of a token by which sizes are counted: of Parquet's smallest numbers."""
 
 
 class Shard:
@@ -47,6 +47,7 @@ class Shard:
             1 + job.has_labels,
             job.compression,
             job.page_bytes,
+            job.tokenizer.vocab_size,
         )
         self._others: list[Any] = []
         """Further columns of the rows that are not in a row group yet."""

@@ -124,10 +124,11 @@ def tokenize(
         column_name: What the column of tokens is called.
         chat_template: A template in the place of the tokenizer's.
         shard_size: Bytes of a file, about.
-        page_size: Bytes of tokens in a page, before compression: what is read for one
-            row of a row-exact shuffle.
+        page_size: Bytes of tokens in a page, at four bytes a token: what is read for
+            one row of a row-exact shuffle.
         compression: Of pages: ``"zstd"`` makes the smallest files; ``"none"`` is
-            written and loaded fastest, at four bytes a token; others lie between.
+            written and loaded fastest, at two bytes a token, or three for more than
+            65,536 ids; others lie between.
         num_threads: Threads that work; by default one per CPU.
         retries: How often a shard is tried again where files cannot be read or written.
         engine: ``"local"``; or ``"ray"``, on the cluster that ``ray.init`` finds, whose
