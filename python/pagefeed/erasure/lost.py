@@ -50,14 +50,16 @@ def lost_rows(
     if not rewritten or not added:
         return found
     if key is None:
-        past, gone_by_name = (
-            later.recipe.table.past,
-            {index.files[n] for n in rewritten},
-        )
+        past = later.recipe.table.past
+        gone_by_name = {index.files[n] for n in rewritten}
         if past is not None and past.keeps_rows(table.snapshot, gone_by_name):
             for file in gone_by_name:
                 del found[file]
             return found
+        named = None if past is None else past.key
+        if named in later.recipe.table.types:
+            key = named  # The one that the table was opened with.
+    if key is None:
         values, of_added = (_ids(index, rewritten), _ids(later, added))
         if values is None or of_added is None:
             raise UnsupportedError(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise, starmap
 from typing import cast
+
+import numpy as np
 
 from pagefeed.core.dataset import (
     Dataset,
@@ -21,49 +24,92 @@ from pagefeed.errors import (
     StateMismatchError,
     UnsupportedError,
 )
-from pagefeed.selection import Selection
+from pagefeed.growth.rewritten import rewritten_rows
+from pagefeed.selection import Selection, rows_of
 
-__all__ = ["before_growth", "growth_parts"]
+__all__ = ["before_growth", "before_rewriting", "growth_parts"]
 
 
 def before_growth(dataset: Dataset, then: str) -> ParquetRows:
     """Return the files of a dataset that there were, as a dataset, see below.
 
-    If a table rewrote them and lost no row, they are those of its snapshot of then.
+    If a table rewrote them and lost no row, they are those of its snapshot of then; or,
+    where these are gone, their rows in the files of now.
     """
     try:
-        return _files_before(dataset, then)[0]
+        return _files_before(dataset, then)
     except StateMismatchError as refused:
-        found = _snapshot_before(dataset, then, refused)
+        found = _snapshot_before(dataset, then, str(refused))
         if found is None:
             raise
         return found
 
 
+def before_rewriting(dataset: Dataset, then: str) -> ParquetRows | None:
+    """Return the rows of a table as they were, if it only rewrote them since.
+
+    None if it has more rows now, or is no other snapshot of the table of the state.
+
+    Raises:
+        StateMismatchError: If it has as many rows now, and these are not told again.
+    """
+    facts = then.split()
+    is_record = len(facts) > 4 and facts[4].isdecimal()  # Rows that are selected.
+    if not is_record or int(facts[4]) != len(cast("ParquetRows", dataset)):
+        return None
+    return _snapshot_before(dataset, then)
+
+
 def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetRows]:
-    """Return the files there were at first, those added next, and so on.
+    """Return the rows there were at first, those added next, and so on.
 
     Args:
-        dataset: With all files.
+        dataset: With all rows.
         then: What states recorded before each addition.
 
     Raises:
-        StateMismatchError: If its files are not those of before and some more.
+        StateMismatchError: If these are not the rows of before and some more.
     """
-    found: list[ParquetRows] = []
-    held: list[int] = []
-    for record in then:
-        part, numbers = _files_before(dataset, record)
-        added = [number for number in numbers if number not in {*held}]
-        found.append(part.with_files([numbers.index(number) for number in added]))
-        held = numbers
-    whole, known = cast("ParquetRows", dataset), {*held}
-    added = [n for n in range(len(whole.files)) if n not in known]
-    return [*found, whole.with_files(added)]
+    of_then = [before_growth(dataset, record) for record in then]
+    all_data = [*of_then, cast("ParquetRows", dataset)]
+    return [all_data[0], *starmap(_added, pairwise(all_data))]
 
 
-def _files_before(dataset: Dataset, then: str) -> tuple[ParquetRows, list[int]]:
-    """The files of a dataset that there were, as a dataset, and their numbers.
+def _added(before: ParquetRows, after: ParquetRows) -> ParquetRows:
+    """Return the rows that were added: by their files, else by what tells rows.
+
+    Raises:
+        StateMismatchError: If nothing tells them.
+    """
+    held = {*before.spans.layout.files}
+    if held <= {*after.files}:
+        return after.with_files([n for n, f in enumerate(after.files) if f not in held])
+    keys = [
+        None
+        if each.table is None or each.table.past is None
+        # Of files that are gone the keys were kept.
+        else each.table.past.keys_of(each.spans.layout)
+        for each in (before, after)
+    ]
+    old, new = keys
+    if old is None or new is None or not after.spans.in_file_order:
+        raise StateMismatchError(
+            "grown='now' mixes in rows that were added, and files of before were "
+            "rewritten: nothing tells which rows of them are new; open the table with "
+            "key=, a column whose values tell rows or '_row_id', or load with "
+            "grown='next-epoch'"
+        )
+    is_old, first = np.isin(new, old), after.index.file_first_row
+    rows = {
+        file: np.flatnonzero(is_old[begin:end])
+        for file, (begin, end) in zip(after.files, pairwise(first), strict=True)
+    }
+    chosen = rows_of(after.spans, rows, are_deleted=True)
+    return replace(after, selection=chosen)
+
+
+def _files_before(dataset: Dataset, then: str) -> ParquetRows:
+    """The files of a dataset that there were, as a dataset.
 
     These are its first files, as in a table or a list; or, of this machine, those that
     were written before all others. What they hold must be what the state records.
@@ -87,7 +133,7 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetRows, list[int]]:
         for part in _with_all_rows(dataset.with_files(numbers)):
             now = identity_of_data(part)
             if not what_changed(then, now):
-                return part, numbers
+                return part
             lost_rows = lost_rows or same_files(then, now)
     changed = what_changed(then, identity_of_data(dataset))
     table = dataset.table
@@ -116,7 +162,7 @@ def _files_before(dataset: Dataset, then: str) -> tuple[ParquetRows, list[int]]:
 
 
 def _snapshot_before(
-    dataset: Dataset, then: str, refused: StateMismatchError
+    dataset: Dataset, then: str, refused: str = "rows were rewritten"
 ) -> ParquetRows | None:
     """Return the snapshot of a table that a state is of; None if it is not that.
 
@@ -130,20 +176,23 @@ def _snapshot_before(
     kind, number = table.snapshot.partition(":")[0], snapshot.partition(":")[2]
     if snapshot == table.snapshot or snapshot != f"{kind}:{number}":
         return None
+    if cast("ParquetRows", dataset).erasures:
+        raise StateMismatchError(
+            f"files of {snapshot}, of which the state is, were rewritten, and "
+            f"documents are erased from those of {table.snapshot}: erase them from the "
+            "snapshot of the state, go on over it to the end of the epoch, and begin "
+            "the next one over the table of now"
+        )
     try:
         old = table.past.at(snapshot)
         part = _of_snapshot(cast("ParquetRows", dataset), old)
         if what_changed(then, identity_of_data(part)):
             return None
         lost = lost_rows(old.index, table.past.at(table.snapshot), None)
-    except (InvalidArgumentError, MissingFileError) as gone:
-        raise StateMismatchError(
-            f"the files of {snapshot}, of which the state is, were rewritten up to "
-            f"{table.snapshot}, and are not there any more: {gone}; keep the files of "
-            "a snapshot until the end of the runs that read it"
-        ) from None
+    except (InvalidArgumentError, MissingFileError):
+        return rewritten_rows(cast("ParquetRows", dataset), then)
     except UnsupportedError as unknown:
-        raise StateMismatchError(f"{refused.args[0]}; {unknown}") from None
+        raise StateMismatchError(f"{refused}; {unknown}") from None
     count = sum(map(len, lost.values()))
     if count:
         raise StateMismatchError(

@@ -22,7 +22,7 @@ from pagefeed.core.run import (
     records_of,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.growth.grown_data import before_growth, growth_parts
+from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
 from pagefeed.growth.grown_order import GrownOrder
 
 __all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
@@ -43,12 +43,14 @@ def rest_of_dataset(
             skipped.
         StateMismatchError: If the data are not those of the state with some added.
     """
-    same = grown is None or not what_changed(state.dataset, whole.initial.dataset)
+    before, same = whole.dataset, True
+    if what_changed(state.dataset, whole.initial.dataset):
+        if grown is not None:
+            before, same = before_growth(before, state.dataset), False
+        elif (then := before_rewriting(before, state.dataset)) is not None:
+            before, same = then, False
     names = [each.name for each in fields(DatasetRun) if each.init]
     options = {name: getattr(whole, name) for name in names}
-    before = whole.dataset
-    if not same:
-        before = before_growth(before, state.dataset)
     run: Callable[..., DatasetRun] = DatasetRun
     if state.grown or whole.epochs != 1:
         run = partial(GrownRun, begun=state, later=whole.dataset)

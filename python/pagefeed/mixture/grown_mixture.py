@@ -22,7 +22,12 @@ from pagefeed.core.run import (
     records_of,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
-from pagefeed.growth import MixedOrder, before_growth, growth_parts
+from pagefeed.growth import (
+    MixedOrder,
+    before_growth,
+    before_rewriting,
+    growth_parts,
+)
 from pagefeed.mixture.component import Component, Former, Mixed
 from pagefeed.mixture.mixture_run import MixtureRun
 from pagefeed.mixture.schedule import Schedule
@@ -47,6 +52,8 @@ def rest_of_mixture(
         StateMismatchError: If a dataset is not that of the state with some files added.
     """
     state.check_run(whole.initial)
+    if grown is None and _is_rewritten(whole, state):
+        grown = "next-epoch"
     if grown is not None:
         state = _with_growth(whole, state, grown)
     if not schedule_of(state).has_grown:
@@ -55,6 +62,18 @@ def rest_of_mixture(
     options = {name: getattr(whole, name) for name in names}
     rest = GrownMixtureRun(begun=state, **options)
     return rest, rest.accept(state)
+
+
+def _is_rewritten(whole: MixtureRun, state: LoaderState) -> bool:
+    """Whether datasets are others than in a state, all with the same rows as there."""
+    now = {part.name: part.data for part in whole.parts}
+    others = [
+        (whole.datasets[whole.names.index(part.name)], part.data)
+        for part in schedule_of(state).parts
+        if part.name in now and what_changed(part.data, now[part.name])
+    ]
+    found = [before_rewriting(*each) for each in others]
+    return bool(found) and all(each is not None for each in found)
 
 
 def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderState:

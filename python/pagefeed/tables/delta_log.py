@@ -14,6 +14,7 @@ from typing import Any
 
 from pagefeed.core._base import lazy
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
+from pagefeed.tables.delta_checkpoint import CHECKPOINT
 from pagefeed.tables.snapshot import EPOCH, milliseconds_of
 
 __all__ = ["DeltaLog"]
@@ -22,10 +23,6 @@ FOLDER = "_delta_log"
 ENABLED = "delta.enableInCommitTimestamps"
 SINCE = "delta.inCommitTimestampEnablement"
 _COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(
-    r"(\d{20})\.checkpoint(?:\.\d{10}\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?"
-    r"\.(?:parquet|json)"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +114,7 @@ class DeltaLog:
     def _versions(self) -> list[int]:
         """Versions that can be read, rising."""
         parts: defaultdict[tuple[int, int], int] = defaultdict(int)
-        for match in filter(None, map(_CHECKPOINT.fullmatch, self._listed)):
+        for match in filter(None, map(CHECKPOINT.fullmatch, self._listed)):
             parts[int(match[1]), int(match["parts"] or 1)] += 1
         held = {version for (version, wanted), n in parts.items() if n >= wanted}
         for version in self._commits:

@@ -30,6 +30,7 @@ from pagefeed.tables.delta_bounds import DeltaBounds
 from pagefeed.tables.delta_log import DeltaLog
 from pagefeed.tables.naming import delta_naming
 from pagefeed.tables.past import DeltaPast
+from pagefeed.tables.row_keys import check_key
 from pagefeed.tables.snapshot import (
     DataFile,
     Missing,
@@ -60,6 +61,7 @@ def delta(
     table: PathLike | Any,
     version: int | str | datetime.datetime | None = None,
     *,
+    key: str | None = None,
     missing: Missing = "error",
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
@@ -79,6 +81,10 @@ def delta(
             ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
             Of a table with in-commit timestamps the commits tell their time; else it is
             when the files of the log were written.
+        key: What tells rows apart: a column of whole numbers or texts, each once, or
+            ``"_row_id"`` for the ids that the table gives its rows. With a cache folder
+            its values are kept there when a loader is made, so that the state loads
+            after a compaction whose old files are removed.
         missing: What rows have of a column that the table got after their file was
             written, and which the file lacks. By default it is refused by name where it
             is asked for; with ``"null"`` it is null there, for ``where`` and
@@ -118,9 +124,15 @@ def delta(
             root,
             opened.version(),
             opened.metadata().configuration,
+            check_key(key, types, root),
             path_of=_path_of,
             reopen=delta,
-            arguments={"missing": missing, "storage_cache": storage_cache, **wanted},
+            arguments={
+                "key": key,
+                "missing": missing,
+                "storage_cache": storage_cache,
+                **wanted,
+            },
             options=storage_options,
         ),
         bounds=found.bounds,

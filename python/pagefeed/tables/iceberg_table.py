@@ -31,6 +31,7 @@ from pagefeed.tables.iceberg_metadata import newest_metadata, types_of
 from pagefeed.tables.manifests import live_files, operations_of
 from pagefeed.tables.naming import iceberg_naming
 from pagefeed.tables.past import IcebergPast
+from pagefeed.tables.row_keys import check_key
 from pagefeed.tables.snapshot import (
     EPOCH,
     DataFile,
@@ -68,6 +69,7 @@ def iceberg(
     snapshot: int | str | datetime.datetime | None = None,
     *,
     catalog: str | Mapping[str, str] | Any | None = None,
+    key: str | None = None,
     missing: Missing = "error",
     storage_options: StorageOptions | None = None,
     storage_cache: str | int | None = None,
@@ -91,6 +93,10 @@ def iceberg(
             default the current one.
         catalog: A catalog of pyiceberg, the name of one that it is configured for, or
             properties of one: ``{"name": "prod", "type": "sql", "uri": ...}``.
+        key: What tells rows apart: a column of whole numbers or texts, each once, or
+            ``"_row_id"`` for the ids that the table gives its rows. With a cache folder
+            its values are kept there when a loader is made, so that the state loads
+            after a compaction whose old files are removed.
         missing: What rows have of a column that the table got after their file was
             written, and which the file lacks. By default it is refused by name where it
             is asked for; with ``"null"`` it is null there, for ``where`` and
@@ -161,9 +167,11 @@ def iceberg(
             opened,
             chosen.snapshot_id,
             operations_of(metadata.snapshots),
+            check_key(key, types, given),
             live.row_ids,
             reopen=iceberg,
             arguments={
+                "key": key,
                 "missing": missing,
                 "storage_options": storage_options,
                 "storage_cache": storage_cache,

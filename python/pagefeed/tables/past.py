@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import lazy
-from pagefeed.core.storage import is_url, located_exactly
+from pagefeed.core.storage import Storage, is_url, located_exactly
 from pagefeed.errors import FileAccessError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.remote import StorageOptions
+from pagefeed.tables.delta_checkpoint import added_by_checkpoint
 from pagefeed.tables.row_ids import RowIds
+from pagefeed.tables.row_keys import KeyedRows
 
 __all__ = ["DeltaPast", "IcebergPast"]
 
@@ -20,7 +22,7 @@ ROW_ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 
 
 @dataclass(frozen=True, eq=False)
-class DeltaPast:
+class DeltaPast(KeyedRows):
     """The versions of a Delta table up to one."""
 
     root: str
@@ -28,6 +30,8 @@ class DeltaPast:
     version: int
     configuration: Mapping[str, str]
     """Properties of the table."""
+    key: str | None
+    """The column whose values tell rows, if the user named one."""
     path_of: Callable[[str, str], str]
     """Returns the path of a file, by the root and the path in the log."""
     reopen: Callable[..., ParquetDataset]
@@ -72,12 +76,16 @@ class DeltaPast:
         """Ids of the rows of this version; None if the log does not tell them all."""
         found: dict[str, int] = {}
         try:
-            for version in range(self.version + 1):
-                for action in self._actions(version):
-                    if "add" in action and action["add"].get("baseRowId") is not None:
-                        found[self._path(action["add"])] = action["add"]["baseRowId"]
-        except FileAccessError:  # Rows of checkpoints alone are not looked for.
+            storage, log = self._log
+            checkpoint, added = added_by_checkpoint(storage, log, self.version)
+            for version in range(checkpoint + 1, self.version + 1):
+                actions = self._actions(version)
+                added += [action["add"] for action in actions if "add" in action]
+        except FileAccessError:  # Neither commits nor a checkpoint tell.
             return None
+        for add in added:
+            if add.get("baseRowId") is not None:
+                found[self._path(add)] = add["baseRowId"]
         column = self.configuration.get(ROW_ID_COLUMN)
         return RowIds(found, column)
 
@@ -85,14 +93,20 @@ class DeltaPast:
         return self.path_of(self.root, action["path"])
 
     def _actions(self, version: int) -> Iterator[dict[str, Any]]:
-        path = f"{self.root.rstrip('/')}/_delta_log/{version:020}.json"
-        options = self.options if is_url(self.root) else None
-        stored = located_exactly((path,), options).storage.read_all(path)
+        storage, log = self._log
+        stored = storage.read_all(f"{log}/{version:020}.json")
         return map(json.loads, filter(None, stored.decode().splitlines()))
+
+    @property
+    def _log(self) -> tuple[Storage, str]:
+        """Where the log lies, and its folder."""
+        log = f"{self.root.rstrip('/')}/_delta_log"
+        options = self.options if is_url(self.root) else None
+        return located_exactly((f"{log}/{0:020}.json",), options).storage, log
 
 
 @dataclass(frozen=True, eq=False)
-class IcebergPast:
+class IcebergPast(KeyedRows):
     """The snapshots of an Iceberg table up to one."""
 
     table: Any
@@ -100,7 +114,9 @@ class IcebergPast:
     snapshot: int
     operations: Mapping[int, tuple[int | None, str]]
     """The parent of each snapshot, and what made it."""
-    row_ids: RowIds
+    key: str | None
+    """The column whose values tell rows, if the user named one."""
+    ids: RowIds
     """Ids of the rows of this one."""
     reopen: Callable[..., ParquetDataset]
     """Opens a snapshot of a table."""
@@ -111,6 +127,11 @@ class IcebergPast:
         """Pickle the path of the metadata in the place of the table."""
         location = getattr(self.table, "metadata_location", self.table)
         return {**vars(self), "table": location}
+
+    @property
+    def row_ids(self) -> RowIds:
+        """Ids of the rows of this snapshot."""
+        return self.ids
 
     def at(self, snapshot: str) -> ParquetDataset:
         """Return a dataset of another snapshot, such as ``"iceberg:3051729675"``."""

@@ -211,7 +211,10 @@ def test_new_data_are_mixed_into_the_epoch_of_their_dataset(tmp_path, taken, shu
         if row in remaining
     ]
     assert len(moved) >= left - 2 * LANES
-    assert max(moved) <= 2 * LANES  # Lanes take turns otherwise than before.
+    # The course takes a sequence from each lane in turns, and a lane is at most a turn
+    # ahead: so all other lanes may pass a sequence, then and now. Between sequences
+    # that were added an old one is in another lane than it was.
+    assert max(moved) <= 2 * (LANES - 1)
     again = mixed(tmp_path, shuffle=shuffle)
     again.load_state_dict(state, grown="now")
     head = rows([again], 5)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pagefeed.core.batches.feeds import Feed, TokenFeed
 from pagefeed.core.batches.settings import LoaderSettings
-from pagefeed.core.dataset import Dataset, what_changed
+from pagefeed.core.dataset import Dataset, snapshot_in, what_changed
 from pagefeed.core.run import DatasetRun, Grown, LoaderState, Run
 from pagefeed.core.wiring import provided
 
@@ -53,7 +53,8 @@ def rest_of(
     """
     if isinstance(whole, DatasetRun) and not state.grown:
         then, now = state.dataset, whole.initial.dataset
-        if grown is None or not what_changed(then, now):
+        is_other = what_changed(then, now) and (grown or snapshot_in(then))
+        if not is_other:
             return whole, whole.accept(state)
     return cast("tuple[Run, LoaderState]", provided(whole.rest)(whole, state, grown))
 

@@ -41,6 +41,7 @@ from pagefeed.core.dataset.index_recipe import (
     check_page_index,
     default_threads,
     footer_of,
+    part_of,
 )
 from pagefeed.core.dataset.page_index import BlockKind, OwnTokens, Page, PageIndex
 from pagefeed.core.dataset.parquet_rows import ParquetRows
@@ -101,6 +102,7 @@ __all__ = [
     "known_vocab_size",
     "lengths_of_rows",
     "parse_aligned",
+    "part_of",
     "refuse_null_tokens",
     "refuse_texts",
     "refuse_unknown_rows",

@@ -52,7 +52,7 @@ COUNTS = {
 
 def identity_of_data(dataset: Dataset) -> str:
     """Return the record of a dataset: facts with blanks between them."""
-    index: Any = dataset.index
+    index: Any = dataset.spans.layout
     infill = getattr(index, "infill", None)
     index = index if infill is None else index.plain
     sizes = np.array([np.diff(index.file_first_row), np.diff(index.file_first_value)])
@@ -60,7 +60,7 @@ def identity_of_data(dataset: Dataset) -> str:
     rows = getattr(index, "rows", None)
     facts = _Identity(
         fingerprint=dataset.fingerprint[:DIGITS],
-        files=len(dataset.files),
+        files=len(index.files),
         rows=index.num_rows,
         tokens=index.num_values,
         selected=dataset.spans.num_rows,

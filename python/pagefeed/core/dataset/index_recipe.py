@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,9 +220,20 @@ class IndexRecipe(Recipe):
         A part of an indexed folder needs no footers. Files that changed since are
         indexed anew, all of them.
         """
+        for whole in self.cached():
+            with suppress(FileAccessError, StaleFileError):
+                if {*self.files} <= {*whole.files}:
+                    part = part_of(self, whole)
+                    part.check_files()
+                    logger.info("index of %r is a part of a cached one", self.column)
+                    return part
+        return None
+
+    def cached(self) -> Iterator[_core.Index]:
+        """Yield the indexes of this kind in the cache folder, of whichever files."""
         own = self.cache_file()
         if own is None:
-            return None
+            return
         kind = own.name.partition("-")[0]
         names = list[str]()
         with suppress(FileAccessError):  # Whoever writes the index says why.
@@ -233,15 +244,11 @@ class IndexRecipe(Recipe):
             if name.endswith(_SUFFIX) and name.startswith(f"{kind}-")
         ]
         for name in others[:_MOST_OTHERS]:
-            with suppress(CorruptFileError, FileAccessError, StaleFileError):
+            with suppress(CorruptFileError, FileAccessError):
                 path = own.parent / name
                 whole = _core.Index.open(path, storage=self.storage.handle)
-                if whole.column == self.column and {*self.files} <= {*whole.files}:
-                    part = part_of(self, whole)
-                    part.check_files()
-                    logger.info("index of %r is a part of %s", self.column, path)
-                    return part
-        return None
+                if whole.column == self.column:
+                    yield whole
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
         """Read the footers of all files, and page headers where footers need them.

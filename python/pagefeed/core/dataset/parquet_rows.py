@@ -53,6 +53,8 @@ class ParquetRows(Dataset):
         for name in (*self.metadata, *self.span_columns):
             if name != self.column:
                 self.source_of(name)
+        if self.table is not None and self.table.past is not None:
+            self.table.past.keep_keys(index)
         return self._token_index(index)
 
     def _token_index(self, index: PageIndex) -> PageIndex:

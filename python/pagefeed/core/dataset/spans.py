@@ -82,6 +82,8 @@ class Spans:
     """How the rows were chosen, the first choice first."""
     erased: Erased | None = None
     """Rows that no batch has; they count as all others."""
+    in_file_order = True
+    """Whether rows follow each other as they do in the files of the index."""
 
     def __init__(self, index: PageIndex | Callable[[], PageIndex]) -> None:
         self._index = index
@@ -94,6 +96,11 @@ class Spans:
     def index(self) -> PageIndex:
         """The index whose pages hold the rows."""
         return self._index() if callable(self._index) else self._index
+
+    @property
+    def layout(self) -> PageIndex:
+        """The index that order and identity follow from: that of the rows' files."""
+        return self.index
 
     def over(self, spans: Spans) -> Spans:
         """Return the same choice of rows of another index of the same files."""

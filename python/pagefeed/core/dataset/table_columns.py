@@ -97,6 +97,16 @@ class TablePast(Protocol):
     def row_ids(self) -> Any | None:
         """What returns the ids of the rows of a file, if the table has them."""
 
+    @property
+    def key(self) -> str | None:
+        """The column whose values tell rows apart; None if the user named none."""
+
+    def keep_keys(self, index: Any) -> None:
+        """Keep what tells the rows of an index beside it, if the user named a key."""
+
+    def keys_of(self, index: Any) -> Any | None:
+        """Return what tells the rows of an index; None if nothing does."""
+
 
 @dataclass(frozen=True, eq=False)
 class TableColumns:

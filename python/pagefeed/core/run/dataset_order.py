@@ -86,7 +86,7 @@ class DatasetOrder:
     @property
     def _sequence_bytes(self) -> float:
         """Mean decoded size of the pages for a sequence, in the column's own type."""
-        value_bytes = self.dataset.spans.index.value_bytes
+        value_bytes = self.dataset.spans.layout.value_bytes
         return self._decoded_bytes(value_bytes) / self.index.num_sequences
 
     @property
@@ -96,7 +96,7 @@ class DatasetOrder:
 
     def _decoded_bytes(self, value_bytes: int) -> float:
         """Decoded size of all pages, with so many bytes for each token."""
-        spans, index = self.dataset.spans, self.dataset.spans.index
+        spans, index = self.dataset.spans, self.dataset.spans.layout
         if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
             rows_per_page = index.num_rows / max(1, len(index))
             return spans.num_pages * rows_per_page * index.mean_row_bytes

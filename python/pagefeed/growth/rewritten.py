@@ -1,0 +1,427 @@
+"""Rows of a snapshot whose files a table rewrote and removed, in their order of then.
+
+What a compaction leaves are the same rows in other files. Their order follows from
+the page index of the old files alone, which the cache folder has; what tells rows apart
+says where each is now. So sequences are cut from the rows as they were, and read from
+the files that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import (
+    ArrayFolder,
+    ArrayWriter,
+    Int64Array,
+    UInt32Array,
+    joined_ranges,
+    lazy,
+    logger,
+    narrow_difference,
+)
+from pagefeed.core.dataset import (
+    BlockKind,
+    IndexRecipe,
+    PageIndex,
+    ParquetRows,
+    SpanParts,
+    Spans,
+    cut_at,
+    derived_arrays,
+    derived_key,
+    identity_of_data,
+    part_of,
+    snapshot_in,
+    what_changed,
+    wide_bytes,
+)
+from pagefeed.errors import StateMismatchError
+
+__all__ = ["RewrittenRows", "rewritten_rows"]
+
+VERSION = 1
+SPANS_AT_ONCE = 1 << 15
+
+
+class _Found(NamedTuple):
+    """Rows of an old index, and where they are now."""
+
+    layout: PageIndex
+    old: Int64Array
+    """Those that are left, rising."""
+    new: Int64Array
+    """Their rows in the index of now."""
+
+
+class RewrittenRows(Spans):
+    """Rows in the order of files that are gone, as runs inside pages of other files.
+
+    Args:
+        index: Of the files that there are.
+        layout: Of the files that are gone.
+        snapshot: Of the table, of which these were.
+        fingerprint: What identifies the rows, as it was.
+        stored: Where the runs are.
+    """
+
+    in_file_order = False
+
+    def __init__(
+        self,
+        index: PageIndex,
+        layout: PageIndex,
+        fingerprint: str,
+        stored: ArrayFolder,
+    ) -> None:
+        super().__init__(index)
+        self._layout, self._fingerprint, self._stored = layout, fingerprint, stored
+        self._row, self._page = stored["row"], stored["page"]
+        self._rows_before = stored["rows_before"]
+        self._values_before = stored["values_before"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as what it is made of."""
+        return RewrittenRows, (
+            self.index,
+            self._layout,
+            self._fingerprint,
+            self._stored,
+        )
+
+    @property
+    def layout(self) -> PageIndex:
+        """The index of the files that are gone."""
+        return self._layout
+
+    def over(self, spans: Spans) -> Spans:
+        """Return itself, of all files: they are those of now, not those of then.
+
+        Raises:
+            StateMismatchError: If it is to be of some of them.
+        """
+        if spans.index.files != self.index.files:
+            raise StateMismatchError(
+                "the rows of the state were rewritten, and their files are gone: what "
+                "was added in its epoch cannot be told from them"
+            )
+        return self
+
+    @property
+    def known_rows(self) -> int | None:
+        """Number of rows."""
+        return self.num_rows
+
+    @property
+    def known_tokens(self) -> int | None:
+        """Number of tokens."""
+        return self.num_values
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the contents, as the files that are gone had them."""
+        return self._fingerprint
+
+    def __len__(self) -> int:
+        """Return the number of spans."""
+        return len(self._row)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all spans."""
+        return int(self._rows_before[-1])
+
+    @property
+    def num_values(self) -> int:
+        """Values of these rows: tokens of a token column."""
+        return int(self._values_before[-1])
+
+    @lazy
+    def _pages(self) -> Int64Array:
+        """Pages of the files that are gone which held these rows."""
+        return np.unique(self._page)
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that held these rows."""
+        return len(self._pages)
+
+    @property
+    def page_values(self) -> int:
+        """Values of all rows of those pages: what was decoded for the spans."""
+        borders = np.stack([self._pages, self._pages + 1])
+        return int(np.diff(self._layout.first_values(borders), axis=0).sum())
+
+    @lazy
+    def file_first_span(self) -> Int64Array:
+        """First span of each file that is gone, and the number of spans."""
+        return np.searchsorted(self._page, self._layout.file_first_page)
+
+    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
+        return self._rows_before[np.asarray(spans, dtype=np.int64)]
+
+    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
+        """Return the values before each of ``spans``; for ``len(self)``, all values."""
+        return self._values_before[np.asarray(spans, dtype=np.int64)]
+
+    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span of each of ``rows``."""
+        return np.searchsorted(self._rows_before, rows, side="right") - 1
+
+    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
+        """Return which rows of the index ``rows`` of the spans are."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        span = np.minimum(self.spans_of_rows(numbers), len(self) - 1)
+        return self._row[span] + numbers - self.first_rows(span)
+
+    def values_of_rows(self, rows: Int64Array) -> Int64Array:
+        """Return the values before each of ``rows`` of the spans; reads their pages."""
+        span = np.minimum(self.spans_of_rows(rows), len(self) - 1)
+        borders = np.stack([self._row[span], self.rows_of_index(rows)])
+        first, here = self.index.values_of_rows(borders)
+        return self.first_values(span) + here - first
+
+    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
+        """Cut ranges of tokens, none of them empty, at the ends of spans."""
+        return cut_at(self._values_before, self._rows_before, per_row, starts, stops)
+
+    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
+        """Return the page of the index, and the row in that page, of their starts."""
+        rows = self._row[np.asarray(spans, dtype=np.int64)]
+        pages = self.index.pages_of_rows(rows)
+        return pages, narrow_difference(rows, self.index.first_rows(pages))
+
+    @lazy
+    def _rising(self) -> Int64Array:
+        """The spans with rows, by their rows in the index."""
+        held = np.flatnonzero(np.diff(self._rows_before))
+        return held[np.argsort(self._row[held], kind="stable")]
+
+    def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
+        """Return the span that holds each row of a page; -1 if none does."""
+        row = self.index.first_rows(pages) + np.asarray(rows, dtype=np.int64)
+        place = np.searchsorted(self._row[self._rising], row, side="right") - 1
+        if len(self._rising) == 0:
+            return np.full_like(place, -1)
+        span = self._rising[place.clip(0)]
+        length = self.first_rows(span + 1) - self.first_rows(span)
+        inside = (place >= 0) & (row < self._row[span] + length)
+        return np.where(inside, span, -1)
+
+    def runs(self, kind: BlockKind) -> Int64Array | None:
+        """Return the first span of each run of pages that a shuffle moved as one."""
+        runs = self._layout.runs(kind)
+        run = self._page
+        if runs is not None:
+            run = np.searchsorted(runs, run, side="right")
+        return np.flatnonzero(np.diff(run, prepend=-1))
+
+
+def rewritten_rows(dataset: ParquetRows, then: str) -> ParquetRows:
+    """Return the rows of a state, whose files a table rewrote and removed.
+
+    Args:
+        dataset: The table of now, with the same choice of rows.
+        then: What the state records, see :func:`identity_of_data`.
+
+    Raises:
+        StateMismatchError: If not all of them can be told, saying what is missing.
+    """
+    _check_kind(dataset, then)
+    why = "the cache folder has no page index of them"
+    for layout, is_whole in _layouts(dataset, then):
+        why = "nothing that tells their rows was kept"
+        table = dataset.table
+        past = None if table is None else table.past
+        if past is None or table is None:
+            break
+        if not past.keeps_rows(snapshot_in(then), {*layout.files}):
+            raise _refused(
+                dataset, then, "the table does not tell that no row changed since"
+            )
+        for part in _parts(dataset, layout, then, is_whole=is_whole):
+            if not what_changed(then, identity_of_data(part)):
+                logger.info(
+                    "rows of %s are read from files of %s, which rewrote them",
+                    *(snapshot_in(then), table.snapshot),
+                )
+                return part
+            why = "not all of their rows are there"
+    raise _refused(dataset, then, why)
+
+
+def _refused(dataset: ParquetRows, then: str, why: str) -> StateMismatchError:
+    now = "" if dataset.table is None else f" up to {dataset.table.snapshot}"
+    return StateMismatchError(
+        f"the rows of {snapshot_in(then)}, of which the state is, were rewritten{now}, "
+        f"and the files of then are gone: {why}. Such a state loads if the run began "
+        "over the table with cache_dir= and key=, a column whose values tell rows or "
+        "'_row_id', and only compactions and appends came since; else keep the files "
+        "of a snapshot until the end of the runs that read it"
+    )
+
+
+def _check_kind(dataset: ParquetRows, then: str) -> None:
+    """Refuse what is not ordered by the index of a column of the files alone."""
+    what = ""
+    if not dataset.has_columns_of_files:
+        what = "texts that are tokenized while they are read, and infilled documents"
+    elif wide_bytes(dataset):
+        what = "columns of several numbers a token"
+    elif dataset.erasures:
+        what = "documents erased from the files of now"
+    if what:
+        raise _refused(dataset, then, f"this is not told of {what}")
+
+
+def _layouts(dataset: ParquetRows, then: str) -> Iterator[tuple[PageIndex, bool]]:
+    """Yield indexes of the cache folder that may be of the files that are gone.
+
+    And whether they are of exactly these files.
+    """
+    recipe = dataset.index.recipe
+    if not isinstance(recipe, IndexRecipe):
+        return
+    contents = then.split()[5:6]
+    others = []
+    for core in recipe.cached():
+        layout = PageIndex(core, replace(recipe, files=tuple(core.files)))
+        if [layout.fingerprint[:8]] == contents:
+            yield layout, True
+        elif dataset.selection is not None and layout.files != dataset.index.files:
+            others.append(layout)
+    yield from ((layout, False) for layout in others)
+
+
+def _parts(
+    dataset: ParquetRows, layout: PageIndex, then: str, *, is_whole: bool
+) -> Iterator[ParquetRows]:
+    """Yield what the rows of an index may be in the files of now, as datasets."""
+    found = _found(dataset, layout, then)
+    if found is None:
+        return
+    if not is_whole:  # Files without selected rows were no files of the dataset.
+        found = _of_held_files(found)
+    if len(found.old) == found.layout.num_rows:
+        yield _dataset_of(dataset, found, then, has_all=True)
+    yield _dataset_of(dataset, found, then, has_all=False)
+
+
+def _found(dataset: ParquetRows, layout: PageIndex, then: str) -> _Found | None:
+    """Find rows of an index among the selected ones of now; None if nothing tells."""
+    past = None if dataset.table is None else dataset.table.past
+    if past is None:
+        return None
+    try:
+        old = past.keys_of(layout)
+    except FileNotFoundError:
+        return None
+    now = past.keys_of(dataset.index)
+    if old is None or now is None or old.dtype != now.dtype:
+        return None
+    begins, ends = dataset.spans.row_runs.T
+    rows = joined_ranges(begins, ends)
+    keys = now[rows]
+    order = np.argsort(keys, kind="stable")
+    rising = keys[order]
+    if (rising[1:] == rising[:-1]).any() or not len(rising):
+        raise _refused(dataset, then, f"two rows have the same key={past.key!r}")
+    place = np.searchsorted(rising, old).clip(0, len(rising) - 1)
+    left = np.flatnonzero(rising[place] == old)
+    return _Found(layout, left, rows[order[place[left]]])
+
+
+def _of_held_files(found: _Found) -> _Found:
+    """The same without files of which no row is left."""
+    layout, first = found.layout, found.layout.file_first_row
+    file = np.searchsorted(first, found.old, side="right") - 1
+    held = np.unique(file)
+    files = tuple(layout.files[number] for number in held.tolist())
+    recipe = replace(layout.recipe, files=files)
+    part = PageIndex(part_of(recipe, layout.core), recipe)
+    moved = np.zeros(len(layout.files), dtype=np.int64)
+    moved[held] = part.file_first_row[:-1] - first[held]
+    return _Found(part, found.old + moved[file], found.new)
+
+
+def _dataset_of(
+    dataset: ParquetRows, found: _Found, then: str, *, has_all: bool
+) -> ParquetRows:
+    layout, index = found.layout, dataset.index
+    fingerprint = layout.fingerprint if has_all else _fingerprint(found)
+    key = derived_key(
+        index, str(VERSION), dataset.fingerprint, layout.fingerprint, fingerprint
+    )
+
+    def write(writer: ArrayWriter) -> None:
+        _write_runs(writer, index, found)
+
+    stored = derived_arrays(index, "rewritten", key, write)
+    spans = RewrittenRows(index, _of_then(layout, then), fingerprint, stored)
+    if has_all and not _has_values(spans):
+        raise _refused(dataset, then, "rows have other numbers of tokens than then")
+    return replace(dataset, selection=spans)
+
+
+def _of_then(layout: PageIndex, then: str) -> PageIndex:
+    """The index of files that are gone, as one of the snapshot of then."""
+    table = layout.recipe.table
+    if table is None:
+        return layout
+    table = replace(table, snapshot=snapshot_in(then))
+    return PageIndex(layout.core, replace(layout.recipe, table=table))
+
+
+def _has_values(spans: RewrittenRows) -> bool:
+    """Whether pages have as many tokens as they had."""
+    pages = np.arange(len(spans.layout) + 1)
+    values = spans.first_values(np.searchsorted(spans._page, pages))  # noqa: SLF001
+    return bool((values == spans.layout.first_values(pages)).all())
+
+
+def _begins(found: _Found, pages: Sequence[Int64Array]) -> Int64Array:
+    """Where runs begin: of rows that follow each other, in a page of each index."""
+    begins = np.ones(len(found.old), dtype=np.bool_)
+    begins[1:] = (np.diff(found.old) != 1) | (np.diff(found.new) != 1)
+    for page in pages:
+        begins[1:] |= np.diff(page) != 0
+    return np.flatnonzero(begins)
+
+
+def _fingerprint(found: _Found) -> str:
+    """What identifies the rows: see ``Selection.fingerprint``."""
+    pages = found.layout.pages_of_rows(found.old)
+    first = _begins(found._replace(new=found.old), [pages])
+    count = np.diff(first, append=len(found.old))
+    runs = np.stack([found.old[first], count], axis=1).tobytes()
+    digest = blake2b(runs, digest_size=16).hexdigest()
+    text = f"{found.layout.fingerprint} {digest}"
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _write_runs(writer: ArrayWriter, index: PageIndex, found: _Found) -> None:
+    """Store the runs, and the values before each; reads pages that hold parts."""
+    layout = found.layout
+    logger.info("%d rewritten rows are found, once", len(found.old))
+    page = layout.pages_of_rows(found.old)
+    first = _begins(found, [page, index.pages_of_rows(found.new)])
+    page, row = page[first], found.new[first]
+    num_rows = np.diff(first, append=len(found.old))
+    values = np.zeros(len(row), dtype=np.int64)
+    order = np.argsort(row, kind="stable")
+    for begin in range(0, len(order), SPANS_AT_ONCE):
+        some = order[begin : begin + SPANS_AT_ONCE]
+        borders = np.stack([row[some], row[some] + num_rows[some]])
+        before, behind = index.values_of_rows(borders)
+        values[some] = behind - before
+    writer.append("row", row)
+    writer.append("page", page)
+    writer.append_sums("rows_before", num_rows)
+    writer.append_sums("values_before", values)

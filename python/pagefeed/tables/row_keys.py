@@ -1,0 +1,144 @@
+"""What tells the rows of a table: a column that the user names, or ids of the table."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.core._base import (
+    ArrayWriter,
+    check_column,
+    find_arrays,
+    in_order,
+    logger,
+    near_name,
+)
+from pagefeed.core.dataset import PageIndex, derived_arrays, derived_key
+from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
+from pagefeed.selection import Files, column_of
+from pagefeed.tables.row_ids import RowIds
+
+__all__ = ["ROW_ID", "KeyedRows", "check_key"]
+
+ROW_ID = "_row_id"
+"""The key of a user who means the ids that the table gives its rows."""
+VERSION = 1
+DIGEST_BYTES = 16
+
+KeyArray = npt.NDArray[Any]
+"""Keys of rows: int64 of whole numbers, digests of 16 bytes of texts and bytes."""
+
+
+def check_key(key: str | None, types: Mapping[str, Any], table: str) -> str | None:
+    """Return the key that a user named; its column is one of the table.
+
+    Raises:
+        ColumnNotFoundError: If it is none, naming those there are.
+    """
+    if key is None or check_column(key, "key") == ROW_ID or key in types:
+        return key
+    raise ColumnNotFoundError(
+        f"key={key!r} is no column of {table}{near_name(key, [*types])}: it has "
+        f"{', '.join(types)}; {ROW_ID!r} means the ids that a table gives its rows"
+    ).at(column=key)
+
+
+class KeyedRows(ABC):
+    """Reads what tells the rows of an index, and keeps it beside the index."""
+
+    key: str | None
+    """The column, or :data:`ROW_ID`; None for ids of the table, if it has any."""
+
+    @property
+    @abstractmethod
+    def row_ids(self) -> RowIds | None:
+        """What gives the ids of the rows of a snapshot; None if there are none."""
+
+    def keep_keys(self, index: PageIndex) -> None:
+        """Keep the keys of an index in its cache folder, if the user named a key.
+
+        Raises:
+            InvalidArgumentError: If values of the key do not tell rows.
+        """
+        if self.key is None or index.cache_dir is None:
+            return
+
+        def write(writer: ArrayWriter) -> None:
+            logger.info("keys of %d rows are kept, once", index.num_rows)
+            writer.append_bytes("keys", b"")  # There may be none.
+            keys = self._read(index)
+            if keys is None:
+                raise InvalidArgumentError(
+                    f"key={ROW_ID!r}: the table gives its rows no ids, as Iceberg 3 "
+                    "and row tracking of Delta do: name a column whose values tell rows"
+                )
+            writer.append_bytes("keys", keys.tobytes())
+            writer.about["type"] = keys.dtype.str
+
+        derived_arrays(index, "row-keys", self._name_of(index), write)
+
+    def keys_of(self, index: PageIndex) -> KeyArray | None:
+        """Return the keys of all rows of an index: those kept beside it, else read.
+
+        None if the user named no key, and the table gives no ids.
+
+        Raises:
+            MissingFileError: If they are not kept, and files are gone.
+        """
+        folder, key = index.cache_dir, self._name_of(index)
+        stored = folder and find_arrays(folder, f"row-keys-{key}", key)
+        if not stored:
+            return self._read(index)
+        return stored["keys"].view(stored.about["type"])
+
+    def _name_of(self, index: PageIndex) -> str:
+        return derived_key(index, str(VERSION), index.fingerprint, str(self.key))
+
+    def _read(self, index: PageIndex) -> KeyArray | None:
+        numbers = range(len(index.files))
+        if self.key is not None and self.key != ROW_ID:
+            read = partial(column_of, Files.of(index), self.key)
+            return _joined([*in_order(read, numbers)], self.key)
+        ids = self.row_ids
+        if ids is None:
+            return None
+        found = [*in_order(partial(ids.of, index.storage), index.files)]
+        return None if any(each is None for each in found) else _joined(found, ROW_ID)
+
+
+def _joined(columns: list[Any], key: str | None) -> KeyArray:
+    """Keys of some files, one below the other.
+
+    Raises:
+        InvalidArgumentError: If values are null, or of a type that tells no rows.
+    """
+    return np.concatenate([_keys(column, key) for column in columns])
+
+
+def _keys(column: Any, key: str | None) -> KeyArray:
+    from pyarrow import compute, large_binary, types
+
+    if types.is_dictionary(column.type):
+        column = compute.cast(column, column.type.value_type)
+    if column.null_count:
+        raise InvalidArgumentError(
+            f"key={key!r} does not tell rows: {column.null_count} rows have none"
+        )
+    if types.is_integer(column.type):
+        return np.asarray(column).astype(np.int64)
+    kind = str(column.type)
+    if "string" not in kind and "binary" not in kind:
+        raise InvalidArgumentError(
+            f"key={key!r} has the type {kind}: name a column of whole numbers, texts "
+            "or bytes"
+        )
+    values = compute.cast(column, large_binary()).to_pylist()
+    digest = partial(hashlib.blake2b, digest_size=DIGEST_BYTES)
+    digests = b"".join(digest(value).digest() for value in values)
+    return np.frombuffer(digests, dtype=f"S{DIGEST_BYTES}")
