@@ -1,0 +1,81 @@
+"""litgpt: its own pretraining goes on with equal weights, from the data module."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("litgpt", reason="make test-trainers ARGS=litgpt")
+
+import torch
+
+from made.shared_data import ROOT
+from pagefeed.cli.demo.data import write_data
+from trainers.running import BEFORE_IMPORTS
+
+LENGTH = 64
+PATHS = [str(ROOT / "examples" / "clients"), *sys.path]
+BESIDE = BEFORE_IMPORTS | {
+    "PYTHONPATH": os.pathsep.join(PATHS),
+    "TORCHDYNAMO_DISABLE": "1",  # A compiler takes minutes.
+}
+
+
+MODEL = {"n_layer": 1, "n_head": 2, "n_embd": 16, "padded_vocab_size": 672}
+TRAIN = {"save_interval": 4, "global_batch_size": 4, "micro_batch_size": 2}
+
+
+def train(folder, out, *, tokens=8 * 4 * LENGTH, resume=False):
+    """Run ``litgpt pretrain`` as a user does."""
+    settings = {
+        "out_dir": out,
+        "data": "litgpt_data.ParquetTexts",
+        "data.train": folder / "web",
+        "data.validation": folder / "code",
+        "tokenizer_dir": folder / "tokenizer",
+        "model_config": json.dumps({"name": "tiny", "block_size": LENGTH} | MODEL),
+        "train": json.dumps(TRAIN | {"max_tokens": tokens, "lr_warmup_steps": 2}),
+        "eval": json.dumps({"interval": 4, "max_iters": 2}),
+        "precision": "32-true",
+        "devices": 1,
+        "logger_name": "csv",
+        "resume": resume,
+    }
+    given = [f"--{name}={value}" for name, value in settings.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "litgpt", "pretrain", "tiny", *given],
+        env=os.environ | BESIDE,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def load(path):
+    return torch.load(path / "lit_model.pth", weights_only=False)
+
+
+def test_a_resumed_pretraining_has_the_weights_of_one_in_one_go(tmp_path):
+    corpus = tmp_path / "corpus"
+    write_data(corpus)
+    (corpus / "tokenizer").mkdir()
+    (corpus / "tokenizer.json").rename(corpus / "tokenizer" / "tokenizer.json")
+    (corpus / "tokenizer" / "tokenizer_config.json").write_text(
+        '{"bos_token": "<|eos|>", "tokenizer_class": "PreTrainedTokenizerFast"}'
+    )
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    train(corpus, whole)
+    saved = whole / "step-00000004"
+    printed = train(corpus, resumed, resume=saved / "lit_model.pth")
+    assert "Resuming training from" in printed
+    assert load(saved)["train_dataloader"]["step"] == 8  # Two micro-batches a step.
+    ends = [load(run / "final")["model"] for run in (whole, resumed)]
+    began = load(saved)["model"]
+    for name, weights in ends[0].items():
+        assert torch.equal(weights, ends[1][name]), name
+    assert any(not torch.equal(began[name], ends[0][name]) for name in began)
