@@ -3,6 +3,8 @@
 import ast
 import inspect
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -155,3 +157,14 @@ def test_listed_in_the_docs(name):
 def test_classes_are_pickled_as_imported(name):
     kind = DOCUMENTED[name]
     assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_modules_that_are_not_imported_are_named():
+    for name, said in (("evaluating", "'evaluating'$"), ("_base", "'_base'$")):
+        with pytest.raises(AttributeError, match=said):
+            getattr(pagefeed, name)
+    code = "import pagefeed\npagefeed.torch.as_dataset"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.endswith("'torch': import pagefeed.torch first\n")

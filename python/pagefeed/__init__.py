@@ -9,6 +9,7 @@ Results, and what few people call, lie in `pagefeed.reports`, `pagefeed.prepare`
 """
 
 import logging as _logging
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -104,7 +105,9 @@ if not _TYPE_CHECKING:  # Where any name would be one.
     def __getattr__(name: str) -> _Any:
         """Import what has this name, when it is first used."""
         if name not in _EXPORTS and name not in _FACES:
-            raise AttributeError(f"module 'pagefeed' has no attribute {name!r}")
+            is_module = name[0] != "_" and _find_spec(f"pagefeed.{name}") is not None
+            remedy = f": import pagefeed.{name} first" if is_module else ""
+            raise AttributeError(f"module 'pagefeed' has no attribute {name!r}{remedy}")
         found = globals()[name] = _imported(name)
         return found
 

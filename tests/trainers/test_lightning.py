@@ -172,9 +172,10 @@ def test_wrong_arguments_are_refused(folder):
     setup: Any = setup_loader
     wrong = {
         "train='tokens/' must be a function": lambda: module(train="tokens/"),
-        "evaluation=[4] must be a function": lambda: module(
-            train=loader, evaluation=[4]
-        ),
+        "evaluation=4 must be a function": lambda: module(train=loader, evaluation=4),
+        "evaluation=[4] must be a Loader": lambda: module(train=loader, evaluation=[4]),
+        "evaluation={} must be a Loader": lambda: module(train=loader, evaluation={}),
+        "grown='later' is unknown": lambda: module(train=loader, grown="later"),
         "start='hre' is unknown": lambda: module(train=loader, start="hre"),
         "a lightning.Fabric": lambda: setup(loader, fabric),
         "no pagefeed Loader": lambda: setup(fabric, [loader]),

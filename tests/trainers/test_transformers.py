@@ -167,6 +167,12 @@ def test_wrong_arguments_are_refused(folder, tmp_path):
         "is the loader of the training": lambda: call(
             trainer, loader, evaluation=loader
         ),
+        "must be a Loader, or several by name": lambda: call(
+            trainer, loader, evaluation=[loader]
+        ),
+        "evaluation={} must": lambda: call(trainer, loader, evaluation={}),
+        "evaluation={1: ": lambda: call(trainer, loader, evaluation={1: loader}),
+        "every=0": lambda: call(trainer, loader, every=0),
         "evaluation='held' was given": lambda: call(
             trainer, loader, evaluation={"held": "out/"}
         ),

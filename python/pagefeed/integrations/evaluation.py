@@ -19,7 +19,24 @@ from pagefeed.mixing import token_losses
 from pagefeed.mixture import Mixture
 from pagefeed.tokenizer import IGNORED
 
-__all__ = ["TokenMeans", "held_out"]
+__all__ = ["TokenMeans", "by_name", "held_out"]
+
+
+def by_name(evaluation: object) -> dict[str, Any]:
+    """Return what is evaluated by name; the name of a single one is empty.
+
+    Raises:
+        InvalidArgumentError: If it is several without names, or none.
+    """
+    if not isinstance(evaluation, Mapping | list | tuple):
+        return {"": evaluation}
+    names = list(evaluation) if isinstance(evaluation, Mapping) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(
+            f"evaluation={evaluation!r:.60} must be a Loader, or several by name: "
+            "evaluation={'web': web, 'code': code}"
+        )
+    return dict(evaluation)
 
 
 def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
@@ -32,9 +49,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
     Raises:
         InvalidArgumentError: If a loader would not give each of its sequences once.
     """
-    named: Mapping[str, Any] = (
-        evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
-    )
+    named = by_name(evaluation)
     for name, loader in named.items():
         who = f"evaluation={name!r}" if name else "evaluation"
         check_loader(loader, who)
@@ -56,7 +71,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
                 f"{who} would leave out {rest} of {num_sequences} sequences: give its "
                 "Loader drop_last=False"
             )
-    return dict(named)
+    return named
 
 
 class TokenMeans:

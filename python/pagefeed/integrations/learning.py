@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from pagefeed.core._base import check_positive
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -31,8 +32,9 @@ def make_learner(
     """Return a learner for a loader with the field ``dataset_ids``, else None.
 
     Raises:
-        InvalidArgumentError: If a policy is given and cannot work.
+        InvalidArgumentError: If the policy, or ``every``, cannot be right.
     """
+    check_positive(every, "every")
     fields = loader.fields.names
     if isinstance(loader.dataset, Mixture) and {"dataset_ids", "labels"} <= {*fields}:
         return Learner(loader, policy, every=every, group=group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pagefeed.core._base import check_choice, require
 from pagefeed.core.loader import Loader
@@ -29,7 +29,7 @@ from pagefeed.integrations.delivery import (
     Start,
     check_begins,
 )
-from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.integrations.evaluation import TokenMeans, by_name, held_out
 from pagefeed.integrations.learning import EVERY, make_learner
 from pagefeed.launch import Ranks, from_mesh
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -107,14 +107,15 @@ class LoaderDataModule(_DataModule):
         super().__init__()
         self._policy, self._every = policy, every
         self._learner: Learner | None = None
-        named = evaluation if isinstance(evaluation, Mapping) else {"": evaluation}
+        named = {} if evaluation is None else by_name(evaluation)
         self._named: dict[str, Any] = {
             name: _checked(each, f"evaluation {name}".strip())
             for name, each in named.items()
-            if each is not None
         }
         self._train: Any = _checked(train, "train")
-        check_choice(start, ("epoch", "here"), "start")
+        check_choice(start, get_args(Start), "start")
+        if grown is not None:
+            check_choice(grown, get_args(Grown), "grown")
         self._start: Start = start
         self._grown = grown
         self._run: Delivery | None = None
@@ -186,8 +187,9 @@ class LoaderDataModule(_DataModule):
         """Return the batches of validation."""
         ranks = _expected_ranks(self.trainer)
         self._named = {name: _made(each, ranks) for name, each in self._named.items()}
-        held_out(self._named, self._train)
         found = []
+        if self._named:
+            held_out(self._named, self._train)
         for loader in self._named.values():
             found.append(Delivery(loader, WHO, ranks=ranks, kind="again"))
             loader.check_ranks()
@@ -254,7 +256,8 @@ class LoaderDataModule(_DataModule):
             module.log(
                 f"val_{name}_{key}" if name else f"val_{key}",
                 total / max(1, num_labels),
-                batch_size=int(num_labels),
+                # Lightning divides the sum over ranks by them, in whole numbers.
+                batch_size=int(num_labels) * module.trainer.world_size,
                 on_epoch=True,
                 sync_dist=True,
                 add_dataloader_idx=False,

@@ -17,7 +17,7 @@ from pagefeed.errors import (
 from pagefeed.launch import sums_over
 from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.memory import Memory, on_host
-from pagefeed.mixing.policy import Policy, Replacing, usable_losses
+from pagefeed.mixing.policy import Policy, Replacing, is_policy, usable_losses
 from pagefeed.mixture import Mixture, check_names, check_weights
 
 __all__ = ["Learner"]
@@ -79,10 +79,8 @@ class Learner:
                 f"a Learner needs {', '.join(sorted(missing))}: give the Loader "
                 f"fields={(*loader.fields.names, *sorted(missing))!r}"
             )
-        is_class = isinstance(policy, type)
-        if policy is not None and (
-            is_class or not isinstance(policy, Policy | Replacing)
-        ):
+        is_known = policy is None or isinstance(policy, Replacing)
+        if not is_known and not is_policy(policy):
             raise InvalidArgumentError(
                 f"policy={policy!r:.60} must be an object with update(step, losses), "
                 "such as pagefeed.mixing.ADO({'web': 0.7, 'code': 0.3})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ __all__ = [
     "FixedSchedule",
     "Policy",
     "Replacing",
+    "is_policy",
     "shares_of",
     "usable_losses",
 ]
@@ -58,6 +60,17 @@ class Policy(Protocol):
         """
 
 
+def is_policy(value: object) -> bool:
+    """Return whether an object has an ``update`` that takes a step and losses."""
+    if isinstance(value, type) or not isinstance(value, Policy):
+        return False
+    try:
+        inspect.signature(value.update).bind(0, {})
+    except (TypeError, ValueError):  # A dict has an update, of which none is known.
+        return False
+    return True
+
+
 class Replacing:
     """Says that a policy may take the place of another one at a resume.
 
@@ -77,7 +90,7 @@ class Replacing:
     """
 
     def __init__(self, policy: Policy | None) -> None:
-        if policy is not None and not isinstance(policy, Policy):
+        if policy is not None and not is_policy(policy):
             raise InvalidArgumentError(
                 f"policy={policy!r:.60} must be an object with update(step, losses), "
                 "or None"

@@ -414,12 +414,25 @@ def test_wrong_arguments_are_refused(datasets):
     one = pf.Loader(datasets["web"], sequences=pf.Windows(16), batch_size=2)
     three: Any = 3
     text: Any = "a"
+    weights: Any = {"web": 1}  # It has an update, too.
+    kind: Any = pf.mixing.ADO
+
+    class Uncounted:
+        def update(self, losses: Any) -> Any:
+            return dict.fromkeys(losses, 1)
+
+    uncounted: Any = Uncounted()
     wrong = {
         "the Loader of a mixture": lambda: pf.mixing.Learner(one),
         "needs dataset_ids": lambda: pf.mixing.Learner(
             make(datasets, fields=("input_ids", "labels"))
         ),
-        "an object with update": lambda: pf.mixing.Learner(loader, policy=three),
+        "policy=3 must be": lambda: pf.mixing.Learner(loader, policy=three),
+        "policy={'web': 1} must be": lambda: pf.mixing.Learner(loader, weights),
+        r"update\(step, losses\), such as": lambda: pf.mixing.Learner(
+            loader, uncounted
+        ),
+        "or None": lambda: pf.mixing.Replacing(kind),
         "every": lambda: pf.mixing.Learner(loader, every=0),
         "group='x'": lambda: pf.mixing.Learner(loader, group="x"),
         "must be a whole number": lambda: pf.mixing.FixedSchedule(
