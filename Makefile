@@ -164,8 +164,11 @@ coming-from: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Pages of docs/coming-from, with
 .PHONY: tools
 tools: $(HAVE_S3)  ## Build the S3-compatible server that tests of remote storage use
 
+# Linux: by zig, for any glibc since 2014. macOS: by its own linker.
+WHEEL_OPTIONS := $(if $(filter Darwin,$(shell uname -s)),,--zig --compatibility manylinux2014)
+
 .PHONY: wheel
-wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
+wheel: $(HAVE_WHEEL)  ## Build sdist and wheel of this system, try it without Rust
 	rm -rf dist target/sdist
 	$(BIN)/python packaging/licences.py LICENSE-THIRD-PARTY
 	$(BIN)/maturin sdist --out dist
@@ -173,7 +176,7 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and manylinux wheel, try it without Rust
 	tar --extract --gzip --file dist/*.tar.gz --directory target/sdist \
 		--strip-components 1
 	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
-		--release --locked --zig --compatibility manylinux2014 \
+		--release --locked $(WHEEL_OPTIONS) \
 		--target-dir $(CURDIR)/target --out $(CURDIR)/dist
 	$(BIN)/python packaging/try_wheel.py dist/*_$$(uname -m).whl
 

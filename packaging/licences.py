@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
+TARGETS = (
+    "x86_64-unknown-linux-gnu",
+    "aarch64-unknown-linux-gnu",
+    "aarch64-apple-darwin",
+)
 ROOT_CRATE = "pagefeed-python"
 NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 """How the names of files with licences begin."""
@@ -82,7 +86,7 @@ def write(crates: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Write the file that is named."""
-    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--offline"]
+    command = ["cargo", "metadata", "--format-version", "1", "--locked"]
     done = subprocess.run(
         [*command, *(f"--filter-platform={target}" for target in TARGETS)],
         cwd=ROOT,

@@ -59,10 +59,11 @@ print(count, "blocks of", sys.argv[1], "run", flush=True)
 
 
 def check_name(wheel: Path, machine: str) -> None:
-    """Exit if a wheel is none for every Linux and Python of a machine."""
-    form = rf"pagefeed-[\w.]+-cp311-abi3-manylinux[\w.]*_{machine}\.whl"
+    """Exit if a wheel is none for every Python of a machine, and every Linux of it."""
+    system = r"macosx_\d+_\d+" if sys.platform == "darwin" else r"manylinux[\w.]*"
+    form = rf"pagefeed-[\w.]+-cp311-abi3-{system}_{machine}\.whl"
     if not re.fullmatch(form, wheel.name):
-        sys.exit(f"{wheel.name} is no abi3 wheel for manylinux on {machine}")
+        sys.exit(f"{wheel.name} is no abi3 wheel of the form {form}")
 
 
 def prepare(home: Path, pages: Iterable[str]) -> None:

@@ -3,7 +3,6 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -262,6 +261,8 @@ enum Advice {
 /// Advice only: a failure changes nothing.
 #[cfg(target_os = "linux")]
 fn advise(file: &File, offset: u64, size: usize, advice: Advice) {
+    use std::os::fd::AsRawFd;
+
     let advice = match advice {
         Advice::Random => libc::POSIX_FADV_RANDOM,
         Advice::WillNeed => libc::POSIX_FADV_WILLNEED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pagefeed.core._base import check_positive, check_whole
+from pagefeed.core._base import check_positive, check_whole, num_processors
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["check_share", "resolve_rank", "resolve_threads"]
@@ -57,7 +57,7 @@ def resolve_threads(num_threads: int | None) -> int:
         return check_positive(num_threads, "num_threads")
     local = os.environ.get("LOCAL_WORLD_SIZE", "")
     local_ranks = int(local) if local.isdecimal() else 1
-    return max(1, len(os.sched_getaffinity(0)) // max(1, local_ranks))
+    return max(1, num_processors() // max(1, local_ranks))
 
 
 def _from_torch() -> tuple[int, int] | None:

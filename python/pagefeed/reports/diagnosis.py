@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from pagefeed.core._base import Work, format_bytes
+from pagefeed.core._base import Work, format_bytes, num_processors
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.errors import (
@@ -259,7 +258,7 @@ def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Caus
     reloaded = seen.pages_reloaded / max(1, seen.pages_loaded)
     is_ahead = alone and waited < WAIT_SHARE * seen.seconds
     busy = seen.num_threads if seen.busy_threads is None else seen.busy_threads
-    processors = len(os.sched_getaffinity(0))
+    processors = num_processors()
     # More threads than processors cannot all be busy.
     are_idle = busy < BUSY_SHARE * min(seen.num_threads, processors)
     starts = seen.start_seconds / max(1e-9, seen.seconds)

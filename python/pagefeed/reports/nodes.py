@@ -95,7 +95,10 @@ def _memory() -> int:
     with suppress(OSError), open("/proc/meminfo", encoding="ascii") as lines:
         sizes = dict(line.split(":") for line in lines)
         return int(sizes["MemAvailable"].split()[0]) << 10
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # macOS does not say what is free: this is what it has.
+    has = "SC_AVPHYS_PAGES" in os.sysconf_names
+    pages = os.sysconf("SC_AVPHYS_PAGES" if has else "SC_PHYS_PAGES")
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _versions() -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from pagefeed.core._base import (
     check_vocab_size,
     html_of,
     lazy,
+    num_processors,
     text_of,
 )
 from pagefeed.errors import InvalidArgumentError, TokenRangeError, UnsupportedError
@@ -336,7 +336,7 @@ class Tokenizer:
             InvalidArgumentError: As of :meth:`encode`, with the number of the text.
         """
         if num_threads is None:
-            num_threads = len(os.sched_getaffinity(0))
+            num_threads = num_processors()
         check_positive(num_threads, "num_threads")
         if isinstance(texts, str):
             raise InvalidArgumentError("encode_batch takes a list of texts, not a text")

@@ -36,7 +36,7 @@ from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed.core._base.lazy_attribute import is_made, lazy
 from pagefeed.core._base.lease import UnusableError, is_taken, made_once
 from pagefeed.core._base.log import logger
-from pagefeed.core._base.parallel import in_order
+from pagefeed.core._base.parallel import in_order, num_processors
 from pagefeed.core._base.progress import (
     Progress,
     ProgressCallback,
@@ -105,6 +105,7 @@ __all__ = [
     "made_once",
     "narrow_difference",
     "near_name",
+    "num_processors",
     "of_bfloat16",
     "parse_bytes",
     "ranges_between",

@@ -9,10 +9,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["in_order"]
+__all__ = ["in_order", "num_processors"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+def num_processors() -> int:
+    """Return the number of processors that this process may use.
+
+    macOS has no affinity of processes: there it is the number of the machine's.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def in_order(
@@ -35,7 +45,7 @@ def in_order(
         >>> list(in_order(len, ["a", "bb"]))
         [1, 2]
     """
-    num_threads = len(os.sched_getaffinity(0))
+    num_threads = num_processors()
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pagefeed")
 

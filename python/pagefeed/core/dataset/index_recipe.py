@@ -21,6 +21,7 @@ from pagefeed.core._base import (
     check_flag,
     format_bytes,
     logger,
+    num_processors,
 )
 from pagefeed.core.dataset.folders import FolderColumn
 from pagefeed.core.dataset.index_files import kept_index, saved_index
@@ -344,7 +345,7 @@ def footer_of(storage: Storage, file: str) -> bytes:
 
 def default_threads(storage: Storage) -> int:
     """Return the number of threads that read footers, which mostly wait for files."""
-    local = 4 * len(os.sched_getaffinity(0))
+    local = 4 * num_processors()
     return local if storage.handle is None else max(local, 64)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
@@ -14,6 +13,7 @@ from pagefeed.core._base import (
     check_positive,
     check_whole,
     logger,
+    num_processors,
     parse_bytes,
 )
 from pagefeed.core.storage import PathLike, Paths
@@ -167,7 +167,7 @@ def tokenize(
         raise InvalidArgumentError(f"keep={keep!r} must be a list: keep=[{keep!r}]")
     threads = num_threads
     if threads is None:
-        threads = len(os.sched_getaffinity(0))
+        threads = num_processors()
     check_positive(threads, "num_threads")
     check_whole(retries, "retries")
     _check_rejected(max_rejected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import resource
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,4 +107,5 @@ def _digest(arrays: Arrays) -> str:
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts KiB.

@@ -34,19 +34,19 @@ impl Entry<u16> for u16 {
     }
 
     unsafe fn append(indices: &[u32], table: &[u16], output: &mut Vec<u16>) {
-        let mut rest = indices;
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            let eights;
-            (eights, rest) = indices.as_chunks();
+        let indices = if is_x86_feature_detected!("avx2") {
+            let (eights, rest) = indices.as_chunks();
             // SAFETY: the processor has AVX2, the rest is promised by the caller.
             unsafe { avx2::append(eights, table, output) };
-        }
-        // SAFETY: promised by the caller.
-        output.extend(
-            rest.iter()
-                .map(|&index| unsafe { *table.get_unchecked(index as usize) }),
-        );
+            rest
+        } else {
+            indices
+        };
+        output.extend(indices.iter().map(|&index| {
+            // SAFETY: promised by the caller.
+            unsafe { *table.get_unchecked(index as usize) }
+        }));
     }
 }
 
