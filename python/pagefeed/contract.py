@@ -5,7 +5,10 @@ The core turns rows into batches in five steps, and each has one interface here:
 1. A **source** says what rows there are. :class:`Dataset` is one table of rows:
    :class:`Spans` are the rows that are selected, :class:`PageIndex` says which page of
    which file has a row. A :class:`Source` that is not one dataset makes its own run
-   (``make_run``), as a mixture does.
+   (``make_run``), as a mixture does. What rows bring along that is no token, their
+   column tells: ``bytes_beside``, so that blocks hold fewer rows, and
+   ``numbers_beside``, :class:`RowNumbers` by name, which ``index.stored_sums(name)``
+   adds up for sequences. ``Source.feed`` wraps the feed of step 5.
 2. A **cut** says how rows become sequences: :class:`Cut`, or :class:`TokenCut` for
    sequences of one length. Its ``index(spans)`` returns a :class:`SequenceIndex`:
    sequences numbered in file order, each some :class:`Segments` of pages, grouped in
@@ -36,6 +39,7 @@ from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, RunVie
 from pagefeed.core.dataset import (
     Dataset,
     PageIndex,
+    RowNumbers,
     Source,
     SourceKind,
     Spans,
@@ -72,6 +76,7 @@ __all__ = [
     "PageIndex",
     "Permutation",
     "Route",
+    "RowNumbers",
     "Run",
     "RunView",
     "Segments",

@@ -22,6 +22,7 @@ PROVIDED = {
     "context_parallel": "pagefeed.context_parallel:ContextParallel.parse",
     "decode": "pagefeed.documents:Decode.parse",
     "global_batch_size": "pagefeed.elastic:Fleet.parse",
+    "engine that decodes ahead": "pagefeed.documents:AheadEngine",
     # Where files lie.
     "storage of URLs": "pagefeed.remote:storage_of_options",
     # What delivers a kind of source.

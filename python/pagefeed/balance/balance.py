@@ -44,6 +44,7 @@ __all__ = [
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 KINDS = ("attention", "tokens")
+COSTS = ("tokens", "attention", "images")
 MOST = 1 << 16
 LEVELS = 24
 """Bits of a quantile: more than the numbers of a stretch differ in."""
@@ -58,11 +59,13 @@ class Balance:
     """What a sequence costs, and how far sequences are moved to balance ranks.
 
     A sequence costs ``tokens * (its tokens) + attention * (sum of the squared lengths
-    of its documents)``. Only the ratio of both counts.
+    of its documents) + images * (what its images cost)``. Only their ratio counts.
 
     Args:
         tokens: Cost of a token.
         attention: Cost of a token that another one of its document looks at.
+        images: Cost of an image for each token that it becomes, or by ``cost=`` of
+            :func:`with_images`: what the encoder of images spends.
         stretch: Sequences of a rank that are dealt by cost together, 2 to 65,536. Long
             ones balance better, and hold pages for longer.
         bucket: Sequences of a rank in a row that are of like cost, 1 to half a stretch.
@@ -84,7 +87,7 @@ class Balance:
     Example:
         >>> Balance.parse("attention")  # doctest: +NORMALIZE_WHITESPACE
         Balance(tokens=0.0, attention=1.0, stretch=1024, bucket=1, equal=None,
-                exact=False)
+                exact=False, images=0.0)
         >>> Balance(tokens=12.0 * 4096, attention=2.0).attention
         2.0
     """
@@ -95,15 +98,15 @@ class Balance:
     bucket: int = 1
     equal: float | None = None
     exact: bool = False
+    images: float = 0.0
 
     def __post_init__(self) -> None:
-        for kind in KINDS:
+        for kind in COSTS:
             cost = check_number(getattr(self, kind), kind, least=0, below=math.inf)
             object.__setattr__(self, kind, cost)
-        if self.tokens == self.attention == 0:
+        if self.tokens == self.attention == self.images == 0:
             raise InvalidArgumentError(
-                "Balance() balances nothing: give a cost of tokens, of attention, or "
-                "of both"
+                "Balance() balances nothing: give a cost of tokens, attention or images"
             )
         if self.equal is not None:
             equal = check_number(self.equal, "equal", least=0, most=1)
@@ -145,8 +148,8 @@ class Balance:
         Raises:
             InvalidArgumentError: If all cost the same, or their costs are not known.
         """
-        of_token, of_pair = self._ratio
-        if not (of_pair or index.tokens_differ):
+        of_token, of_pair, of_image = self._ratio
+        if not (of_pair or of_image or index.tokens_differ):
             raise InvalidArgumentError(
                 f"balance=Balance(tokens={self.tokens:g}) balances nothing: all of "
                 f"these sequences have {index.length} tokens, padding included. Give "
@@ -160,8 +163,11 @@ class Balance:
             cost = of_token * known.tokens(sequences) if of_token else 0.0
             if of_pair:
                 cost = cost + of_pair * known.squares(sequences)
+            if of_image:
+                cost = cost + of_image * known.beside("images", sequences)
             return np.asarray(cost)
 
+        costs(np.zeros(0, dtype=np.int64))  # So that it is refused here.
         return costs
 
     def equal_of(self, num_stretches: int) -> float:
@@ -173,16 +179,17 @@ class Balance:
         return 0.02 if self.exact else 0.0
 
     @property
-    def _ratio(self) -> tuple[float, float]:
-        """Costs of a token and of a pair of tokens; the larger one is 1."""
-        largest = max(self.tokens, self.attention)
-        return self.tokens / largest, self.attention / largest
+    def _ratio(self) -> tuple[float, float, float]:
+        """Costs of a token, of a pair of tokens and of images; the largest is 1."""
+        largest = max(self.tokens, self.attention, self.images)
+        return self.tokens / largest, self.attention / largest, self.images / largest
 
     @property
     def identity(self) -> str:
         """What tells this order from others."""
-        tokens, attention = self._ratio
-        return repr(replace(self, tokens=tokens, attention=attention))
+        tokens, attention, images = self._ratio
+        told = repr(replace(self, tokens=tokens, attention=attention, images=images))
+        return told.replace(", images=0.0", "")  # As before there were any.
 
 
 BalanceLike: TypeAlias = Balance | str | None

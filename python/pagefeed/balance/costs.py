@@ -1,6 +1,8 @@
-"""What sequences cost a model: their tokens, and the squared lengths of documents."""
+"""What sequences cost a model: tokens, squared lengths of documents, and images."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +32,7 @@ class SequenceCosts:
     def __init__(self, index: JoinedIndex) -> None:
         self._index = index
         self._parts = [_stored(part) for part in index.parts]
+        self._beside: dict[str, list[CheckedArray | None]] = {}
         # Of documents their tokens are kept, of which all the rest follows.
         self._length = index.length
         self._is_documents = index.tokens_differ
@@ -54,16 +57,40 @@ class SequenceCosts:
             return np.square(self.tokens(sequences))
         return self._known(sequences)
 
+    def beside(self, name: str, sequences: Int64Array) -> Float64Array:
+        """Return what the rows of sequences bring along, by its name; 0 if nothing.
+
+        Returns:
+            float64 [sequences].
+
+        Raises:
+            InvalidArgumentError: If no dataset has such rows.
+        """
+        if name not in self._beside:
+            sums = [part.stored_sums(name) for part in self._index.parts]
+            if all(one is None for one in sums):
+                raise InvalidArgumentError(
+                    f"balance=Balance({name}=...) has nothing to weigh: no dataset has "
+                    f"{name}, or sequences cut rows anywhere; leave {name}= out"
+                )
+            self._beside[name] = sums
+        return self._of(self._beside[name], sequences)
+
     def _known(self, sequences: Int64Array) -> Float64Array:
+        return self._of(self._parts, sequences)
+
+    def _of(
+        self, parts: Sequence[CheckedArray | None], sequences: Int64Array
+    ) -> Float64Array:
+        """Return numbers of sequences, 0 of those of datasets without any."""
         sequences = numbers_of(sequences)
-        if len(self._parts) == 1:
-            return self._parts[0][sequences].astype(np.float64)
         part = self._index.dataset_of(sequences)
-        known = np.empty(len(sequences))
+        known = np.zeros(len(sequences))
         for number in np.flatnonzero(np.bincount(part)).tolist():
-            here = part == number
-            local = sequences[here] - self._index.first_sequence[number]
-            known[here] = self._parts[number][local]
+            here, stored = part == number, parts[number]
+            if stored is not None:
+                local = sequences[here] - self._index.first_sequence[number]
+                known[here] = stored[local]
         return known
 
 

@@ -2,16 +2,19 @@
 
 ``documents`` has the settings, ``document_index`` and ``budgets`` the sequences that
 they make of rows. ``row_columns`` says what comes of which column, ``document_feed``
-plans and delivers it; ``decoding`` runs the user's own functions ahead of the consumer.
+plans and delivers it; ``decoding`` and ``ahead`` run the user's own functions ahead of
+the consumer.
 """
 
 from pagefeed._names import name_as_imported
+from pagefeed.documents.ahead import AheadEngine
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.decode import Decode
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
 
 __all__ = [
+    "AheadEngine",
     "Decode",
     "DocumentBatchIndex",
     "DocumentBatches",

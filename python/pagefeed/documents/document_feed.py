@@ -24,7 +24,7 @@ from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.core.run import NO_SEQUENCE, Run
 from pagefeed.core.sequences import EPOCH_SHIFT, epochs_of, numbers_of
 from pagefeed.documents.budgets import DocumentBatchIndex
-from pagefeed.documents.document_index import DocumentIndex, RowCut
+from pagefeed.documents.document_index import RowCut
 from pagefeed.documents.row_columns import (
     as_taken,
     row_columns,
@@ -128,7 +128,8 @@ class DocumentFeed(EngineFeed):
         sequences = sequences.reshape(-1)
         places = np.flatnonzero(sequences != NO_SEQUENCE)
         given = sequences[places]
-        rows, part, which, are_left = self._documents_of(numbers_of(given))
+        found = self._run.index.documents_of(numbers_of(given))
+        rows, part, which, are_left = found
         places, epochs = places[which], epochs_of(given)[which]
         if self._takes_batches:
             # A sequence is a batch, whose rows follow each other.
@@ -227,31 +228,6 @@ class DocumentFeed(EngineFeed):
             made[name] = np.ndarray(shape, np.int64, memoryview(memory))
             made[f"{name}_lengths"] = np.minimum(found, length)
         return made
-
-    def _documents_of(
-        self, sequences: Int64Array
-    ) -> tuple[Int64Array, Int64Array, Int64Array, npt.NDArray[np.bool_]]:
-        """Documents of sequences, in their order.
-
-        Returns:
-            The row of each among all rows of its dataset, the dataset, which of the
-            sequences it is of, and whether it was not erased.
-        """
-        part = self._run.dataset_of(sequences)
-        nothing = np.empty(0, dtype=np.int64)
-        found = [(nothing, nothing, nothing, nothing == 0)]
-        for number in distinct(part).tolist():
-            which = np.flatnonzero(part == number)
-            index = cast("DocumentIndex", self._run.indexes[number])
-            local = sequences[which] - self._run.index.first_sequence[number]
-            if isinstance(index, DocumentBatchIndex):
-                local, batch = index.documents_of(local)
-                which = which[batch]
-            rows, parts = index.rows(local), np.full(len(local), number)
-            found.append((rows, parts, which, DocumentIndex.are_left(index, local)))
-        rows, parts, places, are_left = map(np.concatenate, zip(*found, strict=True))
-        order = np.argsort(places, kind="stable")
-        return rows[order], parts[order], places[order], are_left[order]
 
     def _cells(
         self, all_rows: Int64Array, part: Int64Array, epochs: Int64Array

@@ -22,6 +22,7 @@ from pagefeed.core.sequences import (
     SequenceLayout,
     SpanIndex,
     document_lengths,
+    sums_of_rows,
 )
 from pagefeed.documents.length_counts import length_counts
 from pagefeed.errors import UnsupportedError
@@ -101,6 +102,10 @@ class DocumentIndex(SpanIndex):
         page, row = self.places(sequences)
         return self.spans.index.first_rows(page) + row
 
+    def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the rows of sequences, and which of these each is: its own."""
+        return sequences, np.arange(len(sequences))
+
     def places(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the page of each document, and its row there: int64 each."""
         span = self.spans.spans_of_rows(sequences)
@@ -155,6 +160,11 @@ class DocumentIndex(SpanIndex):
     def stored_squares(self) -> CheckedArray | None:
         """Map the tokens of each document, or count them first; see the protocol."""
         return document_lengths(self.spans) if self.reads_lengths else None
+
+    def stored_sums(self, name: str) -> CheckedArray | None:
+        """Map what each row brings along, or make it first."""
+        count, of = self.num_sequences, self.documents_of
+        return sums_of_rows(self.spans, name, count, of, "Documents")
 
     def are_left(self, sequences: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which documents were not erased: bool."""

@@ -24,8 +24,6 @@ class Images(NamedTuple):
     """Images of each row: int64 [rows]."""
     data: list[memoryview | None]
     """Their bytes, in order; None for a null."""
-    sizes: Int64Array
-    """Numbers of bytes: int64 [images]."""
 
 
 def images_of(column: Any) -> Images:
@@ -38,16 +36,11 @@ def images_of(column: Any) -> Images:
     Raises:
         UnsupportedError: If it holds anything else.
     """
-    arrow, compute = pyarrow(), pyarrow("pyarrow.compute")
-    types, is_there = arrow.types, column.is_valid()
+    types, compute = pyarrow().types, pyarrow("pyarrow.compute")
     if types.is_list(column.type) or types.is_large_list(column.type):
-        lengths = compute.list_value_length(column).fill_null(0)
-        counts, values = lengths.to_numpy(zero_copy_only=False), column.flatten()
+        counts, values = compute.list_value_length(column), column.flatten()
     else:
-        counts, values = (
-            is_there.to_numpy(zero_copy_only=False),
-            column.filter(is_there),
-        )
+        counts, values = column.is_valid().cast("int64"), column.drop_null()
     if types.is_struct(values.type) and values.type.get_field_index("bytes") >= 0:
         values = compute.struct_field(values, "bytes")
     if not (types.is_binary(values.type) or types.is_large_binary(values.type)):
@@ -55,18 +48,11 @@ def images_of(column: Any) -> Images:
             f"a column of images holds binary, or structs with bytes, one or a list of "
             f"them a row, and this one {column.type}"
         )
-    values = values.cast(arrow.large_binary())
-    _, offsets, data = values.buffers()
-    first = np.zeros(1, dtype=np.int64)
-    if len(values):
-        first = np.frombuffer(offsets, np.int64)[values.offset :][: len(values) + 1]
-    view = memoryview(b"" if data is None else data).cast("B")
-    borders, valid = first.tolist(), values.is_valid().to_pylist()
-    found = [
-        view[borders[n] : borders[n + 1]] if there else None
-        for n, there in enumerate(valid)
-    ]
-    return Images(counts.astype(np.int64), found, np.diff(first))
+    views = (
+        memoryview(x.as_buffer()).cast("B") if x.is_valid else None for x in values
+    )
+    counts = np.asarray(counts.fill_null(0), dtype=np.int64)
+    return Images(counts, [*views])
 
 
 def shapes_of(column: Any) -> tuple[Int64Array, Int64Array]:

@@ -11,7 +11,7 @@ from pagefeed.contract import PageIndex, provided
 from pagefeed.core._base import check_choice, check_column, check_positive
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.images.feed import ImageFeed
-from pagefeed.images.numbers import IMAGE_TOKENS, ImageNumbers, SizesOf
+from pagefeed.images.numbers import IMAGE_TOKENS, ImageNumbers, OfSize, SizesOf
 from pagefeed.images.rows import image_rows, placeholder_id
 from pagefeed.images.survey import told_long
 from pagefeed.parquet_files import ParquetDataset
@@ -39,8 +39,8 @@ class ImageDataset(ParquetDataset):
     """The column of images."""
     image_id: int
     """The token that stands for a part of an image."""
-    tokens: Callable[[int, int], int]
-    """Tokens of an image of a width and height."""
+    of_size: OfSize
+    """What follows from the size of an image."""
     sizes: str | None = None
     """A column with the sizes of images."""
     drops: bool = False
@@ -56,8 +56,8 @@ class ImageDataset(ParquetDataset):
         found = self.known.of_files
         if self.files not in found:
             sizes = None if self.sizes is None else self.column_index(self.sizes)
-            source = SizesOf(self.column_index(self.images), sizes)
-            found[self.files] = ImageNumbers(source, self.tokens, drops=self.drops)
+            source = SizesOf(self.column_index(self.images), sizes, self.drops)
+            found[self.files] = ImageNumbers(source, self.of_size)
         return found[self.files]
 
     def column_index(self, column: str) -> PageIndex:
@@ -90,11 +90,13 @@ def with_images(
     *,
     placeholder: str,
     tokens: Callable[[int, int], int],
+    cost: Callable[[int, int], float] | None = None,
     sizes: str | None = None,
     max_tokens: int | None = None,
     long: Literal["error", "drop"] = "error",
     broken: Literal["error", "drop"] = "error",
     decode: Any = None,
+    decoded_bytes: Callable[[int, int], float] | None = None,
 ) -> ParquetDataset:
     """Return a dataset of texts whose placeholders are images of the same row.
 
@@ -118,6 +120,8 @@ def with_images(
         tokens: Returns the tokens of an image of a width and height, 1 or more; of
             common encoders see docs/explanation/images.md. Must be picklable for worker
             processes.
+        cost: Returns what the encoder spends on such an image, for
+            ``Balance(images=)``: by default its tokens.
         sizes: A column with the sizes of the images of a row, structs with ``width``
             and ``height``, or lists of the two: then no image is read for it.
         max_tokens: Tokens of a row at most. All tokens are counted for it at once.
@@ -126,6 +130,8 @@ def with_images(
             placeholders and images, are refused or reported and left out.
         decode: A function of the bytes of an image, run on threads ahead of the step;
             or ``Decode({column: function}, workers=, processes=)``.
+        decoded_bytes: Returns the bytes of what ``decode`` makes of an image of a width
+            and height, which count inside ``memory``: by default 3 a pixel.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right, or a row has more than
@@ -135,11 +141,13 @@ def with_images(
     plain, tokenizer = _checked(dataset)
     check_choice(long, ("error", "drop"), "long")
     drops = check_choice(broken, ("error", "drop"), "broken") == "drop"
-    if not callable(tokens):
-        raise InvalidArgumentError(
-            f"tokens={tokens!r:.60} must be a function of width and height: for an "
-            "encoder with a fixed grid of 576 give lambda width, height: 576"
-        )
+    of_size = OfSize(tokens, cost or tokens, decoded_bytes or _rgb_bytes)
+    for name, function in of_size._asdict().items():
+        if not callable(function):
+            raise InvalidArgumentError(
+                f"{name}={function!r:.60} must be a function of width and height, as "
+                "lambda width, height: 576"
+            )
     if not isinstance(decode, Mapping) and callable(decode):
         decode = {column: decode}
     decode = None if decode is None else provided("decode")(decode)
@@ -147,6 +155,8 @@ def with_images(
         raise InvalidArgumentError(
             f"decode names {sorted(decode.functions)}: give a function for {column!r}"
         )
+    if decode is not None:  # Called so in a batch.
+        decode = replace(decode, functions={"data": decode.functions[column]})
     if plain.column in (column, sizes):
         raise InvalidArgumentError(
             f"column {plain.column!r} has the texts: name those of images and sizes"
@@ -159,7 +169,7 @@ def with_images(
         **{**same, "row_encoder": rows},
         images=check_column(column, "column"),
         image_id=image_id,
-        tokens=tokens,
+        of_size=of_size,
         sizes=None if sizes is None else check_column(sizes, "sizes"),
         drops=drops,
         decode=decode,
@@ -170,6 +180,10 @@ def with_images(
         chosen = None if chosen is None else chosen.over(found.spans)
         found = replace(found, selection=chosen, erasures=erased)
     return _without(found, max_tokens, drops_long=long == "drop")
+
+
+def _rgb_bytes(width: int, height: int) -> int:
+    return 3 * width * height
 
 
 def _without(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from pagefeed import _core
 from pagefeed.contract import Batch, BatchPlan
 from pagefeed.core._base import Int64Array
-from pagefeed.images.decoding import IMAGES_AHEAD, Decoder
 
-__all__ = ["Begun", "Documents", "ImageEngine", "ImagePlan"]
+__all__ = ["Delivered", "Documents", "ImageEngine", "ImagePlan"]
 
 BOTH = ("pages_loaded", "pages_reloaded", "bytes_read", "wait_seconds", "peak_bytes")
 """Counters that are summed over both engines."""
@@ -27,6 +25,10 @@ class Documents(NamedTuple):
     """Number of its dataset."""
     row: Int64Array
     """Its row among all rows of the files."""
+    page: Int64Array
+    """The page of its images, numbered through."""
+    of_page: Int64Array
+    """Its row in that page."""
 
 
 class ImagePlan(NamedTuple):
@@ -38,34 +40,30 @@ class ImagePlan(NamedTuple):
     """Of each batch."""
 
 
-class Begun(NamedTuple):
-    """A batch, of which images may still be decoded."""
+class Delivered(NamedTuple):
+    """A batch whose images are not decoded, and its documents."""
 
     batch: Batch
-    decoding: list[Future[Any]] | None
+    documents: Documents
 
 
 class ImageEngine:
-    """Executes plans of tokens and images in step; begins to decode ahead.
+    """Executes plans of tokens and images in step.
 
     Args:
         tokens: The engine of tokens.
         images: The engine of images.
         make: Makes a batch of what both deliver, and of its documents.
-        decoder: What decodes images.
     """
 
     def __init__(
         self,
-        tokens: _core.Engine,
+        tokens: Any,
         images: _core.Engine,
         make: Callable[[Any, list[_core.Buffer], Documents], Batch],
-        decoder: Decoder | None,
     ) -> None:
-        self._tokens, self._images = tokens, images
-        self._make, self._decoder = make, decoder
+        self._tokens, self._images, self._make = tokens, images, make
         self._documents = deque[Documents]()
-        self._begun = deque[Begun | Exception]()
 
     def submit(
         self, tokens: BatchPlan, images: BatchPlan, documents: list[Documents]
@@ -79,48 +77,21 @@ class ImageEngine:
     @property
     def plan_bytes(self) -> int:
         """Bytes of the plans that were submitted, while their batches are not taken."""
-        return self._tokens.plan_bytes + self._images.plan_bytes
+        return int(self._tokens.plan_bytes + self._images.plan_bytes)
 
-    def next_batch(self) -> Begun:
-        """Return the next batch, and begin to decode those behind it."""
-        begun = self._begun
-        while not begun or self._is_short():
-            try:
-                begun.append(self._begin())
-            except Exception as error:
-                if not begun:
-                    raise
-                begun.append(error)
-                break
-        first = begun.popleft()
-        if isinstance(first, Exception):
-            raise first
-        return first
+    @property
+    def num_pending(self) -> int:
+        """Batches that were submitted and not taken."""
+        return len(self._documents)
 
-    def _is_short(self) -> bool:
-        """Whether too few images are decoded ahead, and more are planned."""
-        if self._decoder is None or not self._documents:
-            return False
-        ahead = [each for each in self._begun if isinstance(each, Begun)][1:]
-        images = sum(len(each.decoding or ()) for each in ahead)
-        # A batch without images is one, too.
-        return images + len(ahead) < IMAGES_AHEAD * self._decoder.workers
-
-    def _begin(self) -> Begun:
+    def next_batch(self) -> Delivered:
+        """Return the next batch."""
         tokens, documents = self._tokens.next_batch(), self._documents.popleft()
         images = [self._images.next_batch() for _ in documents.row]
-        batch = self._make(tokens, images, documents)
-        if self._decoder is None:
-            return Begun(batch, None)
-        return Begun(batch, self._decoder.begin(batch["images"]["data"]))
+        return Delivered(self._make(tokens, images, documents), documents)
 
     def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken."""
-        for one in self._begun:
-            if isinstance(one, Begun):
-                for image in one.decoding or ():
-                    image.cancel()
-        self._begun.clear()
         self._documents.clear()
         self._tokens.clear(keep_pages=keep_pages)
         self._images.clear(keep_pages=keep_pages)
@@ -134,6 +105,3 @@ class ImageEngine:
         """End all threads."""
         self._tokens.close()
         self._images.close()
-        self.clear()
-        if self._decoder is not None:
-            self._decoder.close()

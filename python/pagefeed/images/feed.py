@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -18,24 +18,20 @@ from pagefeed.contract import (
     Feed,
     LoaderSettings,
     Run,
+    provided,
 )
-from pagefeed.core._base import Int64Array, UInt64Array, distinct
+from pagefeed.core._base import Int64Array, format_bytes
 from pagefeed.core.batches import ProcessEngine, make_converter
 from pagefeed.core.sequences import numbers_of
-from pagefeed.errors import DataError, InvalidArgumentError
+from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
 from pagefeed.images.columns import Images, images_of, pyarrow
-from pagefeed.images.decoding import Decoder
-from pagefeed.images.engine import Begun, Documents, ImageEngine, ImagePlan
-from pagefeed.images.survey import check_cut, check_images, rows_of
+from pagefeed.images.engine import Delivered, Documents, ImageEngine, ImagePlan
+from pagefeed.images.survey import check_cut, check_images
 
 __all__ = ["ImageFeed"]
 
 TOKENS_SHARE = 3
 """Part of the memory that is for tokens; the rest is for images."""
-_NOTHING = {
-    **dict.fromkeys(("num_tokens", "row", "number"), np.zeros(0, np.int64)),
-    "size": np.zeros((0, 2), np.int64),
-}
 
 
 class ImageFeed(Feed):
@@ -60,45 +56,48 @@ class ImageFeed(Feed):
             if hasattr(dataset, "image_id")
         }
         """The datasets that have images, by their numbers."""
-        [self._image_id, *others] = {part.image_id for part in self._parts.values()}
-        if others:
-            raise InvalidArgumentError(
-                f"datasets have unlike placeholders, tokens {[self._image_id, *others]}"
-                ": give all of them the same"
-            )
-        decodes = {id(part.decode): part.decode for part in self._parts.values()}
-        [self._decode, *different] = decodes.values()
-        if different:
-            raise InvalidArgumentError(
-                "datasets of a mixture have unlike decode=: give all of them the same"
-            )
+        first, *others = self._parts.values()
+        for other in others:
+            if other.image_id != first.image_id or other.decode is not first.decode:
+                raise InvalidArgumentError(
+                    "datasets of a mixture have unlike placeholder= or decode=: give "
+                    "all of them the same"
+                )
+        self._image_id, self._decode = first.image_id, first.decode
         check_cut(settings)
         of_tokens = replace(settings, memory=settings.memory // TOKENS_SHARE)
         memory = settings.engine_bytes - of_tokens.engine_bytes
-        check_images(settings, run, self._parts, memory)
+        self._room = check_images(settings, run, self._parts, memory)
         self._tokens: Feed = make(of_tokens, run)
         self._convert = make_converter(settings.format, pin_memory=False)
-        sources = [part.numbers.source for part in self._parts.values()]
-        sizes = np.cumsum([0, *map(len, sources)]).tolist()
+        pages = [len(part.numbers.source) for part in self._parts.values()]
+        sizes = np.cumsum([0, *pages]).tolist()
         self._first_page = dict(zip(self._parts, sizes, strict=False))
-        start = partial(
-            _core.Engine,
+        self._engine = ProcessEngine(self._started)
+
+    def _started(self) -> Any:
+        """Start all threads."""
+        threads, (memory, ahead, of_step) = self._settings.num_threads, self._room
+        images = _core.Engine(
             [],
-            columns=[source.handle for source in sources],
+            columns=[part.numbers.source.handle for part in self._parts.values()],
             names=["images"],
-            num_threads=settings.num_threads,
+            num_threads=threads,
             memory=memory,
             batch_rows=1,  # So that no more waits than is needed.
             verify_checksums=[part.verify_checksums for part in self._parts.values()],
         )
-        self._engine = ProcessEngine(lambda: self._started(start))
-
-    def _started(self, start: Callable[[], _core.Engine]) -> ImageEngine:
-        """Start all threads."""
-        tokens, decoder = cast("_core.Engine", self._tokens.engine()), None
-        if self._decode is not None:
-            decoder = Decoder(self._decode, self._settings.num_threads)
-        return ImageEngine(tokens, start(), self._made, decoder)
+        made = ImageEngine(self._tokens.engine(), images, self._made)
+        if self._decode is None:
+            return made
+        return provided("engine that decodes ahead")(
+            made,
+            self._decode,
+            self._sized,
+            threads,
+            most_bytes=ahead,
+            of_step=of_step,
+        )
 
     def close(self) -> None:
         """End this process's engines, and all threads."""
@@ -118,28 +117,54 @@ class ImageFeed(Feed):
             Documents(*(column[begin:end] for column in found))
             for begin, end in pairwise(borders)
         ]
-        page, row = self._cells(found)
+        count = len(found.page)
         images = BatchPlan(
-            num_batches=len(page),
-            page=page,
-            row=row,
+            num_batches=count,
+            page=found.page.view(np.uint64),
+            row=found.of_page.astype(np.uint32),
             first_token=None,
             num_tokens=None,
-            destination=np.arange(len(page)),
-            destination_offset=np.zeros(len(page), dtype=np.uint32),
+            destination=np.arange(count),
+            destination_offset=np.zeros(count, dtype=np.uint32),
         )
         return ImagePlan(self._tokens.plan(sequences), images, each)
 
-    def batch(self, delivered: Begun) -> Batch:
+    def batch(self, delivered: Any) -> Batch:
         """Return a batch with its images, decoded if that is asked for."""
-        if delivered.decoding is not None:
-            images = delivered.batch["images"]
+        if self._decode is None:
+            made: Batch = delivered[0]
+            return made
+        images = delivered.into
 
-            def refuse(number: int, problem: Exception) -> DataError:
-                return self._refused(images, number, problem)
+        def refuse(_: str, number: int, problem: Exception) -> DataError:
+            return self._refused(images, number, problem)
 
-            images["data"] = Decoder.finish(delivered.decoding, refuse)
-        return delivered.batch
+        made = delivered.finished(refuse)
+        self._measure(bytes_of(images["data"]), delivered.sizes[1])
+        return made
+
+    def _sized(self, made: Delivered) -> tuple[Batch, Any, tuple[int, int]]:
+        """Return a batch, its images, and their bytes as stored and decoded."""
+        (batch, documents), said = made, 0.0
+        for number, part in self._parts.items():
+            rows = documents.row[documents.part == number]
+            said += part.numbers.of_rows("decoded", rows).sum()
+        images = batch["images"]
+        return batch, images, (bytes_of(images["data"]), int(said))
+
+    def _measure(self, made: int, said: int) -> None:
+        """Count images as large as they turn out to be; warn that they are larger."""
+        engine = cast("Any", self.engine())
+        if said and made > engine.scale * said:
+            if engine.scale == 1:
+                warnings.warn(
+                    f"decode made {format_bytes(made)} of the images of a step, and "
+                    f"decoded_bytes says {format_bytes(said)}: memory= is exceeded "
+                    "unless with_images(decoded_bytes=) says as much",
+                    PagefeedWarning,
+                    stacklevel=2,
+                )
+            engine.scale = made / said
 
     def _made(
         self, tokens: Any, images: list[_core.Buffer], documents: Documents
@@ -156,7 +181,7 @@ class ImageFeed(Feed):
         self, given: list[Images], documents: Documents, is_image: Any
     ) -> dict[str, Any]:
         """Return the images of documents, and where their tokens are."""
-        arrays = {name: [nothing] for name, nothing in _NOTHING.items()}
+        told = [np.zeros((0, 5), dtype=np.int64)]
         files, data = list[str](), list[memoryview | None]()
         both = zip(documents.part.tolist(), documents.row.tolist(), strict=True)
         for (part, row), found in zip(both, given, strict=True):
@@ -170,25 +195,27 @@ class ImageFeed(Feed):
                 ).at(file=file)
             data += found.data
             files += [file] * len(images)
-            arrays["num_tokens"].append(known.tokens[images])
-            arrays["row"].append(np.full(len(images), of_file))
-            arrays["number"].append(np.arange(len(images)))
-            arrays["size"].append(known.shapes(images))
-        joined = {
-            name: np.concatenate(values).astype(np.int64)
-            for name, values in arrays.items()
-        }
-        places, count = np.flatnonzero(is_image), joined["num_tokens"]
+            number, rows = np.arange(len(images)), np.full(len(images), of_file)
+            sides = known.shapes(images).T
+            told.append(np.stack([known.tokens[images], rows, number, *sides], axis=1))
+        count, row_of, number, *sides = np.concatenate(told).T.copy()
+        places = np.flatnonzero(is_image)
         if count.sum() != len(places):
             raise DataError(
                 f"a batch has {len(places)} tokens of images, and {count.sum()} were "
                 "counted: texts of a dataset without images have the placeholder"
             )
-        first = places[np.cumsum(count) - count]
-        joined["sequence"] = first // is_image.shape[1]
-        joined["first_token"] = first % is_image.shape[1]
-        made = {name: self._convert(values) for name, values in joined.items()}
-        return {**made, "file": files, "data": data}
+        sequence, first = divmod(places[np.cumsum(count) - count], is_image.shape[1])
+        made = {
+            "sequence": sequence,
+            "first_token": first,
+            "num_tokens": count,
+            "row": row_of,
+            "number": number,
+            "size": np.stack(sides, axis=1),
+        }
+        converted = {name: self._convert(values) for name, values in made.items()}
+        return {**converted, "file": files, "data": data}
 
     def _take_loss(self, batch: Batch, is_image: Any) -> None:
         """Leave tokens of images out of labels and loss mask, in place."""
@@ -215,34 +242,28 @@ class ImageFeed(Feed):
     def _documents_of(self, sequences: Int64Array) -> Documents:
         """Return the documents with images of sequences, without erased ones."""
         places = np.flatnonzero(sequences != NO_SEQUENCE)
-        numbers = numbers_of(sequences[places])
-        part = self._run.dataset_of(numbers)
-        nothing = np.empty(0, dtype=np.int64)
-        found = [Documents(nothing, nothing, nothing)]
-        for number in distinct(part).tolist():
-            if number not in self._parts:
-                continue
-            here, index = part == number, self._run.indexes[number]
-            local = numbers[here] - self._run.index.first_sequence[number]
-            rows, which = rows_of(index, local)
-            first = self._parts[number].numbers.first
-            has = first[rows + 1] > first[rows]
-            rows, which = rows[has], which[has]
-            found.append(
-                Documents(places[here][which], np.full(len(rows), number), rows)
-            )
-        joined = Documents(*map(np.concatenate, zip(*found, strict=True)))
-        order = np.argsort(joined.place, kind="stable")
-        return Documents(*(column[order] for column in joined))
-
-    def _cells(self, documents: Documents) -> tuple[UInt64Array, Any]:
-        """Return page, numbered through, and row in it, of the column of images."""
-        page = np.empty(len(documents.row), dtype=np.int64)
-        row = np.empty(len(documents.row), dtype=np.uint32)
+        given = self._run.index.documents_of(numbers_of(sequences[places]))
+        has, page, of_page = np.zeros((3, len(given.row)), dtype=np.int64)
         for number, part in self._parts.items():
-            here = documents.part == number
-            source, rows = part.numbers.source, documents.row[here]
-            pages = source.pages_of_rows(rows)
-            row[here] = rows - source.first_rows(pages)
+            here = np.flatnonzero(given.dataset == number)
+            rows, known = given.row[here], part.numbers
+            has[here] = known.first[rows + 1] > known.first[rows]
+            pages = known.source.pages_of_rows(rows)
+            of_page[here] = rows - known.source.first_rows(pages)
             page[here] = pages + self._first_page[number]
-        return page.view(np.uint64), row
+        found = Documents(places[given.which], given.dataset, given.row, page, of_page)
+        chosen = np.flatnonzero(has & given.is_left)
+        return Documents(*(column[chosen] for column in found))
+
+
+def bytes_of(value: Any) -> int:
+    """Return the bytes of arrays, tensors, images of Pillow, and lists of such."""
+    if isinstance(value, Mapping):
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        return sum(map(bytes_of, value))
+    if isinstance(value, bytes | bytearray):
+        return len(value)
+    if hasattr(value, "getbands"):
+        return int(value.width * value.height * len(value.getbands()))
+    return int(getattr(value, "nbytes", 0))

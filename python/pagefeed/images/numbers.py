@@ -7,11 +7,13 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed.contract import PageIndex
+from pagefeed.contract import PageIndex, RowNumbers
 from pagefeed.core._base import (
     ArrayFolder,
     ArrayWriter,
@@ -27,7 +29,7 @@ from pagefeed.images.columns import images_of, pyarrow, shapes_of
 from pagefeed.images.headers import size_of
 from pagefeed.remote import FileWriter
 
-__all__ = ["IMAGE_TOKENS", "ImageNumbers", "SizesOf"]
+__all__ = ["BROKEN", "IMAGE_TOKENS", "ImageNumbers", "OfSize", "SizesOf"]
 
 VERSION = 1
 IMAGE_TOKENS = "image tokens"
@@ -36,7 +38,7 @@ BROKEN = -1
 """Tokens of an image that cannot be read."""
 PAGE_BYTES = 1 << 16
 
-TokensOf = Callable[[int, int], int]
+Float64Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class SizesOf:
     """The column of images."""
     sizes: PageIndex | None
     """A column with their sizes."""
+    drops: bool
+    """Rows with images that cannot be read are left out; else refused."""
 
     @property
     def index(self) -> PageIndex:
@@ -65,13 +69,12 @@ class SizesOf:
         )
         work = Work("sizes of images", total=len(self.index), unit="pages")
         writer.append("shape", [])  # There may be none.
+        writer.append_sums("first", [])
+        writer.append_sums("bytes", [])
         for counts, shapes, sizes in work.each(self._of_page, range(len(self.index))):
             writer.append_sums("first", counts)
             writer.append("shape", shapes[:, 0] << 32 | shapes[:, 1])
             writer.append_sums("bytes", sizes)
-        if not len(self.index):
-            writer.append_sums("first", [])
-            writer.append_sums("bytes", [])
 
     def _of_page(self, page: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         column = pyarrow().array(self.index.read_page(page))
@@ -79,27 +82,31 @@ class SizesOf:
             counts, shapes = shapes_of(column)
             return counts, shapes, np.zeros(len(shapes), dtype=np.int64)
         images = images_of(column)
-        read = [
-            (0, 0) if data is None else size_of(data) or (0, 0) for data in images.data
-        ]
-        return images.counts, np.array(read, np.int64).reshape(-1, 2), images.sizes
+        read = [size_of(data or b"") or (0, 0) for data in images.data]
+        sizes = np.array([len(data or b"") for data in images.data], dtype=np.int64)
+        return images.counts, np.array(read, np.int64).reshape(-1, 2), sizes
+
+
+class OfSize(NamedTuple):
+    """What follows from the size of an image: functions of its width and height."""
+
+    tokens: Callable[[int, int], int]
+    """Its tokens."""
+    cost: Callable[[int, int], float]
+    """What an encoder spends on it."""
+    decoded_bytes: Callable[[int, int], float]
+    """Bytes of what is made of it."""
 
 
 class TokensIndex(PageIndex):
     """The column with the tokens of images, with which images are read."""
 
-    @classmethod
-    def of_file(cls, file: str, cache_dir: str | None, stored: int) -> TokensIndex:
-        """Index the file; ``stored`` are the bytes of all images."""
-        plain = PageIndex.build(file, IMAGE_TOKENS, cache_dir)
-        made = cls(plain.core, plain.recipe)
-        made.bytes_beside = stored
-        return made
+    made_of: tuple[SizesOf, OfSize]
+    """The arguments of :class:`ImageNumbers`."""
 
-    def __reduce__(self) -> tuple[Callable[..., TokensIndex], tuple[Any, ...]]:
-        """Pickle as the file."""
-        told = self.recipe.files[0], self.cache_dir, self.bytes_beside
-        return TokensIndex.of_file, told
+    def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
+        """Pickle as what it is made of."""
+        return _index_of, self.made_of
 
 
 class ImageNumbers:
@@ -107,42 +114,68 @@ class ImageNumbers:
 
     Args:
         sizes: Where their sizes are read.
-        tokens: Returns the tokens of an image of a width and height.
-        drops: Rows with images that cannot be read are left out; else refused.
+        of_size: What follows from these.
 
     Raises:
         CorruptFileError: If a size cannot be read; it names file, row and image.
-        InvalidArgumentError: If ``tokens`` returns no number of tokens.
+        InvalidArgumentError: If a function returns no such number.
     """
 
-    def __init__(self, sizes: SizesOf, tokens: TokensOf, *, drops: bool) -> None:
+    def __init__(self, sizes: SizesOf, of_size: OfSize) -> None:
         self.source = sizes.images
         """The column of images."""
         stored = sizes.arrays()
         self.first = stored["first"]
         """Images before each row, and in all: int64 [rows + 1]."""
-        self.bytes = stored["bytes"]
-        """Bytes of images before each, and of all: int64 [images + 1].
-
-        All 0 where a column of sizes was read.
-        """
         self._shape = stored["shape"]
         shapes, which = np.unique(self._shape, return_inverse=True)
-        counts = [
-            _tokens(tokens, shape >> 32, shape & 0xFFFFFFFF)
-            for shape in shapes.tolist()
-        ]
-        self.tokens = np.array(counts, dtype=np.int32)[which]
+        sides = [divmod(shape, 1 << 32) for shape in shapes.tolist()]
+
+        def of_images(name: str, least: int, kind: type, otherwise: int = 0) -> Any:
+            function = getattr(of_size, name)
+            told = [
+                _checked(name, function, side, least, kind) if all(side) else otherwise
+                for side in sides
+            ]
+            return np.array(told, dtype=kind)[which]
+
+        self.tokens = of_images("tokens", 1, np.int32, BROKEN)
         """Tokens of each image; -1 if it cannot be read: int32 [images]."""
-        if not drops and (self.tokens == BROKEN).any():
+        if not sizes.drops and (self.tokens == BROKEN).any():
             self._refuse(int(np.argmax(self.tokens == BROKEN)))
-        self.index = self._written()
-        """The same as a column, for the data plane."""
+        cost = of_images("cost", 0, np.float64)
+        made = of_images("decoded_bytes", 0, np.float64)
+        # Of a column of sizes the bytes are not known, and 0.
+        self._before = {
+            "images": np.append(0, np.cumsum(cost)),
+            "bytes": stored["bytes"],
+            "decoded": np.append(0, np.cumsum(made)),
+        }
+        others = () if of_size.cost == of_size.tokens else (cost,)
+        self.index = self._written(TokensIndex, *others)
+        """The tokens of images as a column, for the data plane."""
+        self.index.made_of = sizes, of_size
+        pages = np.arange(len(self.source))
+        self.index.bytes_beside = int(self.source.stored_bytes(pages).sum())
+        self.index.numbers_beside = {
+            name: RowNumbers(_digest(self.first, sums), partial(self.of_rows, name))
+            for name, sums in self._before.items()
+        }
+
+    def of_rows(self, name: str, rows: Int64Array) -> Float64Array:
+        """Return the cost of all images of each row, or their bytes: float64 [rows].
+
+        Args:
+            name: ``"images"`` for the cost, ``"bytes"`` as stored, ``"decoded"``.
+            rows: Rows of the files.
+        """
+        before, first = self._before[name], self.first
+        sums: Float64Array = before[first[rows + 1]] - before[first[rows]]
+        return sums.astype(np.float64)
 
     def shapes(self, images: Int64Array) -> Int64Array:
         """Return width and height of images: int64 [images, 2]."""
-        shape = self._shape[images]
-        return np.stack([shape >> 32, shape & 0xFFFFFFFF], axis=1)
+        return np.stack(np.divmod(self._shape[images], 1 << 32), axis=1)
 
     def place(self, row: int) -> tuple[str, int]:
         """Return the file of a row, and its number there."""
@@ -150,7 +183,7 @@ class ImageNumbers:
         [file] = index.files_of_rows([row]).tolist()
         return index.files[file], row - int(index.file_first_row[file])
 
-    def _refuse(self, image: int) -> None:
+    def _refuse(self, image: int) -> NoReturn:
         row = int(np.searchsorted(self.first, image, side="right")) - 1
         file, number = self.place(row)
         count = int((self.tokens == BROKEN).sum())
@@ -161,27 +194,27 @@ class ImageNumbers:
             "such rows out with broken='drop', or give a column of sizes="
         ).at(file=file, column=self.source.column)
 
-    def _written(self) -> PageIndex:
-        """Write the tokens of images as a file, unless the cache folder has it."""
-        digest = hashlib.blake2b(self.tokens.tobytes(), digest_size=12)
-        digest.update(np.ascontiguousarray(self.first).tobytes())
-        name, folder = f"image-tokens-{digest.hexdigest()}", self.source.cache_dir
-        place = None
+    def _written(self, kind: type[TokensIndex], *others: Float64Array) -> TokensIndex:
+        """Write the tokens of images as a file, unless the cache folder has it.
+
+        What else decides the order of rows is in its name.
+        """
+        name = f"image-tokens-{_digest(self.tokens, self.first, *others)}"
+        folder, temporary = self.source.cache_dir, None
         if folder is None or not keeps_arrays(folder):
-            place = tempfile.TemporaryDirectory(prefix="pagefeed-")
-            folder = place.name
-        file = f"{folder}/{name}.parquet"
-        if f"{name}.parquet" not in names_in(folder):
+            temporary = tempfile.TemporaryDirectory(prefix="pagefeed-")
+            folder = temporary.name
+        file = f"{folder}/{name}"  # No suffix: folders of data may hold this one.
+        if name not in names_in(folder):
             arrow, parquet = pyarrow(), pyarrow("pyarrow.parquet")
-            lists = arrow.LargeListArray.from_arrays(
-                self.first, arrow.array(self.tokens)
-            )
+            tokens = arrow.array(self.tokens)
+            lists = arrow.LargeListArray.from_arrays(self.first, tokens)
+            # Its name makes footers differ, by which indexes are told apart.
+            table = arrow.table({IMAGE_TOKENS: lists})
+            table = table.replace_schema_metadata({"of": name})
             out = arrow.BufferOutputStream()
             parquet.write_table(
-                # Its name makes footers differ, by which indexes are told apart.
-                arrow.table({IMAGE_TOKENS: lists}).replace_schema_metadata(
-                    {"of": name}
-                ),
+                table,
                 out,
                 use_dictionary=False,
                 data_page_size=PAGE_BYTES,
@@ -190,22 +223,34 @@ class ImageNumbers:
             )
             with FileWriter(file) as writer:
                 writer.write(memoryview(out.getvalue()))
-        pages = np.arange(len(self.source))
-        stored = int(self.source.stored_bytes(pages).sum())
-        made = TokensIndex.of_file(file, self.source.cache_dir, stored)
-        if place is not None:
-            weakref.finalize(made, place.cleanup)
+        plain = PageIndex.build(file, IMAGE_TOKENS, self.source.cache_dir)
+        made = kind(plain.core, plain.recipe)
+        if temporary is not None:
+            weakref.finalize(made, temporary.cleanup)
         return made
 
 
-def _tokens(tokens: TokensOf, width: int, height: int) -> int:
-    if not (width and height):
-        return BROKEN
-    found = tokens(width, height)
-    is_number = isinstance(found, int | np.integer) and not isinstance(found, bool)
-    if not is_number or not 0 < found < 1 << 31:
+def _index_of(sizes: SizesOf, of_size: OfSize) -> PageIndex:
+    return ImageNumbers(sizes, of_size).index
+
+
+def _digest(*arrays: Any) -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _checked(
+    name: str, function: Any, side: tuple[int, int], least: int, kind: type
+) -> Any:
+    """Return what a function tells of an image of a width and height."""
+    told, (width, height) = function(*side), side
+    is_number = np.issubdtype(type(told), np.integer if kind is np.int32 else np.number)
+    if not (is_number and least <= told < 1 << 31):
         raise InvalidArgumentError(
-            f"tokens({width}, {height}) returned {found!r:.60}: it must be how many "
-            "tokens an image of this width and height becomes, 1 or more"
+            f"{name}({width}, {height}) returned {told!r:.60}: it must be a number, "
+            f"{least} or more, {'whole, ' * (kind is np.int32)}of an image of this "
+            "width and height"
         )
-    return int(found)
+    return told

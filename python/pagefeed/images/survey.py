@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pagefeed.contract import LoaderSettings, Run
-from pagefeed.core._base import ArrayFolder, ArrayWriter, Int64Array, Work, format_bytes
-from pagefeed.core.dataset import derived_arrays, derived_key
-from pagefeed.core.sequences import document_lengths, with_erased
+from pagefeed.core._base import format_bytes
+from pagefeed.core.sequences import document_lengths
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import ImageNumbers
 
-__all__ = ["check_cut", "check_images", "rows_of", "told_long"]
+__all__ = ["Room", "check_cut", "check_images", "told_long"]
 
-VERSION = 1
-SEQUENCES_AT_ONCE = 1 << 12
-MOST_LARGEST = 1 << 12
-"""Sequences with most bytes of images of which the bytes are kept."""
-ROWS_AT_ONCE = 1 << 16
+AT_ONCE = 1 << 20
+"""Sequences or rows looked at together."""
 PAGES_HELD = 4
 
 
@@ -51,29 +47,20 @@ def check_cut(settings: LoaderSettings) -> None:
         )
 
 
-def rows_of(index: Any, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the rows of the index that sequences have, in the order of their tokens.
+class Room(NamedTuple):
+    """How the memory for images is divided."""
 
-    Rows that were erased are left out.
-
-    Returns:
-        Rows among all rows of the files, and which of the sequences each is in, rising:
-        int64 [rows] each.
-    """
-    rows, which = sequences, np.arange(len(sequences))
-    if hasattr(index, "documents_of"):  # Else every row is a sequence.
-        rows, which = index.documents_of(sequences)
-        order = np.argsort(which, kind="stable")
-        rows, which = rows[order], which[order]
-    if index.erased is not None:
-        is_left = ~index.erased.holds(rows)
-        rows, which = rows[is_left], which[is_left]
-    return index.spans.rows_of_index(rows), which
+    engine: int
+    """Bytes for pages, and images as they are stored."""
+    ahead: int
+    """Bytes for images that are decoded ahead."""
+    of_step: tuple[int, int]
+    """Bytes of the images of the largest step, as stored and decoded."""
 
 
 def check_images(
     settings: LoaderSettings, run: Run, parts: dict[int, Any], memory: int
-) -> None:
+) -> Room:
     """Refuse rows whose images would be cut, and steps that do not fit the memory.
 
     Args:
@@ -85,34 +72,32 @@ def check_images(
     Raises:
         InvalidArgumentError: If an image would be cut, or a step does not fit.
     """
-    page = 0
-    largest = [np.zeros(0, dtype=np.int64)]
     for number, part in parts.items():
-        index, numbers = run.indexes[number], part.numbers
-        room = getattr(settings.sequences, "max_length", None)
-        room = room or index.length - index.layout.per_row
-        known = _surveyed(index, numbers, f"{settings.sequences.identity} {room}", room)
-        if len(known["long"]):
-            count, first = len(known["long"]), int(known["long"][0])
-            raise InvalidArgumentError(
-                f"{told_long(numbers, count, first, room)}, and {settings.sequences!r} "
-                f"would cut their images: give with_images(max_tokens={room}, "
-                "long='drop') to leave such rows out, or longer sequences"
-            )
-        largest.append(known["largest"])
-        stored = numbers.source.stored_bytes(np.arange(len(numbers.source)))
-        page = max(page, int(stored.max(initial=0)))
-    of_step = int(np.sort(np.concatenate(largest))[-settings.batch_size :].sum())
-    needed = of_step + PAGES_HELD * page
+        _check_lengths(settings, run.indexes[number], part.numbers)
+    indexes = [run.indexes[number] for number in parts]
+    stored = _of_step(indexes, "bytes", settings.batch_size)
+    is_decoded = any(part.decode is not None for part in parts.values())
+    made = _of_step(indexes, "decoded", settings.batch_size) if is_decoded else 0
+    sources = [part.numbers.source for part in parts.values()]
+    sizes = [source.stored_bytes(np.arange(len(source))) for source in sources]
+    page = int(np.concatenate(sizes).max(initial=0))
+    ahead = stored + made if is_decoded else 0
+    needed = stored + PAGES_HELD * page + ahead
     if needed > memory:
+        decoded = (
+            f", {format_bytes(made)} decoded (say decoded_bytes= if decode makes less)"
+        )
         enough = settings.memory + 2 * (needed - memory)
         raise InvalidArgumentError(
-            f"images of a step may have {format_bytes(of_step)} and a page of their "
-            f"column {format_bytes(page)}, two of which are held as stored and as "
-            f"decoded, and memory={format_bytes(settings.memory)} leaves "
-            f"{format_bytes(memory)} for them: give memory='{format_bytes(enough)}' or "
-            "smaller batches"
+            f"images of a step may have {format_bytes(stored)}{decoded * is_decoded}, "
+            f"and a page of their column {format_bytes(page)}, two of which are held "
+            f"as stored and as decoded, and memory={format_bytes(settings.memory)} "
+            f"leaves {format_bytes(memory)} for them: give "
+            f"memory='{format_bytes(enough)}' or smaller batches"
         )
+    if is_decoded:
+        ahead += (memory - needed) // 2
+    return Room(memory - ahead, ahead, (stored, made))
 
 
 def told_long(numbers: ImageNumbers, count: int, row: int, most: int) -> str:
@@ -124,37 +109,31 @@ def told_long(numbers: ImageNumbers, count: int, row: int, most: int) -> str:
     )
 
 
-def _surveyed(index: Any, numbers: ImageNumbers, cut: str, room: int) -> ArrayFolder:
-    """Map what sequences have of images, or look at all of them first.
+def _check_lengths(settings: LoaderSettings, index: Any, numbers: ImageNumbers) -> None:
+    """Refuse rows with images that are longer than a sequence."""
+    room = getattr(settings.sequences, "max_length", None)
+    room = room or index.length - index.layout.per_row
+    lengths, long = document_lengths(index.spans), [np.zeros(0, dtype=np.int64)]
+    for begin in range(0, len(lengths), AT_ONCE):
+        is_long = lengths[begin : begin + AT_ONCE] > room
+        long.append(begin + np.flatnonzero(is_long))
+    rows = index.spans.rows_of_index(np.concatenate(long))
+    rows = rows[numbers.first[rows + 1] > numbers.first[rows]]
+    if len(rows):
+        raise InvalidArgumentError(
+            f"{told_long(numbers, len(rows), int(rows[0]), room)}, and "
+            f"{settings.sequences!r} would cut their images: give "
+            f"with_images(max_tokens={room}, long='drop') to leave such rows out, or "
+            "longer sequences"
+        )
 
-    Returns:
-        The ``largest`` bytes of images of sequences, and the ``long`` rows of the
-        files, whose images would be cut.
-    """
-    whole, spans = with_erased(index), index.spans
-    told = str(VERSION), spans.fingerprint, cut, numbers.source.fingerprint
-    lengths = document_lengths(spans)
-    first, size = numbers.first, numbers.bytes
 
-    def look(begin: int) -> Int64Array:
-        count = min(SEQUENCES_AT_ONCE, index.num_sequences - begin)
-        rows, which = rows_of(whole, np.arange(begin, begin + count))
-        sizes = size[first[rows + 1]] - size[first[rows]]
-        return np.bincount(which, sizes, count).astype(np.int64)
-
-    def write(writer: ArrayWriter) -> None:
-        largest = np.zeros(0, dtype=np.int64)
-        begins = range(0, index.num_sequences, SEQUENCES_AT_ONCE)
-        work = Work("images of sequences", total=len(begins), unit="pieces")
-        for sizes in work.each(look, begins):
-            largest = np.sort(np.concatenate([largest, sizes]))[-MOST_LARGEST:]
-        writer.append("largest", largest)
-        writer.append("long", [])
-        for begin in range(0, spans.num_rows, ROWS_AT_ONCE):
-            end = min(begin + ROWS_AT_ONCE, spans.num_rows)
-            rows = spans.rows_of_index(np.arange(begin, end))
-            is_long = lengths[begin:end] > room
-            writer.append("long", rows[is_long & (first[rows + 1] > first[rows])])
-
-    key = derived_key(spans.index, *told)
-    return derived_arrays(spans.index, "images-of-sequences", key, write)
+def _of_step(indexes: list[Any], name: str, batch_size: int) -> int:
+    """Return the sum of the largest that sequences of a step may bring along."""
+    largest = np.zeros(0)
+    for index in indexes:
+        sums = index.stored_sums(name)
+        for begin in range(0, len(sums), AT_ONCE):
+            some = np.concatenate([largest, sums[begin : begin + AT_ONCE]])
+            largest = np.sort(some)[-batch_size:]
+    return int(largest.sum())

@@ -60,6 +60,11 @@ class TokenizedIndex(CountedIndex):
         super().__init__(core, self.texts.recipe, first_token)
         self.value_bytes = 2 if self.tokenizer.vocab_size <= 1 << 16 else 4
         self.bytes_beside = sum(each.bytes_beside for each in column.beside)
+        self.numbers_beside = {
+            name: numbers
+            for each in column.beside
+            for name, numbers in each.numbers_beside.items()
+        }
         self._is_labels = is_labels
 
     def __reduce__(self) -> tuple[Callable[..., TokenizedIndex], tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import time
 from typing import Any
 
 import numpy as np
@@ -299,6 +300,57 @@ def test_images_that_do_not_fit_are_refused_before_the_first_batch(tmp_path):
     one = loader(data, memory=memory)
     assert sorted(places_in(one)) == IMAGES
     assert one.stats()["peak_bytes"] < 1.2 * one.view().settings.memory
+
+
+def square(count: int, side: int = 100) -> list[images.Row]:
+    """Rows of one image each."""
+    texts = [f"row{n} {images.PLACEHOLDER}" for n in range(count)]
+    return [
+        images.Row(text, [images.png(side, side, json.dumps([n, 0]))], [(side, side)])
+        for n, text in enumerate(texts)
+    ]
+
+
+def pixels(image: memoryview) -> np.ndarray:
+    """Three bytes a pixel of an image of 100 x 100."""
+    return np.full((100, 100, 3), image[0], dtype=np.uint8)
+
+
+def test_what_decode_returns_counts_as_memory(tmp_path):
+    images.write(tmp_path, square(300))
+    calls = []
+
+    def decode(image: memoryview) -> np.ndarray:
+        calls.append(len(image))
+        return pixels(image)
+
+    data = images.dataset(tmp_path, decode=decode, decoded_bytes=lambda *_: 4 << 20)
+    with pytest.raises(InvalidArgumentError, match="decoded_bytes=") as told:
+        loader(data, memory="16MiB")
+    # 4 sequences have 4 images each.
+    assert "64.0 MiB decoded" in str(told.value)
+    [memory] = re.findall(r"give memory='([\d.]+ \w+)'", str(told.value))
+    for given, is_ahead in ((memory, False), ("1GiB", True)):
+        calls.clear()
+        one = loader(data, memory=given, num_threads=2)
+        batches = iter(one)
+        first = next(batches)
+        count, end = len(first["images"]["data"]), time.monotonic() + 60
+        while is_ahead and len(calls) <= count and time.monotonic() < end:
+            time.sleep(0.01)
+        assert (len(calls) > count) == is_ahead
+        assert 64 << 20 < one.stats()["peak_bytes"] < one.view().settings.memory
+    small = loader(images.dataset(tmp_path, decode=pixels), memory="16MiB")
+    assert [image.nbytes for x in small for image in x["images"]["data"]] == [
+        30_000
+    ] * 300
+
+
+def test_more_than_was_said_is_told(tmp_path):
+    images.write(tmp_path, square(300))
+    data = images.dataset(tmp_path, decode=pixels, decoded_bytes=lambda *_: 1000)
+    with pytest.warns(PagefeedWarning, match=r"decoded_bytes=\) says as much"):
+        assert sum(len(batch["images"]["data"]) for batch in loader(data)) == 300
 
 
 def test_long_rows_are_told_or_left_out(folder):

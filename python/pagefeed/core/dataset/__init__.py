@@ -43,7 +43,13 @@ from pagefeed.core.dataset.index_recipe import (
     footer_of,
     part_of,
 )
-from pagefeed.core.dataset.page_index import BlockKind, OwnTokens, Page, PageIndex
+from pagefeed.core.dataset.page_index import (
+    BlockKind,
+    OwnTokens,
+    Page,
+    PageIndex,
+    RowNumbers,
+)
 from pagefeed.core.dataset.parquet_rows import ParquetRows
 from pagefeed.core.dataset.source import Source, SourceKind
 from pagefeed.core.dataset.spans import (
@@ -81,6 +87,7 @@ __all__ = [
     "ParquetRows",
     "Recipe",
     "Row",
+    "RowNumbers",
     "Source",
     "SourceKind",
     "SpanParts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,18 @@ from pagefeed.errors import (
     StaleFileError,
 )
 
-__all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces"]
+__all__ = ["BlockKind", "OwnTokens", "Page", "PageIndex", "Pieces", "RowNumbers"]
 
 BlockKind = Literal["page", "row_group"]
+
+
+class RowNumbers(NamedTuple):
+    """A number for each row of the files, which sequences add up."""
+
+    identity: str
+    """Tells these numbers from others of the same rows."""
+    of_rows: Callable[[Int64Array], npt.NDArray[np.float64]]
+    """Returns those of rows of the files: float64 [rows]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,8 @@ class PageIndex:
         """Bytes of one value in the column's own type; 0 if it is not a number."""
         self.bytes_beside = 0
         """Bytes of further columns that are read with the rows, all together."""
+        self.numbers_beside: Mapping[str, RowNumbers] = {}
+        """What the rows of the files bring along that is no token, by its name."""
         self.is_infilled = False
         """Whether pages hold infilled documents, in each epoch others."""
         self.is_joined = core.is_joined

@@ -16,7 +16,11 @@ from pagefeed.core.sequences.epochs import (
     with_epoch,
 )
 from pagefeed.core.sequences.joined import AnyIndex, JoinedIndex
-from pagefeed.core.sequences.kept_numbers import document_lengths, stored_numbers
+from pagefeed.core.sequences.kept_numbers import (
+    document_lengths,
+    stored_numbers,
+    sums_of_rows,
+)
 from pagefeed.core.sequences.lines import Lines
 from pagefeed.core.sequences.packed import PACKING, Packed, PackedIndex, pack_lengths
 from pagefeed.core.sequences.packed_counts import stored_counts
@@ -62,6 +66,7 @@ __all__ = [
     "pack_lengths",
     "stored_counts",
     "stored_numbers",
+    "sums_of_rows",
     "with_epoch",
     "with_erased",
 ]

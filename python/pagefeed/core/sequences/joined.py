@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array
+from pagefeed.core._base import Int64Array, distinct
 from pagefeed.core.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.core.sequences.sequence_index import (
     Segments,
@@ -15,7 +16,20 @@ from pagefeed.core.sequences.sequence_index import (
     SequenceLayout,
 )
 
-__all__ = ["AnyIndex", "JoinedIndex"]
+__all__ = ["AnyIndex", "DocumentsOf", "JoinedIndex"]
+
+
+class DocumentsOf(NamedTuple):
+    """The documents of sequences, in their order; an array of [documents] each."""
+
+    row: Int64Array
+    """Row among all rows of the files of its dataset."""
+    dataset: Int64Array
+    """Number of the dataset."""
+    which: Int64Array
+    """Which of the sequences asked for it is in: rises."""
+    is_left: npt.NDArray[np.bool_]
+    """Whether it was not erased."""
 
 
 class JoinedIndex:
@@ -70,6 +84,24 @@ class JoinedIndex:
     def dataset_of(self, sequences: Int64Array) -> Int64Array:
         """Return the dataset of each sequence: int64."""
         return np.searchsorted(self.first_sequence, sequences, side="right") - 1
+
+    def documents_of(self, sequences: Int64Array) -> DocumentsOf:
+        """Return the documents of sequences, where these do not cut them anywhere."""
+        nothing = np.empty(0, dtype=np.int64)
+        found = [DocumentsOf(nothing, nothing, nothing, nothing == 0)]
+        part = self.dataset_of(sequences)
+        for number in distinct(part).tolist():
+            index, which = self.parts[number], np.flatnonzero(part == number)
+            local = sequences[which] - self.first_sequence[number]
+            rows, of = index.documents_of(local)
+            is_left = np.ones(len(rows), dtype=bool)
+            if index.erased is not None:
+                is_left = ~index.erased.holds(rows)
+            rows, dataset = index.spans.rows_of_index(rows), np.full_like(rows, number)
+            found.append(DocumentsOf(rows, dataset, which[of], is_left))
+        joined: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
+        order = np.argsort(joined[2], kind="stable")
+        return DocumentsOf(*(column[order] for column in joined))
 
     def bundles(self, keys: Int64Array) -> Bundles:
         """Return the bundles of these rising keys."""

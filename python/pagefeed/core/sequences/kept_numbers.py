@@ -8,13 +8,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import ArrayWriter, CheckedArray, Work, logger
+from pagefeed.core._base import ArrayWriter, CheckedArray, Int64Array, Work, logger
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
-__all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers"]
+__all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers", "sums_of_rows"]
 
 VERSION = 1
 SPANS_AT_ONCE = 256
+SEQUENCES_AT_ONCE = 1 << 12
 Float64Array = npt.NDArray[np.float64]
 
 _HELD: WeakValueDictionary[str, CheckedArray] = WeakValueDictionary()
@@ -58,6 +59,43 @@ def stored_numbers(
     stored = derived_arrays(spans.index, "costs", key, write, lazily=True)
     _HELD[key] = made = stored.checked("costs", int(stored["number"][0]))
     return made
+
+
+def sums_of_rows(
+    spans: Spans,
+    name: str,
+    num_sequences: int,
+    documents_of: Callable[[Int64Array], tuple[Int64Array, Int64Array]],
+    cut: str,
+    borders: bytes = b"",
+) -> CheckedArray | None:
+    """Map the sum of what the rows of each sequence bring along, or add it up first.
+
+    Args:
+        spans: The rows.
+        name: What they bring, of ``numbers_beside`` of their index.
+        num_sequences: Number of the sequences.
+        documents_of: Returns rows of sequences, and which of these each is in.
+        cut: What tells these sequences from others of the rows.
+        borders: Where their blocks begin, if only that tells.
+
+    Returns:
+        float32 [sequences]; None if rows bring no such thing.
+    """
+    numbers = spans.index.numbers_beside.get(name)
+    if numbers is None:
+        return None
+
+    def add_up(piece: int) -> Float64Array:
+        begin = piece * SEQUENCES_AT_ONCE
+        count = min(SEQUENCES_AT_ONCE, num_sequences - begin)
+        rows, which = documents_of(np.arange(begin, begin + count))
+        of_rows = numbers.of_rows(spans.rows_of_index(rows))
+        return np.bincount(which, of_rows, count).astype(np.float64)
+
+    num_pieces = -(-num_sequences // SEQUENCES_AT_ONCE)
+    told = f"{name} {numbers.identity} {cut}"
+    return stored_numbers(spans, add_up, num_pieces, told, borders)
 
 
 def document_lengths(spans: Spans) -> CheckedArray:

@@ -8,10 +8,11 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array
+from pagefeed.core._base import CheckedArray, Int64Array
 from pagefeed.core.dataset import BlockKind, Spans
 from pagefeed.core.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.core.sequences.cut import Join
+from pagefeed.core.sequences.kept_numbers import sums_of_rows
 from pagefeed.core.sequences.lines import Lines
 
 __all__ = ["PackedRuns", "block_starts"]
@@ -56,6 +57,8 @@ class PackedRuns(ABC):
     """
 
     spans: Spans
+    identity: str
+    """How rows are cut."""
     first_span: Int64Array
     """First span of each run, and the number of spans: int64 [runs + 1]."""
 
@@ -89,6 +92,17 @@ class PackedRuns(ABC):
         Returns:
             Numbers of rows of the spans, and indexes into ``sequences``: int64 each.
         """
+
+    def stored_sums(self, name: str) -> CheckedArray | None:
+        """Map the sum of what the rows of each sequence bring along, or make it."""
+        return sums_of_rows(
+            self.spans,
+            name,
+            self.num_sequences,
+            self.documents_of,
+            self.identity,
+            np.ascontiguousarray(self.first_span).tobytes(),
+        )
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
         """Return the run that each sequence is made of: int64."""

@@ -18,6 +18,7 @@ from pagefeed.core._base import CheckedArray, Int64Array, UInt32Array
 from pagefeed.core.dataset import BlockKind, Erased, Spans
 from pagefeed.core.sequences.blocks import Blocks
 from pagefeed.core.sequences.bundles import Bundles, are_bundles
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
     "DocumentParts",
@@ -183,6 +184,28 @@ class SequenceIndex(Protocol):
 
         Returns:
             float32 [sequences]; None if the rows have no tokens, or nobody says.
+        """
+        return None
+
+    def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the rows that sequences have tokens of, and which of these each is in.
+
+        Raises:
+            InvalidArgumentError: If sequences cut rows by the index alone.
+        """
+        del sequences
+        raise InvalidArgumentError(
+            f"{type(self).__name__} cuts rows anywhere: its sequences have no documents"
+        )
+
+    def stored_sums(self, name: str) -> CheckedArray | None:  # noqa: ARG002
+        """Map for each sequence the sum of what its rows bring along, or make it.
+
+        Args:
+            name: What of :attr:`PageIndex.numbers_beside`.
+
+        Returns:
+            float32 [sequences]; None if rows bring no such thing, or are cut anywhere.
         """
         return None
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from pagefeed.balance import SequenceCosts
+from pagefeed.balance import Balance, SequenceCosts
 from pagefeed.core._base import Int64Array, finished, gathered, lazy
 from pagefeed.core.batches import make_run
 from pagefeed.core.loader import Loader
@@ -182,7 +182,11 @@ class _Loaded:
         except InvalidArgumentError:  # Of columns there are no lengths.
             return {}
         units = np.arange(index.num_sequences)
-        return {"squares": known.squares(units)}
+        costs = {"squares": known.squares(units)}
+        balance = self._settings.balance
+        if isinstance(balance, Balance) and balance.images:
+            costs["images"] = known.beside("images", units)
+        return costs
 
     def _shares(self) -> Float64Array | None:
         """Return the shares of a mixture, if they never change and nothing runs out."""

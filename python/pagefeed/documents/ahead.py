@@ -1,0 +1,175 @@
+"""Batches whose values are decoded some steps ahead of their consumer."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from pagefeed.core.batches import Batch
+from pagefeed.documents.decode import Decode
+
+__all__ = ["AheadEngine", "Begin", "Decoding"]
+
+Value = Future[Any] | None
+"""A value that is being decoded; None if it is null."""
+Refuse = Callable[[str, int, Exception], Exception]
+Sizes = tuple[int, int]
+"""Bytes of values as they are given, and of what is said to be made of them."""
+Begin = Callable[[Any], tuple[Batch, dict[str, Any], Sizes]]
+"""Makes a batch of what an engine delivers; tells the part of it that has lists of
+values by name, and their bytes."""
+
+VALUES_AHEAD = 4
+"""Values for every worker that are being decoded ahead of the consumer, about."""
+
+
+@dataclass
+class Decoding:
+    """A batch whose values are being decoded."""
+
+    batch: Batch
+    into: dict[str, Any]
+    """The part of the batch that takes the values, a list by name."""
+    begun: dict[str, list[Value]]
+    """The values."""
+    sizes: Sizes
+    """Their bytes."""
+
+    def finished(self, refuse: Refuse) -> Batch:
+        """Wait for the values, in order; raise what ``refuse`` makes of a failure."""
+        for name, begun in self.begun.items():
+            values = []
+            for number, value in enumerate(begun):
+                try:
+                    values.append(None if value is None else value.result())
+                except Exception as cause:
+                    raise refuse(name, number, cause) from cause
+            self.into[name] = values
+        return self.batch
+
+    def cancel(self) -> None:
+        """Leave values out that nobody waits for."""
+        for values in self.begun.values():
+            for value in values:
+                if value is not None:
+                    value.cancel()
+
+
+class AheadEngine:
+    """Begins to decode batches of an engine ahead of their consumer.
+
+    Args:
+        engine: Delivers batches.
+        decode: The functions, by the names of values, and what runs them.
+        num_threads: How many run them, if that was not said.
+        begin: Makes batches of what the engine delivers.
+        most_bytes: How much may wait.
+        of_step: Bytes of the values of the largest batch.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        decode: Decode,
+        begin: Begin,
+        num_threads: int,
+        *,
+        most_bytes: float = math.inf,
+        of_step: Sizes = (0, 0),
+    ) -> None:
+        self._engine, self._decode, self._make = engine, decode, begin
+        self._workers = workers = decode.workers or num_threads
+        self._most_bytes, self._of_step = most_bytes, of_step
+        self._begun: deque[Decoding | Exception] = deque()
+        self._peak = 0.0
+        self.scale = 1.0
+        """How much more is made of values than was said, as it was seen."""
+        self.submit = engine.submit
+        """Append the batches of a plan; returns at once."""
+        self.pool: Executor
+        """What runs the functions."""
+        if decode.processes:
+            # Imported where it is asked for: importing pagefeed leaves it alone.
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
+            context = get_context("spawn")
+            self.pool = ProcessPoolExecutor(workers, mp_context=context)
+        else:
+            self.pool = ThreadPoolExecutor(workers, "pagefeed-decode")
+
+    @property
+    def plan_bytes(self) -> int:
+        """Bytes of the plans that were submitted, while their batches are not taken."""
+        bytes_of_plans: int = self._engine.plan_bytes
+        return bytes_of_plans
+
+    def stats(self) -> dict[str, Any]:
+        """Return counters since the start; what waits here counts as memory."""
+        told: dict[str, Any] = self._engine.stats()
+        return told | {"peak_bytes": told["peak_bytes"] + int(self._peak)}
+
+    def next_batch(self) -> Decoding:
+        """Return the next batch, and begin to decode those behind it."""
+        begun = self._begun
+        while not begun or (self._engine.num_pending and self._is_short()):
+            try:
+                begun.append(self._begin())
+            except Exception as error:
+                if not begun:
+                    raise
+                begun.append(error)
+                break
+        self._peak = max(self._peak, self._held())
+        first = begun.popleft()
+        if isinstance(first, Exception):
+            raise first
+        return first
+
+    def _begin(self) -> Decoding:
+        batch, into, sizes = self._make(self._engine.next_batch())
+        begun = {
+            name: [self._submitted(function, value) for value in into[name]]
+            for name, function in self._decode.functions.items()
+        }
+        return Decoding(batch, into, begun, sizes)
+
+    def _submitted(self, function: Callable[[Any], Any], value: Any) -> Value:
+        if value is None:
+            return None
+        if self._decode.processes and isinstance(value, memoryview):
+            value = bytes(value)  # A view cannot be sent.
+        return self.pool.submit(function, value)
+
+    def _waiting(self) -> list[Decoding]:
+        return [one for one in self._begun if isinstance(one, Decoding)]
+
+    def _held(self, *also: Sizes) -> float:
+        sizes = [*(one.sizes for one in self._waiting()), *also]
+        return sum(given + made * self.scale for given, made in sizes)
+
+    def _is_short(self) -> bool:
+        """Whether too few values are decoded behind the first batch, and fit."""
+        # A batch without values is one, too.
+        ahead = sum(
+            max(1, *map(len, one.begun.values())) for one in self._waiting()[1:]
+        )
+        is_short = ahead < VALUES_AHEAD * self._workers
+        return is_short and self._held(self._of_step) <= self._most_bytes
+
+    def clear(self, *, keep_pages: bool = False) -> None:
+        """Forget all batches that were submitted and not taken."""
+        for one in self._waiting():
+            one.cancel()
+        self._begun.clear()
+        self._engine.clear(keep_pages=keep_pages)
+
+    def close(self) -> None:
+        """End the engine, and what decodes."""
+        self._engine.close()
+        self.clear()
+        self.pool.shutdown(cancel_futures=True)
