@@ -50,6 +50,14 @@ LEVELS = 24
 """Bits of a quantile: more than the numbers of a stretch differ in."""
 BESIDE = 24
 """Bits behind it, and behind the place in a bucket, that ranks draw."""
+MOST_TOGETHER = 1 << 18
+"""Sequences of all ranks that are dealt together, about: with very many ranks stretches
+are shorter."""
+LEAST_BUCKETS = 4
+"""Buckets of such a stretch at least."""
+PLACE_BYTES = 80
+"""Bytes for a sequence of the longest stretch, at most, while it is dealt and those
+before it are kept; as was measured."""
 NEVER = np.uint64(2**64 - 1)
 """Behind every quantile."""
 
@@ -170,6 +178,26 @@ class Balance:
         costs(np.zeros(0, dtype=np.int64))  # So that it is refused here.
         return costs
 
+    def places_of(self, ranks: int) -> int:
+        """Return how many sequences of each rank are dealt together."""
+        if not self.exact:
+            return self.stretch
+        shorter = max(MOST_TOGETHER // ranks, LEAST_BUCKETS * self.bucket)
+        return min(self.stretch, shorter)
+
+    def dealing_bytes(self, ranks: int, num_sequences: int | None) -> int:
+        """Return the bytes in which sequences are dealt.
+
+        Args:
+            ranks: Ranks that are balanced.
+            num_sequences: Sequences of an epoch; None if these do not bound it.
+        """
+        # The last stretch is up to twice as long as the others.
+        places = 2 * self.places_of(ranks) * ranks
+        if num_sequences is not None:
+            places = min(places, num_sequences)
+        return PLACE_BYTES * (places if self.exact else -(-places // ranks))
+
     def equal_of(self, num_stretches: int) -> float:
         """Return what part of costs counts as equal in an epoch of some stretches."""
         if self.equal is not None:
@@ -274,34 +302,42 @@ def nearly_equal(
         key: Key of the epoch.
         equal: What part counts as equal.
     """
-    drawn = mix(positions, _keys(key)[3]) >> np.uint64(11)
-    up_or_down = drawn.astype(np.float64) * 2.0**-52 - 1
+    drawn = mix(positions, _keys(key)[3])
+    drawn >>= np.uint64(11)
+    moves: Float64Array = drawn.astype(np.float64)
+    del drawn  # There may be very many: what is not needed is let go of.
+    moves *= 2.0**-52
+    moves -= 1
+    moves *= equal
+    moves += 1
     # Added up in order: machines differ in how they find a sum.
     mean = costs.cumsum(axis=1)[:, -1] / lengths
-    moved: Float64Array = (costs + mean[:, None]) * (1 + equal * up_or_down)
-    return moved
+    moves *= costs + mean[:, None]
+    return moves
 
 
 def deal(
     costs: Float64Array, wanted: UInt64Array, stays: npt.NDArray[np.bool_]
-) -> Int64Array:
+) -> npt.NDArray[np.int32]:
     """Return where each sequence of some ranks is put: in the order that is wanted.
 
     Args:
-        costs: Cost of each sequence, by its place before: [ranks, places].
+        costs: Cost of each sequence, by its place before: [ranks, places]. Those that
+            stay are overwritten, as are those of ``wanted``.
         wanted: Quantile of cost at each place: [ranks, places].
         stays: Which ones stay where they are: [ranks, places].
 
     Returns:
-        The place of each after: int64 [ranks, places], a permutation of each row.
+        The place of each after: int32 [ranks, places], a permutation of each row.
 
     Example:
         >>> costs, wanted = np.array([[5.0, 1.0, 9.0]]), np.array([[7, 8, 6]], "u8")
         >>> deal(costs, wanted, np.array([[False] * 3])).tolist()
         [[0, 2, 1]]
     """
-    ranked = np.argsort(np.where(stays, np.inf, costs), axis=1, kind="stable")
-    places = np.argsort(np.where(stays, NEVER, wanted), axis=1, kind="stable")
+    costs[stays], wanted[stays] = np.inf, NEVER
+    places = np.argsort(wanted, axis=1, kind="stable").astype(np.int32)
+    ranked = np.argsort(costs, axis=1, kind="stable")
     put = np.empty_like(places)
     np.put_along_axis(put, ranked, places, axis=1)
     return put

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,18 @@ __all__ = ["NEVER", "BalancedOrder", "Dealing", "Part"]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
+Int32Array: TypeAlias = npt.NDArray[np.int32]
 
 NEVER = 1 << 62
 """A position that is never reached."""
 MOST_KEPT = 4
 """Stretches that are kept, at most."""
-MOST_TOGETHER = 1 << 18
-"""Sequences of all ranks that are dealt together, about: with very many ranks stretches
-are shorter."""
-MOST_HELD = 1 << 20
+MOST_HELD = 1 << 19
 """Sequences of stretches that are kept, if more than one is."""
-LEAST_BUCKETS = 4
-"""Buckets of such a stretch at least."""
+AT_ONCE = 1 << 16
+"""Sequences that are looked up together."""
+MOST_DEALT = 1 << 17
+"""Sequences of several ranks that are dealt at once, about."""
 
 
 class Reading(Protocol):
@@ -62,7 +62,7 @@ class _Stretch:
     part: Part
     row: Int64Array
     """Row of each rank; -1 of those that were not dealt."""
-    put: Int64Array
+    put: Int32Array
     """Where each place of a rank went: [ranks dealt, places]."""
     dealt: Int64Array
     """What stands at each place: likewise."""
@@ -100,11 +100,7 @@ class Dealing:
         self._ranks = ranks
         self._apart = 1 if balance.exact else ranks
         self._balance = balance
-        places = balance.stretch
-        if balance.exact:
-            shorter = max(MOST_TOGETHER // ranks, LEAST_BUCKETS * balance.bucket)
-            places = min(places, shorter)
-        self._size = places * ranks
+        self._size = balance.places_of(ranks) * ranks
         if isinstance(parts, int):
             whole = Part(0, parts, epoch=parts)
             self._part_of: Callable[[int], Part] = lambda _: whole
@@ -195,9 +191,9 @@ class Dealing:
         """Return a stretch, as it is kept."""
         stretch = self._kept.pop(begin, None)
         if stretch is None:
-            nothing = np.empty((0, 0), dtype=np.int64)
+            put, dealt = np.empty((0, 0), np.int32), np.empty((0, 0), np.int64)
             row = np.full(self._apart, -1)
-            stretch = _Stretch(begin, end, part, row, nothing, nothing)
+            stretch = _Stretch(begin, end, part, row, put, dealt)
         self._kept[begin] = stretch
         held = sum(each.put.size for each in self._kept.values())
         while len(self._kept) > (1 if held > MOST_HELD else MOST_KEPT):
@@ -209,22 +205,29 @@ class Dealing:
     ) -> Generator[None, None, None]:
         """Deal those of some ranks, if they were not."""
         ranks = distinct(ranks[stretch.row[ranks] < 0])
-        if not len(ranks):
-            return
+        together = max(1, MOST_DEALT * self._apart // (stretch.end - stretch.begin))
+        for at in range(0, len(ranks), together):
+            yield from self._deal_some(stretch, ranks[at : at + together])
+
+    def _deal_some(
+        self, stretch: _Stretch, ranks: Int64Array
+    ) -> Generator[None, None, None]:
+        """Deal those of some ranks together."""
         first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
         num_places = -(-(stretch.end - int(first[0])) // self._apart)
         # By turns of the ranks, and so rising: what lies behind the end comes last.
         turns = first + np.arange(num_places)[:, None] * self._apart
         every = turns.ravel()
         num_found = int(np.searchsorted(every, stretch.end))
-        sequences = np.zeros(len(every), dtype=np.int64)
-        sequences[:num_found] = yield from self._order.reading(every[:num_found])
-        yield
-        costs = np.zeros(len(every))
-        costs[:num_found] = self._costs(sequences[:num_found])
-        yield
+        sequences, costs = np.zeros(len(every), dtype=np.int64), np.zeros(len(every))
+        for at in range(0, num_found, AT_ONCE):
+            some = slice(at, min(at + AT_ONCE, num_found))
+            sequences[some] = yield from self._order.reading(every[some])
+            yield
+            costs[some] = self._costs(sequences[some])
+            yield
         put = self._put(stretch, turns.T, costs.reshape(turns.shape).T)
-        dealt = np.empty_like(put)
+        dealt = np.empty(put.shape, dtype=np.int64)
         np.put_along_axis(dealt, put, sequences.reshape(turns.shape).T, axis=1)
         stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
@@ -234,15 +237,18 @@ class Dealing:
 
     def _put(
         self, stretch: _Stretch, positions: Int64Array, costs: Float64Array
-    ) -> Int64Array:
-        """Return where each place of some ranks goes: int64 [ranks, places]."""
+    ) -> Int32Array:
+        """Return where each place of some ranks goes: int32 [ranks, places]."""
         part, balance, ranks = stretch.part, self._balance, self._ranks
         equal = balance.equal_of(max(1, part.epoch // self._size))
         lengths = -(-(stretch.end - positions[:, 0]) // self._apart)
         costs = nearly_equal(costs, positions, lengths, self._key, equal)
         counts = np.arange(stretch.begin // ranks, (stretch.end - 1) // ranks + 2)
-        wanted = quantiles(counts, self._key, balance.bucket)
-        wanted = wanted[positions // ranks - counts[0]]
+        of_turns = quantiles(counts, self._key, balance.bucket)
+        turn = positions // ranks
+        turn -= counts[0]
+        wanted = of_turns[turn]
+        del turn
         if balance.exact:
             wanted |= rank_draws(positions, self._key)
         stays = positions >= stretch.end
@@ -280,7 +286,10 @@ class BalancedOrder(Dealing, Ordered):
         return self.moved(self._order.positions(units))
 
 
-def _below(upper: Int64Array, lower: Int64Array) -> Int64Array:
+Numbers = TypeVar("Numbers", Int32Array, Int64Array)
+
+
+def _below(upper: Numbers, lower: Numbers) -> Numbers:
     """Rows below others; ranks differ by one place at most."""
     width = max(upper.shape[1], lower.shape[1])
     rows = [

@@ -54,6 +54,8 @@ class LoaderSettings:
     num_threads: int
     uses_recorded: bool = True
     """Whether ids are held against the vocabulary that files record."""
+    dealing_bytes: int = 0
+    """Bytes in which sequences are dealt to balance ranks, of the memory."""
     fleet: Any = None
     """Deals steps of a fixed size to any number of ranks; ``batch_size`` follows."""
 
@@ -90,7 +92,7 @@ class LoaderSettings:
     @property
     def engine_bytes(self) -> int:
         """Bytes that the engine may hold."""
-        return self.memory - self.order_bytes
+        return self.memory - self.order_bytes - self.dealing_bytes
 
 
 def sized(

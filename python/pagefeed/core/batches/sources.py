@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, cast
 
 from pagefeed.core.batches.feeds import Feed, TokenFeed
@@ -10,6 +10,7 @@ from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, snapshot_in, what_changed
 from pagefeed.core.run import DatasetRun, Grown, LoaderState, Run
 from pagefeed.core.wiring import provided
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["make_feed", "make_run", "rest_of"]
 
@@ -63,13 +64,30 @@ def make_feed(settings: LoaderSettings, run: Run) -> Feed:
     """Return what makes batches of the sequences of a run.
 
     Raises:
-        InvalidArgumentError: If its batches cannot hold what is asked for.
+        InvalidArgumentError: If its batches cannot hold what is asked for, or memory
+            not what balances ranks.
     """
+    settings = replace(settings, dealing_bytes=_dealing_bytes(settings, run))
     for dataset in run.datasets:
         feed: Feed | None = dataset.feed(settings, run, _feed_of_cut)
         if feed is not None:
             return feed
     return _feed_of_cut(settings, run)
+
+
+def _dealing_bytes(settings: LoaderSettings, run: Run) -> int:
+    """Return the bytes in which sequences are dealt, if these leave enough."""
+    if run.balance is None:
+        return 0
+    bound = run.num_sequences if isinstance(run, DatasetRun) else None
+    needed = run.balance.dealing_bytes(run.world_size, bound)
+    if 2 * needed > settings.memory:
+        raise InvalidArgumentError(
+            f"balance={run.balance!r} deals the sequences of {run.world_size} ranks in "
+            f"{needed} bytes, and memory={settings.memory} is less than twice as much: "
+            f"give memory={2 * needed} or more, or a shorter stretch"
+        )
+    return needed
 
 
 def _feed_of_cut(settings: LoaderSettings, run: Run) -> Feed:

@@ -37,6 +37,9 @@ class Balancing(Protocol):
     def costs(self, index: JoinedIndex) -> Costs:
         """Return what gives the costs of sequences."""
 
+    def dealing_bytes(self, ranks: int, num_sequences: int | None) -> int:
+        """Return the bytes in which sequences are dealt; None if no epoch bounds it."""
+
 
 class Ordered(ABC):
     """The order of an epoch: a permutation of its units."""
