@@ -82,12 +82,13 @@ class BalancedMixtureMachine(MixtureMachine):
         self.timeline = self.timeline_of(fresh.state_dict())  # type: ignore[assignment]
 
     def load_one(self, loader: pf.Loader, state: Any) -> None:
-        """What was delivered before a state stays; it may be cut elsewhere ahead."""
+        """What was delivered stays, and what comes up to the end that was known."""
         super().load_one(loader, state)
         now = loader.state_dict()
         later, before = self.timeline_of(now), self.timeline
         if now["first_epoch"] == self.timeline_epoch:
-            place = now["position"]
+            # Steps of other sizes end elsewhere: up to the end that was known it stays.
+            place = max([now["position"], *state.get("cuts", [])])
             assert [later.token(p) for p in range(place)] == [
                 before.token(p) for p in range(place)
             ]
@@ -102,6 +103,3 @@ class BalancedMixtureMachine(MixtureMachine):
             self.timeline.token(p) for p in range(place)
         ]
         self.timeline = later  # type: ignore[assignment]
-
-    def count(self) -> None:
-        """Counters tell what comes before a position without balance: no rule."""

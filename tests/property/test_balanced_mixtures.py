@@ -177,3 +177,36 @@ def test_runs_that_go_on_in_other_sizes_lose_and_repeat_nothing(
     begin = run.beginning(0)
     assert sorted(seen) == sorted(delivered(made, begin, border, balanced=False))
     assert len(str(cursor.begin.to_dict())) < 1500
+
+
+@pytest.mark.parametrize("name", BALANCES)
+def test_counters_tell_what_was_delivered(parts, name):
+    made = loader(parts, {"small": 0.3, "large": 0.7}, BALANCES[name], max_steps=60)
+    run = made.view().run
+    dataset, names = run.dataset_of(delivered(made)), list(run.names)
+    begin, size = run.beginning(0), run.step_sequences
+    skipping = begin.skipping(run.at(begin).route, [3, 4, 11])
+    for state, gone in ((begin, []), (skipping, [3, 4, 11])):
+        cursor = run.at(state)
+        left = [step for step in range(60) if step not in gone]
+        for taken in (0, 1, 5, 23, len(left)):
+            told = run.at(cursor.state_after(taken)).stats()
+            steps = np.array(left[:taken], dtype=int)
+            here = dataset.reshape(60, size)[steps]
+            for number, each in enumerate(names):
+                assert told[f"{each}/sequences"] == (here == number).sum()
+
+
+@pytest.mark.parametrize("name", BALANCES)
+@pytest.mark.parametrize("batch_size", [1, 3, 9])
+def test_the_order_stays_up_to_the_first_end_at_other_sizes(parts, name, batch_size):
+    weights = {"small": 0.3, "large": 0.7}
+    made = loader(parts, weights, BALANCES[name], max_steps=50)
+    run = made.view().run
+    whole, saved = delivered(made), run.at(run.beginning(0)).state_after(20)
+    other = loader(parts, weights, BALANCES[name], max_steps=50, batch_size=batch_size)
+    resumed = other.view().run.accept(saved)
+    assert resumed.cuts[:1] == saved.cuts == (len(whole),)
+    rest = delivered(other, resumed)[: len(whole) - saved.position]
+    assert rest.tolist() == whole[saved.position :][: len(rest)].tolist()
+    assert len(rest) == min(30 * 4, 30 * batch_size) * 8

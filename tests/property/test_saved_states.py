@@ -172,14 +172,14 @@ def check(make: Make, moves: list[tuple[str, Any]], sizes: tuple[int, int]) -> N
         assert ahead(same) == ahead(loader)
         if loads(other, state):
             resumed = other.state_dict()
-            cuts = resumed.get("cuts"), state.get("cuts")
+            cuts = resumed.get("cuts"), state.get("cuts", [])
             assert resumed | {"cuts": None} == state | {"cuts": None}
             both = list(zip(ahead(other), ahead(loader), strict=False))
-            if cuts[0] != cuts[1]:
-                # Steps of other sizes end elsewhere, and balance moves nothing over
-                # the end: what was dealt before the border stays.
-                border = [0, *resumed["cuts"]][-2]
-                both = both[: max(0, border - state["position"])]
+            if cuts[0] and cuts[0] != cuts[1]:
+                # Steps of other sizes end elsewhere. Up to the end that was known the
+                # order stays, and behind it balance moves nothing over the new one.
+                assert cuts[0][: len(cuts[1])] == cuts[1]
+                both = both[: max(0, max(cuts[1], default=0) - state["position"])]
             for one, two in both:
                 assert one == two
     loader.load_state_dict(loader.state_dict())  # Not the begin of its iteration.

@@ -136,8 +136,13 @@ class Dealing:
 
     def next_border(self, position: int) -> int:
         """Return the first border of stretches at or behind a position."""
+        begin, end = self.borders(position)
+        return begin if begin == position else end
+
+    def borders(self, position: int) -> tuple[int, int]:
+        """Return the first position of a stretch, and one past its last."""
         begins, ends = self._borders(self._part(position), np.array([position]))
-        return int(begins[0] if begins[0] == position else ends[0])
+        return int(begins[0]), int(ends[0])
 
     def _part(self, position: int) -> Part:
         """Return the part of a position."""

@@ -462,7 +462,8 @@ class Loader(LoaderFacts):
         - ``padding_sequences``: rows that fill up last steps with ``drop_last=False``.
         - ``NAME/sequences`` and ``NAME/tokens`` of each dataset of a mixture: delivered
           by the current or last iteration on all ranks. Tokens are counted by the mean
-          of a sequence.
+          of a sequence. With ``balance`` and some 256 ranks or more, within a stretch
+          as if nothing was moved in it.
         - ``storage/requests``, ``storage/retries``, ``storage/hedges``,
           ``storage/in_flight``, ``storage/bytes_fetched``, ``storage/bytes_wanted`` of
           remote files: of all that uses this storage, indexing included.

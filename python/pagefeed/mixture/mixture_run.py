@@ -28,6 +28,7 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
+from pagefeed.mixture.delivered import counts_before, datasets_in
 from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.mixture import Mixture, check_weights
 from pagefeed.mixture.mixture_route import by_turns
@@ -151,13 +152,13 @@ class MixtureCursor(Cursor):
 
     def stats(self) -> dict[str, float]:
         """Return sequences before ``begin``, and tokens by the mean of a sequence."""
-        course, position = self.course, self.begin.position
-        found = {}
-        counts = course.counts(position)
+        parts, position = self.course.schedule.parts, self.begin.position
+        found, counts = {}, counts_before(self, position)
         for begin, end in self.begin.skipped:
             if begin < position:
-                counts -= course.counts(min(end, position)) - course.counts(begin)
-        for part, count in zip(course.schedule.parts, counts.tolist(), strict=True):
+                counts -= counts_before(self, min(end, position))
+                counts += counts_before(self, begin)
+        for part, count in zip(parts, counts.tolist(), strict=True):
             found[f"{part.name}/sequences"] = count
             if part.num_tokens:
                 found[f"{part.name}/tokens"] = round(count * part.sequence_tokens)
@@ -311,6 +312,7 @@ class MixtureRun(Run):
         self.orders = lru_cache(maxsize=2)(self._make_orders)
         """The orders of each dataset in an epoch of the run."""
         self._course = lru_cache(maxsize=2)(self._make_course)
+        self.datasets_in = datasets_in(lambda state: MixtureCursor(self, state))
         self._last_course: Course | None = None
         self.parts = make_parts(self.mixture, names, self.datasets, self.indexes)
         """The datasets as a schedule knows them."""

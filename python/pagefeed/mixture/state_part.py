@@ -96,8 +96,9 @@ def cuts_of(
 ) -> tuple[int, ...]:
     """Return where an order is cut, if it goes on like this from a border on.
 
-    Ranks are balanced up to the last step. Of a run that goes on to another one, or
-    takes steps of other sizes, what was dealt before the border stays.
+    Ranks are balanced up to the last step. A run that ends further on, as its steps are
+    of other sizes, has the order it had up to where it would have ended. One that has
+    no such place ahead keeps what was dealt before the border.
     """
     ends = set[int]()
     if len(state.cuts) > MOST_CUTS:
@@ -107,10 +108,10 @@ def cuts_of(
     if mixture.max_steps is not None and mixture.max_steps > state.step:
         left = mixture.max_steps - state.step
         ends.add(state.position + left * step_sequences)
-    end = min(ends, default=0)
-    if end <= border or end in state.cuts:
+    last, end = max(state.cuts, default=0), min(ends, default=0)
+    if end <= max(border, last):
         return state.cuts
-    return *(cut for cut in state.cuts if cut < border), *({border} - {0}), end
+    return *state.cuts, *([border] if border > last else []), end
 
 
 def check_size(state: LoaderState) -> None:

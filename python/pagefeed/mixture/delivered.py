@@ -1,0 +1,80 @@
+"""How many sequences of each dataset of a mixture were delivered before a position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed.balance import Dealing
+from pagefeed.core._base import Int64Array
+from pagefeed.core.run import LoaderState, Positions
+from pagefeed.mixture.course import Course
+
+__all__ = ["DatasetsIn", "counts_before", "datasets_in"]
+
+MOST_SEQUENCES = 1 << 18
+"""Of longer stretches no sequence is dealt to count it: counts are then off by up to
+the rounding of a stretch."""
+MOST_KEPT = 4
+"""Stretches whose datasets are kept."""
+
+DatasetsIn = Callable[[LoaderState, int, int], npt.NDArray[np.int16]]
+"""Gives the dataset of each place between two positions: int16."""
+
+
+class Counted(Protocol):
+    """A place of the run of a mixture, and what it counts by."""
+
+    run: Any
+    begin: LoaderState
+
+    @property
+    def course(self) -> Course:
+        """Which dataset is next at each position, before ranks are balanced."""
+
+    @property
+    def balanced(self) -> Dealing | None:
+        """Deals the sequences anew, if ranks are balanced."""
+
+    def at(self, positions: Positions) -> Iterator[Int64Array | None]:
+        """Yield the sequences at positions, some at a time; None after other work."""
+
+
+def counts_before(cursor: Counted, position: int) -> Int64Array:
+    """Return the sequences of each dataset before a position: int64 [datasets]."""
+    course, balanced = cursor.course, cursor.balanced
+    if balanced is None:
+        return course.counts(position)
+    begin, end = balanced.borders(position)
+    if position == begin or end - begin > MOST_SEQUENCES:
+        return course.counts(position)
+    state = replace(
+        cursor.begin, position=0, step=0, sizes=None, skipped=(), ended=None
+    )
+    dealt = cursor.run.datasets_in(state, begin, end)[: position - begin]
+    counts: Int64Array = course.counts(begin)
+    return counts + np.bincount(dealt, minlength=len(counts))
+
+
+def datasets_in(at: Callable[[LoaderState], Counted]) -> DatasetsIn:
+    """Return what tells the dataset of each place of a stretch, and keeps some.
+
+    Args:
+        at: Gives the cursor at a state.
+    """
+
+    @lru_cache(maxsize=MOST_KEPT)
+    def of(state: LoaderState, begin: int, end: int) -> npt.NDArray[np.int16]:
+        cursor = at(state)
+        names, run = cursor.course.schedule.names, cursor.run
+        numbers = np.array([names.index(name) for name in run.names], dtype=np.int16)
+        found = [part for part in cursor.at(range(begin, end)) if part is not None]
+        of_run = run.dataset_of(np.concatenate(found))
+        return numbers[of_run]
+
+    return of
