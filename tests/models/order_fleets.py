@@ -176,7 +176,7 @@ class SimulatedFleet:
         if draw.random() < 0.02:
             self.skip()
         joins = draw.choice([0, 0, 0, 1, 1, 2]) if members else 1
-        if draw.random() < 0.02:
+        if draw.random() < 0.004:
             joins = draw.randint(8, 40)
         for _ in range(joins):
             members.append(self.joined())

@@ -320,10 +320,12 @@ def _pairs(
 ) -> dict[str, float]:
     """Return pairs of sequences that share a page, or a file, in a batch of this rank.
 
-    Counted in batches from all over the route, and expected for batches at random.
+    Counted in batches from all over the route, or of its first stage of steps, and
+    expected for batches at random.
     """
-    route = cursor.route
-    chosen = evenly(route.num_steps or 0, SAMPLED_STEPS)
+    route, alike = cursor.route, cursor.route.num_alike(0)
+    num_steps = route.num_steps or 0
+    chosen = evenly(min(num_steps, alike or num_steps), SAMPLED_STEPS)
     steps = [cursor.sequences(step, 1) for step in chosen.tolist()]
     sequences = np.array(steps, np.int64).reshape(len(chosen), route.batch_size)
     batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)

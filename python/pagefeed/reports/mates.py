@@ -23,10 +23,11 @@ def met_again(cursor: Cursor) -> tuple[float, float] | None:
 
     Returns:
         None of a mixture, whose datasets have epochs of their own, of an epoch in which
-        data were added, and where a batch is one sequence.
+        data were added, of a fleet, whose ranks come and go, and where a batch is one
+        sequence.
     """
     run, begin = cursor.run, cursor.begin
-    if not isinstance(run, DatasetRun) or begin.grown:
+    if not isinstance(run, DatasetRun) or begin.grown or run.fleet is not None:
         return None
     if run.takes_batches:
         documents = run.documents_each * run.num_sequences

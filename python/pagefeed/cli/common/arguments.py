@@ -128,6 +128,20 @@ def _declare(
         groups[key].add_argument(flag, **{n: given[n] for n in given if n != "group"})
 
 
+def step_size(text: str) -> int | tuple[int, int]:
+    """Return the size of a step, or of a stage by the step that it begins at.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is neither.
+    """
+    first, colon, size = text.rpartition(":")
+    if not size.isdecimal() or (colon and not first.isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of sequences, nor STEP:SIZE such as 10000:512"
+        )
+    return (int(first), int(size)) if colon else int(size)
+
+
 SHUFFLES = ["page", "row_group", "auto", "row", "buffer", "none"]
 PAIR = "NAME=VALUE"
 PLACES = (
@@ -172,6 +186,13 @@ SETTINGS = {
     **TOKENIZER,
     "--length": arg(int, "tokens of a sequence"),
     "--batch-size": arg(int, "sequences of a step on each rank (8)"),
+    "--global-batch-size": arg(
+        str,
+        "or of a step on all ranks; or stages, such as 0:256 10000:512",
+        type=step_size,
+        nargs="+",
+        metavar="SIZE",
+    ),
     "--world-size": arg(1, "number of ranks"),
     "--epoch": arg(0, "which epoch"),
     "--shuffle": arg("page", "what is permuted", choices=SHUFFLES),

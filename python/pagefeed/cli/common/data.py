@@ -218,16 +218,22 @@ def make_loader(
     data = make_dataset(options) if dataset is None else dataset
     block = None if options.shuffle == "none" else options.shuffle
     window = int(options.window) if options.window.isdecimal() else options.window
-    neither = options.batch_size is options.batch_tokens is None
+    sizes = options.batch_size, options.batch_tokens, options.global_batch_size
     given = {"rank": 0} | same_named(options, Loader)
     given |= {
+        "global_batch_size": _step_sizes(options.global_batch_size),
         "sequences": make_sequences(options),
-        "batch_size": 8 if neither else options.batch_size,
+        "batch_size": 8 if sizes == (None, None, None) else options.batch_size,
         "shuffle": Shuffle(block=block, window=window, passes=options.passes),
     }
     loader = Loader(data, **given | settings)
     loader.set_epoch(options.epoch)
     return loader
+
+
+def _step_sizes(sizes: list[Any] | None) -> Any:
+    """Return the one size of all steps, or stages."""
+    return sizes[0] if sizes and isinstance(sizes[0], int) and not sizes[1:] else sizes
 
 
 def make_dataset(options: argparse.Namespace) -> AnyDataset:

@@ -118,13 +118,17 @@ def sized(
         >>> sized(Windows(2048), None, 10_000)
         (Windows(length=2048, tail='pad'), 4)
     """
-    if [batch_size, batch_tokens, global_batch_size].count(None) != 2:
-        told = f"batch_size={batch_size!r} and batch_tokens={batch_tokens!r}"
-        if global_batch_size is not None:
-            told = f"{told} beside global_batch_size={global_batch_size!r}"
+    sizes = {
+        "batch_size": batch_size,
+        "batch_tokens": batch_tokens,
+        "global_batch_size": global_batch_size,
+    }
+    given = [f"{name}={size!r}" for name, size in sizes.items() if size is not None]
+    if len(given) != 1:
         raise InvalidArgumentError(
-            f"{told}: give one of them, sequences of a batch or tokens of it at most, "
-            "or global_batch_size, sequences of a step on all ranks"
+            f"{' and '.join(given) or 'no size of a step'}: give one of them, "
+            "batch_size=, sequences of a batch, batch_tokens=, tokens of it at most, "
+            "or global_batch_size=, sequences of a step on all ranks"
         )
     if global_batch_size is not None:
         return sequences, 0
