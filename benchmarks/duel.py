@@ -11,10 +11,12 @@ the consumer's thread, and counts. A pause after each batch stands for a trainin
 batches are then made ahead, and wait.
 
 Shown are medians of all turns, and of the ratios new to old, pair by pair. Twice the
-same folder shows what a difference must exceed.
+same folder shows what a difference must exceed, and with ``--new-steps`` what another
+way to ask for the steps costs.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -48,6 +50,7 @@ def settings(way: str) -> dict[str, Any]:
 
 
 WAYS = ("page", "row", "packed", "fields")
+STEPS = ("batch_size", "global_batch_size", "global_batch_size.at")
 
 
 def used() -> Figures:
@@ -63,14 +66,15 @@ def used() -> Figures:
     }
 
 
-def fight(way: str, folder: str, num_batches: int, pause: float) -> None:
+def fight(way: str, folder: str, num_batches: int, pause: float, steps: str) -> None:
     """Take batches whenever a line comes in, and say what they cost."""
     import pagefeed as pf
 
     warnings.simplefilter("ignore", pf.errors.PaddingWarning)
+    size: dict[str, Any] = {steps.removesuffix(".at"): BATCH_SIZE}
     loader = pf.Loader(
         pf.parquet(folder, column="input_ids"),
-        batch_size=BATCH_SIZE,
+        **size,
         seed=1,
         epochs=None,
         memory="512MiB",
@@ -79,7 +83,9 @@ def fight(way: str, folder: str, num_batches: int, pause: float) -> None:
         world_size=1,
         **settings(way),
     )
-    batches = iter(loader)
+    batches: Any = iter(loader)
+    if steps.endswith(".at"):
+        batches = (loader.at(step, rank=0, world_size=1) for step in itertools.count())
 
     def take(count: int) -> None:
         for _ in range(count):
@@ -146,9 +152,14 @@ def _open(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def duel(builds: list[Path], arguments: list[str], num_pairs: int) -> None:
+def duel(
+    builds: list[Path], arguments: list[str], num_pairs: int, new_steps: str
+) -> None:
     """Print the figures of one way."""
-    fighters = [Fighter(build, arguments) for build in builds]
+    fighters = [
+        Fighter(build, [*arguments, "--new-steps", steps])
+        for build, steps in zip(builds, ("batch_size", new_steps), strict=True)
+    ]
     pairs: list[list[Figures]] = []
     for number in range(num_pairs):
         order = [0, 1] if number % 2 == 0 else [1, 0]
@@ -173,11 +184,18 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=400, help="of a turn")
     parser.add_argument("--pause-ms", type=float, default=0.0, help="after each batch")
     parser.add_argument("--only", nargs="+", default=WAYS, choices=WAYS)
+    parser.add_argument(
+        "--new-steps",
+        default=STEPS[0],
+        choices=STEPS,
+        help="how NEW is asked for batches: as OLD, as a fleet of one, or by Loader.at",
+    )
     parser.add_argument("--fight", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.fight:
         way, folder = options.fight
-        fight(way, folder, options.batches, options.pause_ms / 1e3)
+        pause, steps = options.pause_ms / 1e3, options.new_steps
+        fight(way, folder, options.batches, pause, steps)
         return
     if len(options.builds) != 2:
         parser.error("give two folders that hold the package pagefeed")
@@ -200,7 +218,7 @@ def main() -> None:
         folder = windows if way in {"page", "row"} else documents
         arguments = ["--fight", way, str(folder), "--batches", str(options.batches)]
         arguments += ["--pause-ms", str(options.pause_ms)]
-        duel(builds, arguments, options.pairs)
+        duel(builds, arguments, options.pairs, options.new_steps)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Draw the pictures of the documentation: `python packaging/draw_docs.py`.
 
-Lanes and window are those of a small example. A test holds that the committed files
+Lanes and window are those of a small example, the fleet is of a run that
+`benchmarks/bench_elastic.py --keep` wrote down. A test holds that the committed files
 are what this draws.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -34,7 +36,8 @@ def main() -> None:
 
 def pictures() -> dict[str, str]:
     """Return every picture by the name of its file."""
-    return {"lanes.svg": _lanes(), "window.svg": _window()}
+    run = json.loads((ROOT / "benchmarks/elastic.json").read_text())
+    return {"lanes.svg": _lanes(), "window.svg": _window(), "fleet.svg": _fleet(run)}
 
 
 def _lanes() -> str:
@@ -81,6 +84,30 @@ def _window() -> str:
             _text(16, 164, "Each waits for a random part of the window."),
         ],
     )
+
+
+def _fleet(run: dict[str, dict[str, list[int]]]) -> str:
+    """Sequences of the steps of a run, by the replica that trained on them."""
+    first, last, width, most = 24, 74, 10, 4
+    ids = [i for parts in run.values() for part in parts.values() for i in part]
+    told = f"{len(run)} steps: {len(set(ids)):,} sequences, {len(ids):,} trained"
+    parts = [_text(16, 24, "Sequences of each step, a colour a replica", bold=True)]
+    for step in range(first, last):
+        y = 44.0
+        for number, own in sorted(run[str(step)].items()):
+            height = most * len(own)
+            x = 16 + width * (step - first)
+            parts.append(_rect(x, y, width - 2, height, COLOURS[int(number)]))
+            y += height
+    whole = max(map(len, run.values()))
+    less = [step for step in range(first, last) if len(run[str(step)]) < whole]
+    begin, end = 16 + width * (less[0] - first), 16 + width * (less[-1] + 1 - first)
+    parts += [
+        _text(begin, 184, f"killed at step {less[0] - 1}", anchor="middle"),
+        _text(end, 184, f"back at step {less[-1] + 1}", anchor="middle"),
+        _text(16, 208, told),
+    ]
+    return _svg(536, 224, parts)
 
 
 def _row(

@@ -211,6 +211,7 @@ def test_wrong_use_is_refused_by_name(folder):
 def told(capsys, folder, verb, *options):
     """What a verb prints of steps of a fleet."""
     argv = [verb, str(folder), "--column", "input_ids", "--length", str(LENGTH)]
+    status: Any
     try:
         status = main([*argv, "--shuffle", "row", *options])
     except SystemExit as error:
