@@ -25,7 +25,7 @@ from pagefeed.core.sequences import JoinedIndex
 
 CASES = [(8, 1), (8, 4), (64, 1), (64, 8)]
 """Ranks, and sequences a rank."""
-ROUNDS = 5
+ROUNDS = 7
 
 
 def write_lengths(folder: Path, lengths: np.ndarray) -> pf.dataset.Dataset:
