@@ -70,7 +70,8 @@ def processors():
 @pytest.mark.parametrize("name", ["llava", "internvl", "qwen2_vl"])
 def test_tokens_are_those_of_the_image_processor(name):
     tokens, (processor, count) = guide()[name], processors()[name]
-    for width, height in sizes(25, 1200):
+    # What the fixed grid says is of the pixels alone: the others tell counts, too.
+    for width, height in sizes(1000, 300) if name == "llava" else sizes(25, 1200):
         image = Image.new("RGB", (width, height), (10, 200, 30))
         found = processor(images=[image], return_tensors="np")
         assert tokens(width, height) == count(found), (width, height)

@@ -69,18 +69,20 @@ def shapes_of(column: Any) -> tuple[Int64Array, Int64Array]:
     Raises:
         UnsupportedError: If it holds anything else.
     """
-    rows = [
-        [row] if isinstance(row, dict) or (row and isinstance(row[0], int)) else row
-        for row in column.to_pylist()
-    ]
-    sizes = [
-        (size["width"], size["height"]) if isinstance(size, dict) else size or (0, 0)
-        for row in rows
-        for size in row or ()
-    ]
     try:
+        rows = [
+            [row] if isinstance(row, dict) or (row and isinstance(row[0], int)) else row
+            for row in column.to_pylist()
+        ]
+        sizes = [
+            (size["width"], size["height"])
+            if isinstance(size, dict)
+            else size or (0, 0)
+            for row in rows
+            for size in row or ()
+        ]
         found = np.array(sizes, dtype=np.int64).reshape(len(sizes), 2)
-    except (TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError) as problem:
         raise UnsupportedError(
             "a column of sizes holds structs with width and height, or lists of the "
             f"two, one or a list of them a row, and this one {column.type}"

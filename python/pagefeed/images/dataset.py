@@ -139,6 +139,7 @@ def with_images(
         CorruptFileError: If an image has no size; here or when tokens are counted.
     """
     plain, tokenizer = _checked(dataset)
+    column = check_column(column, "column")
     check_choice(long, ("error", "drop"), "long")
     drops = check_choice(broken, ("error", "drop"), "broken") == "drop"
     of_size = OfSize(tokens, cost or tokens, decoded_bytes or _rgb_bytes)
@@ -167,7 +168,7 @@ def with_images(
     rows = image_rows(tokenizer, plain.column, plain.row_encoder, image_id, drops=drops)
     found = ImageDataset(
         **{**same, "row_encoder": rows},
-        images=check_column(column, "column"),
+        images=column,
         image_id=image_id,
         of_size=of_size,
         sizes=None if sizes is None else check_column(sizes, "sizes"),

@@ -245,7 +245,13 @@ def _checked(
     name: str, function: Any, side: tuple[int, int], least: int, kind: type
 ) -> Any:
     """Return what a function tells of an image of a width and height."""
-    told, (width, height) = function(*side), side
+    width, height = side
+    try:
+        told = function(width, height)
+    except Exception as problem:
+        raise InvalidArgumentError(
+            f"{name}({width}, {height}) raised {type(problem).__name__}: {problem}"
+        ) from problem
     is_number = np.issubdtype(type(told), np.integer if kind is np.int32 else np.number)
     if not (is_number and least <= told < 1 << 31):
         raise InvalidArgumentError(

@@ -22,12 +22,16 @@ def placeholder_id(tokenizer: Tokenizer, placeholder: str) -> int:
     Raises:
         InvalidArgumentError: If it is not one token of the tokenizer.
     """
-    found = tokenizer.encode(placeholder).tolist() if placeholder else []
-    if len(found) != 1:
+    found = []
+    if placeholder and isinstance(placeholder, str):
+        found = tokenizer.encode(placeholder).tolist()
+    # An unknown word may be a token, too.
+    if len(found) != 1 or tokenizer.decode(found).strip() != placeholder.strip():
         raise InvalidArgumentError(
-            f"placeholder={placeholder!r} is {len(found)} tokens of {tokenizer.name}, "
-            "and must be one: add it to the tokenizer as a special token, and let "
-            f"special_tokens be 'as_token'; it has {list(tokenizer.special_ids)[:20]}"
+            f"placeholder={placeholder!r} is the tokens {found} of {tokenizer.name}, "
+            "and must be one of its own: add it to the tokenizer as a special token, and "
+            f"let special_tokens be 'as_token'; it has "
+            f"{list(tokenizer.special_ids)[:20]}"
         )
     return int(found[0])
 

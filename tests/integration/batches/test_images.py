@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from tokenizers import AddedToken, models, pre_tokenizers
+from tokenizers import Tokenizer as Library
 
 import pagefeed as pf
 from made import images
@@ -407,6 +410,8 @@ def test_arguments_are_checked(folder):
     refused("tokenize", plain.tokenize(images.tokenizer(), count=False))
     refused("has images already", images.dataset(folder))
     refused("must be one", placeholder="<picture>")
+    refused("must be one", placeholder=None)
+    refused("column=None", column=None, decode=len)
     refused("must be a function", tokens=576)
     refused("long", long="cut")
     refused("broken", broken="skip")
@@ -420,7 +425,27 @@ def test_arguments_are_checked(folder):
     for tokens in (lambda *_: 0, lambda *_: 1.5):
         with pytest.raises(InvalidArgumentError, match=r"tokens\(\d+, \d+\) returned"):
             len(images.dataset(folder, tokens=tokens).index)
+    with pytest.raises(InvalidArgumentError, match=r"tokens\(\d+, \d+\) raised TypeE"):
+        len(images.dataset(folder, tokens=lambda width: width).index)
     with pytest.raises(UnsupportedError, match="a column of images holds binary"):
         len(pf.with_images(tokenized, "chat", **right).index)
     with pytest.raises(UnsupportedError, match="a column of sizes holds"):
         len(images.dataset(folder, sizes="chat").index)
+
+
+def test_unknown_words_are_no_placeholders_and_structs_no_sizes(tmp_path):
+    library = Library(models.WordLevel({"?": 0, "grey": 1}, unk_token="?"))
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    pq.write_table(
+        pa.table({"text": ["<img> grey"], "images": [[{"bytes": images.png(9, 9)}]]}),
+        tmp_path / "0.parquet",
+    )
+    plain = pf.parquet(tmp_path, column="text")
+    options = {"placeholder": "<img>", "tokens": images.tokens}
+    with pytest.raises(InvalidArgumentError, match=r"is the tokens \[0\]"):
+        pf.with_images(plain.tokenize(pf.Tokenizer(library)), "images", **options)
+    library.add_special_tokens([AddedToken("<img>", special=True)])
+    right = plain.tokenize(pf.Tokenizer(library))
+    assert len(pf.with_images(right, "images", **options)) == 1
+    with pytest.raises(UnsupportedError, match="a column of sizes holds"):
+        len(pf.with_images(right, "images", sizes="images", **options).index)

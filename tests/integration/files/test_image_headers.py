@@ -4,6 +4,8 @@ import io
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pagefeed.images import size_of
 
@@ -38,6 +40,53 @@ def test_what_is_cut_off_has_its_size_or_none(kind, options):
     data = out.getvalue()
     found = {size_of(data[:end]) for end in range(min(len(data), 700))}
     assert found <= {None, (300, 200)}
+
+
+EXIF = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\3\0\0\0\x01\0\6\0\0\0\0\0\0"
+"""Says that the image is to be turned by a quarter."""
+KINDS = [
+    *(("PNG", mode) for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")),
+    *(("JPEG", mode) for mode in ("L", "RGB", "CMYK")),
+    *(("WEBP", mode) for mode in ("RGB", "RGBA")),
+    *(("GIF", mode) for mode in ("L", "P")),
+]
+
+
+@st.composite
+def stored(draw):
+    """An image as Pillow writes it, turned, animated or with a profile."""
+    kind, mode = draw(st.sampled_from(KINDS))
+    # A side of a WebP has 14 bits; the others have the most that Pillow writes.
+    most = {"WEBP": 16383, "JPEG": 65500, "GIF": 65535}.get(kind, 1 << 20)
+    long, short = draw(st.integers(1, most)), draw(st.integers(1, 3))
+    sides = draw(st.permutations([long, short]))
+    options = {"exif": EXIF} if kind != "GIF" and draw(st.booleans()) else {}
+    if kind == "JPEG":
+        options |= {"progressive": draw(st.booleans()), "quality": 30}
+        options |= {"icc_profile": bytes(draw(st.sampled_from([0, 70_000])))}
+    if kind == "WEBP":
+        options["lossless"] = draw(st.booleans())
+    if kind in ("WEBP", "GIF") and draw(st.booleans()):
+        # Of two frames, else they are joined.
+        options |= {"save_all": True, "append_images": [Image.new(mode, sides, 1)]}
+    out = io.BytesIO()
+    Image.new(mode, sides).save(out, kind, **options)
+    return out.getvalue()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=stored(), cut=st.floats(0, 1), damage=st.randoms(use_true_random=False))
+def test_sizes_of_all_kinds_are_those_of_pillow(data, cut, damage):
+    with Image.open(io.BytesIO(data)) as opened:
+        size = opened.size
+    assert size_of(data) == size
+    # The end of a header is not behind the image.
+    assert size_of(data[: int(len(data) * cut)]) in {None, size}
+    harmed = bytearray(data)
+    for _ in range(damage.randint(1, 4)):
+        harmed[damage.randrange(min(len(harmed), 200))] = damage.randrange(256)
+    found = size_of(bytes(harmed))
+    assert found is None or min(found) > 0
 
 
 def test_other_bytes_have_no_size():
