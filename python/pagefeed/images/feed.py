@@ -58,7 +58,7 @@ class ImageFeed(Feed):
         """The datasets that have images, by their numbers."""
         first, *others = self._parts.values()
         for other in others:
-            if other.image_id != first.image_id or other.decode is not first.decode:
+            if other.image_id != first.image_id or other.decode != first.decode:
                 raise InvalidArgumentError(
                     "datasets of a mixture have unlike placeholder= or decode=: give "
                     "all of them the same"

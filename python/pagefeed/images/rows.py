@@ -29,8 +29,8 @@ def placeholder_id(tokenizer: Tokenizer, placeholder: str) -> int:
     if len(found) != 1 or tokenizer.decode(found).strip() != placeholder.strip():
         raise InvalidArgumentError(
             f"placeholder={placeholder!r} is the tokens {found} of {tokenizer.name}, "
-            "and must be one of its own: add it to the tokenizer as a special token, and "
-            f"let special_tokens be 'as_token'; it has "
+            "and must be one of its own: add it to the tokenizer as a special token, "
+            "and let special_tokens be 'as_token'; it has "
             f"{list(tokenizer.special_ids)[:20]}"
         )
     return int(found[0])

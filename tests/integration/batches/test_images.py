@@ -188,6 +188,23 @@ def test_images_of_mixtures(folder, tmp_path):
     assert found
 
 
+def test_mixtures_decode_alike(folder, tmp_path):
+    images.write(tmp_path, ROWS[:30])
+    both = {
+        str(place): (images.dataset(place, decode=place_of), 0.5)
+        for place in (folder, tmp_path)
+    }
+    one = loader(pf.mix(both, max_steps=6), batch_size=2)
+    assert all(isinstance(place, tuple) for place in places_decoded(one))
+    both[str(folder)] = (images.dataset(folder, decode=len), 0.5)
+    with pytest.raises(InvalidArgumentError, match="unlike placeholder= or decode="):
+        next(iter(loader(pf.mix(both, max_steps=6))))
+
+
+def places_decoded(one: pf.Loader) -> list[Any]:
+    return [value for batch in one for value in batch["images"]["data"]]
+
+
 def test_tensors_pickles_and_parts(folder):
     data = images.dataset(folder)
     [first, *_] = loader(data, format="torch")
@@ -402,7 +419,7 @@ def test_arguments_are_checked(folder):
         "tokens": images.tokens,
     }
 
-    def refused(told: str, data: Any = tokenized, column: str = "images", **wrong: Any):
+    def refused(told: str, data: Any = tokenized, column: Any = "images", **wrong: Any):
         with pytest.raises(InvalidArgumentError, match=told):
             pf.with_images(data, column, **right | wrong)
 
@@ -441,7 +458,7 @@ def test_unknown_words_are_no_placeholders_and_structs_no_sizes(tmp_path):
         tmp_path / "0.parquet",
     )
     plain = pf.parquet(tmp_path, column="text")
-    options = {"placeholder": "<img>", "tokens": images.tokens}
+    options: dict[str, Any] = {"placeholder": "<img>", "tokens": images.tokens}
     with pytest.raises(InvalidArgumentError, match=r"is the tokens \[0\]"):
         pf.with_images(plain.tokenize(pf.Tokenizer(library)), "images", **options)
     library.add_special_tokens([AddedToken("<img>", special=True)])

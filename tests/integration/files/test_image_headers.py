@@ -1,6 +1,7 @@
 """Sizes of images, read from headers as a decoder reads them."""
 
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,9 @@ def stored(draw):
     most = {"WEBP": 16383, "JPEG": 65500, "GIF": 65535}.get(kind, 1 << 20)
     long, short = draw(st.integers(1, most)), draw(st.integers(1, 3))
     sides = draw(st.permutations([long, short]))
-    options = {"exif": EXIF} if kind != "GIF" and draw(st.booleans()) else {}
+    options: dict[str, Any] = {}
+    if kind != "GIF" and draw(st.booleans()):
+        options["exif"] = EXIF
     if kind == "JPEG":
         options |= {"progressive": draw(st.booleans()), "quality": 30}
         options |= {"icc_profile": bytes(draw(st.sampled_from([0, 70_000])))}
