@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
-import pagefeed as pf
 from pagefeed.errors import InvalidArgumentError
-from trainers.running import JOBS, TESTS, make_loader, write_data
+from trainers.running import JOBS, TESTS, make_loader, refuses_all, write_data
 
 torch = pytest.importorskip("torch")
 torchft = pytest.importorskip("torchft")
@@ -201,4 +200,13 @@ def test_a_loader_of_one_number_of_ranks_is_refused(tmp_path):
     write_data(tmp_path)
     with pytest.raises(InvalidArgumentError, match="global_batch_size"):
         Feed(Quorum(), make_loader(tmp_path))
-    assert isinstance(make_loader(tmp_path), pf.Loader)
+    options: dict[str, Any] = {"batch_size": None, "global_batch_size": 8}
+    loader: Any = make_loader(tmp_path, **options)
+    refuses_all(
+        {
+            "which is no pagefeed Loader": lambda: Feed(loader, Quorum()),  # type: ignore[arg-type]
+            "found None, expected Feed(manager, loader)": lambda: Feed(None, loader),  # type: ignore[arg-type]
+            "rank=1 must be a whole number": lambda: Feed(Quorum(), loader, rank=1),
+            "world_size=0 must be": lambda: Feed(Quorum(), loader, world_size=0),
+        }
+    )

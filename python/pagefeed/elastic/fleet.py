@@ -63,6 +63,15 @@ class Fleet:
         """Return the fleet with another place.
 
         Raises:
+            InvalidArgumentError: As :meth:`check_place`.
+        """
+        rank, world_size = self.check_place(rank, world_size)
+        return replace(self, rank=rank, world_size=world_size)
+
+    def check_place(self, rank: int, world_size: int) -> tuple[int, int]:
+        """Return a rank, and of how many, as plain numbers.
+
+        Raises:
             InvalidArgumentError: If there is no such place, or no row for it.
         """
         world_size = check_positive(world_size, "world_size")
@@ -78,7 +87,7 @@ class Fleet:
                 "sequences: each needs one at least; give a larger global_batch_size, "
                 "or rank=None to those that wait"
             )
-        return replace(self, rank=rank, world_size=world_size)
+        return rank, world_size
 
     @property
     def asked(self) -> int | list[tuple[int, int]]:

@@ -69,7 +69,10 @@ class FleetSession(Session):
         """Return the batch of a step for a rank, see :meth:`Loader.at`."""
         step = check_whole(step, "step", least=0)
         self.check_state()
-        self.settings.fleet.placed(rank or 0, world_size)
+        number, world_size = self.settings.fleet.check_place(
+            0 if rank is None else rank, world_size
+        )
+        rank = None if rank is None else number
         with self.lock:
             is_here = (rank, world_size) == self.place
             held = self._held

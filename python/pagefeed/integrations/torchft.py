@@ -8,11 +8,18 @@ from pagefeed.core._base import check_positive, check_whole
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.integrations.checks import check_has, check_loader
 
 __all__ = ["Feed"]
 
 KEY = "pagefeed"
 """Under which a manager sends the loader's state to replicas that join."""
+
+ASKED = (
+    *("current_step", "participating_rank", "num_participants", "is_participating"),
+    "register_state_dict_fn",
+)
+"""What a manager has."""
 
 
 class Manager(Protocol):
@@ -49,7 +56,8 @@ class Feed:
         world_size: How many these are.
 
     Raises:
-        InvalidArgumentError: If the loader has no ``global_batch_size``.
+        InvalidArgumentError: If one is something else, or the loader has no
+            ``global_batch_size``.
 
     Example:
         A loop of a replica group::
@@ -66,6 +74,8 @@ class Feed:
     def __init__(
         self, manager: Manager, loader: Loader, *, rank: int = 0, world_size: int = 1
     ) -> None:
+        check_loader(loader, "Feed")
+        check_has(manager, ASKED, "Feed(manager, loader) with a torchft.Manager")
         if loader.global_batch_size is None:
             raise InvalidArgumentError(
                 f"replicas come and go, and batch_size={loader.batch_size} is of one "

@@ -124,6 +124,13 @@ def sized(
         "global_batch_size": global_batch_size,
     }
     given = [f"{name}={size!r}" for name, size in sizes.items() if size is not None]
+    if batch_tokens is not None and global_batch_size is not None:
+        raise InvalidArgumentError(
+            f"{' and '.join(given)}: a budget fills the batch of one rank, and the "
+            "number of ranks may change; give global_batch_size= alone. Of Windows and "
+            f"Packed, {batch_tokens} tokens of a step are {batch_tokens} // length "
+            "sequences"
+        )
     if len(given) != 1:
         raise InvalidArgumentError(
             f"{' and '.join(given) or 'no size of a step'}: give one of them, "

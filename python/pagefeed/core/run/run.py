@@ -244,11 +244,15 @@ class Run(ABC):
         """
         route = self.at(begin).route
         if route.num_steps == 0:
+            name = "batch_size" if self.fleet is None else "global_batch_size"
+            told = f"{name}={route.step_sequences}"
+            if self.fleet is None:
+                told = f"{name}={self.batch_size} x world_size={self.world_size} = "
+                told += f"{route.step_sequences}"
             raise InvalidArgumentError(
-                f"no step is complete: one takes batch_size={self.batch_size} x "
-                f"world_size={self.world_size} = {self.step_sequences} sequences, and "
-                f"{(route.end or 0) - route.start} are there; give a smaller "
-                "batch_size, more epochs, or drop_last=False"
+                f"no step is complete: one takes {told} sequences, and "
+                f"{(route.end or 0) - route.start} are there; give a smaller {name}, "
+                "more epochs, or drop_last=False"
             )
 
     def reweighted(self, *_: Any, **__: Any) -> LoaderState:
