@@ -5,68 +5,174 @@ MkDocs calls `on_files`; the pages are made in memory, from signatures and docst
 
 from __future__ import annotations
 
+import html
 import json
+import posixpath
+import re
+import subprocess
+from functools import cache
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from reference_pages import errors_page, names_pages, verbs_page, with_links
+from reference_pages import (
+    errors_page,
+    linked_table,
+    names_pages,
+    subjects,
+    verbs_page,
+    with_links,
+)
+
+import pagefeed
 
 NAMES = "reference/names"
 """Folder of the pages of public names."""
-
-
-def on_page_markdown(
-    markdown: str, page: Page, config: MkDocsConfig, files: Files
-) -> str:
-    """Link the public names in the table of all names to their pages."""
-    del config, files
-    if page.file.src_uri != "reference/api.md":
-        return markdown
-    return with_links(markdown, names_pages(), "names")
-
-
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for the public names and one for the command line."""
-    pages = {
-        "reference/errors.md": errors_page(),
-        "reference/command-line.md": verbs_page(),
-    }
-    pages |= {f"{NAMES}/{name}.md": text for name, text in names_pages().items()}
-    for path in Path(config.docs_dir).glob("notebooks/*.ipynb"):
-        pages[f"notebooks/{path.stem}.md"] = _notebook_page(path)
-    for name, text in pages.items():
-        files.append(File.generated(config, name, content=text))
-    return files
+LONG = 24
+"""Characters of code that may fill a line of a narrow screen."""
+TABLE = "reference/api.md"
+"""The table of all names, by subject."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Fill the navigation: recipes by their titles, and the generated pages."""
+    """Fill the navigation: recipes and names by subject, and the generated pages."""
+    docs = Path(config.docs_dir)
     parts = {name: pages for part in config.nav or () for name, pages in part.items()}
-    parts["Recipes"] += _titles(Path(config.docs_dir), "recipes")
+    parts["Recipes"] += _recipes(docs)
     parts["Notebooks"] += [
-        {
-            _notebook_page(path)
-            .partition("\n")[0]
-            .lstrip("# "): f"notebooks/{path.stem}.md"
-        }
-        for path in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb"))
+        {_title(_notebook_page(path)): f"notebooks/{path.stem}.md"}
+        for path in sorted(docs.glob("notebooks/*.ipynb"))
+    ]
+    by_subject = subjects((docs / TABLE).read_text(), names_pages())
+    parts["Reference"] += [
+        {subject: [f"{NAMES}/{name}.md" for name in names]}
+        for subject, names in by_subject.items()
     ]
     parts["Reference"] += [
-        {"Classes and functions": [f"{NAMES}/{name}.md" for name in names_pages()]},
         {"Errors": "reference/errors.md"},
         {"Command line": "reference/command-line.md"},
     ]
     return config
 
 
-def _titles(docs: Path, folder: str) -> list[dict[str, str]]:
-    """Return the pages of a folder by their titles, its index first."""
-    pages = (docs / folder).glob("*.md")
-    titles = {page.read_text().partition("\n")[0].lstrip("# "): page for page in pages}
-    order = sorted(titles, key=lambda title: (titles[title].stem != "index", title))
-    return [{title: f"{folder}/{titles[title].name}"} for title in order]
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of public names, errors, the command line and notebooks."""
+    docs = Path(config.docs_dir)
+    pages = {
+        "reference/errors.md": errors_page(),
+        "reference/command-line.md": verbs_page(),
+    }
+    for path in docs.glob("notebooks/*.ipynb"):
+        pages[f"notebooks/{path.stem}.md"] = _notebook_page(path)
+    names = names_pages()
+    written = {
+        str(path.relative_to(docs)): path.read_text() for path in docs.rglob("*.md")
+    }
+    used = _uses(written | pages, names)
+    for name, text in names.items():
+        pages[f"{NAMES}/{name}.md"] = text + used[name]
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
+    """Link names to their pages, and say which version the page is true of."""
+    del files
+    source = page.file.src_uri
+    names = dict(names_pages())
+    own = posixpath.basename(source).removesuffix(".md")
+    if source.startswith(NAMES):
+        names.pop(own)  # No page links to itself.
+    if source == TABLE:
+        markdown = linked_table(markdown)
+    else:
+        folder = posixpath.relpath(NAMES, posixpath.dirname(source) or ".")
+        markdown = with_links(markdown, names, folder)
+    date = _dates(str(Path(config.docs_dir).parent)).get(f"docs/{source}")
+    changed = f", last changed {date}" if date else ""
+    version = f"True of version {pagefeed.__version__}{changed}."
+    return f'{markdown}\n\n<p class="checked">{version}</p>\n'
+
+
+def on_page_content(
+    content: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
+    """Let names break behind a dot, an underscore or a bracket, not in mid-word."""
+    del page, config, files
+    return re.sub(
+        r"(?<!</span>)(?<!<pre>)<code>([^<]*)</code>",
+        lambda code: f"<code>{_breakable(code[1])}</code>",
+        content,
+    )
+
+
+def _breakable(code: str) -> str:
+    if len(code) < LONG:
+        return code
+    text = re.sub(r"(?<=\w)([._/=(\[,]+)(?=\w)", r"\1\0", html.unescape(code))
+    return html.escape(text, quote=False).replace("\0", "<wbr>")
+
+
+def _uses(pages: dict[str, str], names: dict[str, str]) -> dict[str, str]:
+    """Return, by name, the list of the guides that use it."""
+    found: dict[str, list[str]] = {name: [] for name in names}
+    for path, text in sorted(pages.items()):
+        if path.startswith("reference/"):
+            continue
+        for name in set(
+            re.findall(r"\(NAMES/([\w.]+)\.md", with_links(text, names, "NAMES"))
+        ):
+            found[name].append(f"- [{_title(text)}](../../{path})")
+    return {
+        name: "\n".join(["", "## Guides that use it", "", *lines, ""]) if lines else ""
+        for name, lines in found.items()
+    }
+
+
+@cache
+def _dates(root: str) -> dict[str, str]:
+    """Return the day of the last change of each page, as git knows it."""
+    command = [
+        "git",
+        "-C",
+        root,
+        "log",
+        "--format=%x00%cs",
+        "--name-only",
+        "--",
+        "docs",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    dates: dict[str, str] = {}
+    for commit in done.stdout.split("\0")[1:]:
+        day, *paths = commit.split("\n")
+        for path in filter(None, paths):
+            dates.setdefault(path, day)
+    return dates
+
+
+def _recipes(docs: Path) -> list[dict[str, list[dict[str, str]] | str]]:
+    """Return the recipes by subject, as their index has them."""
+    index = (docs / "recipes/index.md").read_text()
+    rows = re.findall(r"^\| (\w[^|]*) \| (.+) \|$", index, re.MULTILINE)
+    entries: list[dict[str, list[dict[str, str]] | str]] = [
+        {_title(index): "recipes/index.md"}
+    ]
+    for subject, links in rows:
+        names = re.findall(r"\(([\w-]+\.md)\)", links)
+        pages = [
+            (_title((docs / "recipes" / name).read_text()), name) for name in names
+        ]
+        entries.append({subject: [{title: f"recipes/{name}"} for title, name in pages]})
+    return entries
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].lstrip("# ")
 
 
 def _notebook_page(path: Path) -> str:
@@ -77,10 +183,10 @@ def _notebook_page(path: Path) -> str:
         if cell["cell_type"] == "markdown":
             lines += [source, ""]
             continue
-        is_command = source.startswith("!")
+        is_command = source.startswith(("!", "%"))
         lines += [
             "```bash" if is_command else "```python",
-            source.lstrip("!"),
+            source.lstrip("!%"),
             "```",
             "",
         ]

@@ -37,7 +37,28 @@ def main() -> None:
 def pictures() -> dict[str, str]:
     """Return every picture by the name of its file."""
     run = json.loads((ROOT / "benchmarks/elastic.json").read_text())
-    return {"lanes.svg": _lanes(), "window.svg": _window(), "fleet.svg": _fleet(run)}
+    return {
+        "lanes.svg": _lanes(),
+        "window.svg": _window(),
+        "fleet.svg": _fleet(run),
+        "mark.svg": _mark("#ffffff", "#ffb74d"),
+        "favicon.svg": _mark("#3949ab", "#e07b00"),
+    }
+
+
+def _mark(ink: str, accent: str) -> str:
+    """The mark: pages on the left, taken in turn, leave as one row."""
+    bars = [(y, width) for y, width in ((3, 9), (9, 6), (15, 9))]
+    rows = [
+        f'<rect x="2" y="{y}" width="{width}" height="4" rx="1.2" fill="{ink}"/>'
+        for y, width in bars
+    ]
+    dots = [
+        f'<rect x="{x}" y="9" width="4" height="4" rx="1.2" fill="{accent}"/>'
+        for x in (13, 18.5)
+    ]
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 22">'
+    return "\n".join([head, *rows, *dots, "</svg>\n"])
 
 
 def _lanes() -> str:

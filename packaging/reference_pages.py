@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 from functools import cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from types import FunctionType
@@ -16,7 +17,16 @@ from typing import Any
 import pagefeed
 from pagefeed.cli import VERBS, make_parser
 
-__all__ = ["doc_lines", "errors_page", "names_pages", "verbs_page", "with_links"]
+__all__ = [
+    "doc_lines",
+    "errors_page",
+    "linked_table",
+    "names_pages",
+    "public_names",
+    "subjects",
+    "verbs_page",
+    "with_links",
+]
 
 LINE = 80
 SECTIONS = (
@@ -29,24 +39,95 @@ SECTIONS = (
     "Attributes",
     "Example",
 )
+TABLE = Path(__file__).parent.parent / "docs/reference/api.md"
+MODULES = ("dataset", "mixing", "prepare", "reports", "run")
+"""Public modules whose names have pages, too."""
+OBJECTS = {"loader": "Loader", "dataset": "dataset.ParquetDataset"}
+"""What guides call an object, and its class."""
 LISTS = ("Args", "Raises", "Attributes")
 """Sections of items, each a name and what is said of it; others are prose."""
 
 
+@cache
+def public_names() -> dict[str, Any]:
+    """Return what can be called of the package and its modules, by the name.
+
+    Names of modules begin with theirs, such as ``dataset.ParquetDataset``; the table of
+    all names has those that users call.
+    """
+    table = TABLE.read_text()
+    things = {name: getattr(pagefeed, name) for name in pagefeed.__all__}
+    for name in MODULES:
+        module = import_module(f"pagefeed.{name}")
+        for member in module.__all__:
+            if f"`{name}.{member}`" in table:
+                things[f"{name}.{member}"] = getattr(module, member)
+    called = {name: thing for name, thing in things.items() if callable(thing)}
+    return dict(sorted(called.items(), key=lambda item: item[0].lower()))
+
+
+@cache
 def names_pages() -> dict[str, str]:
     """Return a page for each public name, by the name."""
-    things = {name: getattr(pagefeed, name) for name in pagefeed.__all__}
     return {
-        name: "\n".join(_entry(f"pagefeed.{name}", things[name]))
-        for name in sorted(things, key=str.lower)
-        if callable(things[name])
+        name: "\n".join(_entry(f"pagefeed.{name}", thing))
+        for name, thing in public_names().items()
     }
 
 
+def subjects(table: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the names by subject, in the order of the table of all names."""
+    left, found, subject = set(names), dict[str, list[str]](), ""
+    for line in table.splitlines():
+        if heading := re.fullmatch(r"\| (\w[^|`]*) \| \|", line):
+            subject = heading[1].capitalize()
+        elif subject and line.startswith("| "):
+            for name in re.findall(r"`([\w.]+)`", line):
+                if name in left:
+                    found.setdefault(subject, []).append(name)
+                    left.remove(name)
+    return found
+
+
+def linked_table(table: str) -> str:
+    """Return the table of all names, in which every name links to its page."""
+    known = "|".join(map(re.escape, sorted(names_pages(), key=len, reverse=True)))
+    return re.sub(rf"(?<!\[)`({known})`(?!\])", r"[`\1`](names/\1.md)", table)
+
+
 def with_links(page: str, names: Iterable[str], folder: str) -> str:
-    """Return a page whose code spans that are a public name link to its page."""
-    found = "|".join(map(re.escape, names))
-    return re.sub(rf"(?<!\[)`({found})`(?!\])", rf"[`\1`]({folder}/\1.md)", page)
+    """Return a page on which names link to their pages, each where it comes first.
+
+    Code spans link: `pf.Loader`, `Loader(...)` and `loader.seek(...)`. Plain words such
+    as `tokens` do so only behind `pf.` or before a parenthesis. Headings, links and
+    blocks of code stay as they are.
+    """
+    known, seen = set(names), set[str]()
+
+    def link(match: re.Match[str]) -> str:
+        span = match[1]
+        full = re.match(r"((?:pf|pagefeed)\.)?([\w.]+)(\()?", span)
+        if full is None:
+            return match[0]
+        name, anchor = full[2], ""
+        owner, _, member = name.partition(".")
+        if owner in OBJECTS and member.isidentifier() and full[3]:
+            name, anchor = OBJECTS[owner], f"#{member}"
+            if not hasattr(public_names()[name], member):
+                return match[0]
+        is_plain = name.islower() and not (full[1] or full[3] or "." in name)
+        if name not in known or is_plain or name + anchor in seen:
+            return match[0]
+        seen.add(name + anchor)
+        return f"[`{span}`]({folder}/{name}.md{anchor})"
+
+    kept = r"```.*?^```|^#.*?$|\[[^\]]*\]\([^)]*\)|<[^>]*>"
+    return re.sub(
+        rf"{kept}|`([^`\n]+)`",
+        lambda match: link(match) if match[1] else match[0],
+        page,
+        flags=re.DOTALL | re.MULTILINE,
+    )
 
 
 def errors_page() -> str:
@@ -79,7 +160,7 @@ def verbs_page() -> str:
 
 def _entry(name: str, thing: Any) -> list[str]:
     """A name with its signature and docstring, and those of its members."""
-    lines = [f"# {name.rpartition('.')[2]}", "", *_signature(name, thing)]
+    lines = [f"# {name.removeprefix('pagefeed.')}", "", *_signature(name, thing)]
     lines += [*doc_lines(thing), ""]
     if isinstance(thing, type):
         lines += [*_attributes(thing), ""]

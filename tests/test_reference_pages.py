@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from itertools import chain
 
 import pytest
 
@@ -49,6 +50,27 @@ def test_each_name_has_a_page_and_the_table_links_it(pages):
     assert len({name.lower() for name in names}) == len(names)
     assert all(text.startswith(f"# {name}\n") for name, text in names.items())
     table = (ROOT / "docs" / "reference" / "api.md").read_text()
-    linked = pages.with_links(table, names, "names")
+    linked = pages.linked_table(table)
     missing = [name for name in names if f"[`{name}`](names/{name}.md)" not in linked]
     assert not missing
+    by_subject = pages.subjects(table, names)
+    assert sorted(chain.from_iterable(by_subject.values())) == sorted(names)
+    assert "Loader" in by_subject["Sequences and batches"]
+
+
+def test_names_link_where_they_come_first(pages):
+    text = """# `Loader`
+
+Give `pf.Loader` a `tokens` column, `Loader` again, and `loader.seek(3)`.
+No `loader.no(1)`. A [`Packed`](other.md) stays, and `pf.tokens` links.
+
+```python
+`Windows`
+```
+"""
+    linked = pages.with_links(text, pages.names_pages(), "names")
+    assert linked.startswith("# `Loader`\n")
+    assert "Give [`pf.Loader`](names/Loader.md) a `tokens` column, `Loader`" in linked
+    assert "[`loader.seek(3)`](names/Loader.md#seek).\nNo `loader.no(1)`." in linked
+    assert "A [`Packed`](other.md) stays, and [`pf.tokens`](names/tokens.md)" in linked
+    assert "`Windows`\n```" in linked

@@ -32,7 +32,9 @@ def run_notebook(notebook: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
 
 
 def run_cell(source: str, namespace: dict[str, Any]) -> None:
-    """Run a cell: `!pagefeed` is a command, all else is Python."""
+    """Run a cell: `!pagefeed` is a command, `%pip` is done already, all else Python."""
+    if source.startswith("%pip install "):
+        return
     if source.startswith("!pagefeed "):
         assert main(shlex.split(source.removeprefix("!pagefeed "))) == 0
     else:
