@@ -86,7 +86,7 @@ def test_token_files_are_read_by_others(tmp_path: Path, codec: Compression):
     rows = [list(json.loads(line)["text"].encode()) for line in lines]
     assert pq.read_table(file)["input_ids"].to_pylist() == rows
     assert pl.read_parquet(file)["input_ids"].to_list() == rows
-    found = duckdb.sql(f"select input_ids from read_parquet('{file}')").fetchall()
+    found = duckdb.execute(f"select input_ids from read_parquet('{file}')").fetchall()
     assert [row for (row,) in found] == rows
     with Path(file).open("rb") as opened:
         table = fastparquet.ParquetFile(opened).to_pandas(columns=["input_ids"])
