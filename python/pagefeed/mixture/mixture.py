@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from pagefeed.core._base import (
+    MOST,
     check_choice,
     check_number,
     check_positive,
@@ -70,7 +71,8 @@ class Stage:
         for name in ("start_tokens", "start_step", "anneal"):
             value = getattr(self, name)
             if value is not None or name == "anneal":
-                object.__setattr__(self, name, check_whole(value, name, least=0))
+                number = check_whole(value, name, least=0, most=MOST)
+                object.__setattr__(self, name, number)
         weights = check_weights(self.weights, self.weights)
         object.__setattr__(self, "weights", weights)
 

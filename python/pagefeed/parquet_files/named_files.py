@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Required, TypedDict, Unpack
@@ -16,7 +15,14 @@ from pagefeed.core.dataset import (
     check_page_index,
     parse_aligned,
 )
-from pagefeed.core.storage import Located, PathLike, Paths, located, plain_paths
+from pagefeed.core.storage import (
+    Located,
+    PathLike,
+    Paths,
+    located,
+    plain_path,
+    plain_paths,
+)
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files.parquet_dataset import ParquetDataset
 from pagefeed.remote import (
@@ -133,7 +139,7 @@ def _shared(
     options: StorageOptions | None,
 ) -> tuple[SharedIndex, Located]:
     """Open a shared index; return it with the files of it that paths mean."""
-    place, pinned = os.fspath(index), None
+    place, pinned = plain_path(index, "index"), None
     if place.endswith(".json"):
         place, _, pinned = place.rpartition("/")
     folder = output_folder(place, options, "index")
@@ -186,7 +192,8 @@ def named_dataset(
     **wanted: Unpack[Columns],
 ) -> ParquetDataset:
     """Name a dataset of files that were found, perhaps those of a table."""
-    column, tokenizer = wanted["column"], wanted.get("tokenizer")
+    column = check_column(wanted["column"], "column")
+    tokenizer = wanted.get("tokenizer")
     others = check_columns(wanted.get("metadata", ()), "metadata")
     ranges = check_columns(wanted.get("spans", ()), "spans")
     for name, found in (("metadata", others), ("spans", ranges)):

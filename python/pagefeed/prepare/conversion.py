@@ -8,7 +8,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.core._base import Work, check_choice, check_token, parse_bytes
+from pagefeed.core._base import (
+    Work,
+    check_choice,
+    check_column,
+    check_token,
+    parse_bytes,
+)
 from pagefeed.core.dataset import Dataset, check_dataset
 from pagefeed.core.storage import PathLike
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
@@ -100,6 +106,7 @@ def convert(
         )
     check_choice(to, tuple(TOKEN_FORMATS), "to")
     behind = check_token(eos, "eos")
+    name = check_column(dataset.column if column is None else column, "column")
     make = TOKEN_FORMATS[to].writer
     kind = _dtype(dataset, dtype, make.wide)
     num_rows = len(dataset)
@@ -107,7 +114,7 @@ def convert(
     out = make(
         output_folder(output, storage_options, "output", buckets=to == "parquet"),
         kind,
-        column=column or dataset.column,
+        column=name,
         shard_bytes=max(1, parse_bytes(shard_size, name="shard_size")),
         num_tokens=num_tokens,
         source={"dataset": dataset.fingerprint, "eos": behind},

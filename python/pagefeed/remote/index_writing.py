@@ -263,8 +263,8 @@ class _Writing:
             f"{self._folder.path} is the index of {before.num_files} files "
             f"({before.shown}); there are {num_files} files now "
             f"({', '.join(roots) or 'named one by one'}), without {num_dropped} of "
-            "those: name all paths, or another folder for the index, or say "
-            "shrink=True (--shrink)"
+            "those: name all paths, or another folder for the index, or allow it by "
+            "--shrink, in Python by the argument shrink"
         )
 
     def _take(self, before: Manifest) -> int:

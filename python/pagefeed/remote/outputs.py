@@ -311,9 +311,9 @@ def output_folder(
     Raises:
         InvalidArgumentError: If it is no path, or a URL that cannot be written to.
     """
-    text = plain_path(path, name)
+    text, settings = plain_path(path, name), texts_of(options)
     if buckets and text.startswith(_BUCKETS):
-        return _BucketFolder(text.removesuffix("/"), RemoteStorage(texts_of(options)))
+        return _BucketFolder(text.removesuffix("/"), RemoteStorage(settings))
     return OutputFolder(os.path.abspath(local_path(text, name)))
 
 

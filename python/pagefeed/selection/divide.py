@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.core._base import Int64Array, check_number, check_whole
+from pagefeed.core._base import Int64Array, check_column, check_number, check_whole
 from pagefeed.core.dataset import Spans
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.selection.column_query import ColumnQuery
@@ -59,12 +59,13 @@ def by_tiers(
     quantiles: int | None,
 ) -> dict[str, Selection]:
     """Divide by the value of a column; rows without a value are the last part."""
+    check_column(column, "column")
     if (edges is None) == (quantiles is None):
         raise InvalidArgumentError("give either edges=[...] or quantiles=")
     if quantiles is not None:
         check_whole(quantiles, "quantiles", least=2, most=NO_PART - 1)
         edges = quantiles_of(spans, column, quantiles)
-    checked = _rising(edges or ())
+    checked = _rising(edges)
     missing = f"{column} is null"
     query = ColumnQuery(column, checked)
     if spans.index.files:
@@ -112,14 +113,16 @@ def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
     }
 
 
-def _rising(edges: Sequence[Constant]) -> list[Constant]:
+def _rising(edges: Any) -> list[Constant]:
     """Return checked edges as plain values."""
+    is_list = isinstance(edges, Sequence | np.ndarray) and np.ndim(edges) == 1
     values: list[Any] = [
-        edge.item() if isinstance(edge, np.generic) else edge for edge in edges
+        edge.item() if isinstance(edge, np.generic) else edge
+        for edge in (edges if is_list else ())
     ]
-    if isinstance(edges, str) or not values or len(values) >= NO_PART - 1:
+    if not values or len(values) >= NO_PART - 1:
         raise InvalidArgumentError(
-            f"edges={edges!r} must be a list of 1 to {NO_PART - 2} values"
+            f"edges={edges!r:.200} must be a list of 1 to {NO_PART - 2} values"
         )
     try:
         rising = all(low < high for low, high in itertools.pairwise(values))

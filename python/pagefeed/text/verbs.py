@@ -89,6 +89,11 @@ class Tokenizable(ParquetRows):
         Raises:
             InvalidArgumentError: Naming both.
         """
+        if not isinstance(tokenizer, Tokenizer):
+            raise InvalidArgumentError(
+                f"tokenizer={tokenizer!r:.60} must be a pagefeed.Tokenizer: give "
+                "pagefeed.Tokenizer(...) of the file"
+            )
         found = self.recorded_tokenizer
         if found and found.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(

@@ -46,12 +46,14 @@ def parse_bytes(value: int | str, *, name: str) -> int:
                 f"{name}={value!r} is not a size: give bytes, or a number with one of "
                 "KiB, MiB, GiB, TiB, KB, MB, GB, TB"
             )
-        size = int(float(match[1]) * unit)
+        size = float(match[1]) * unit
     else:
         size = check_positive(value, name)
     if not 0 < size < 1 << 63:
-        raise InvalidArgumentError(f"{name}={value!r} must be more than 0 bytes")
-    return size
+        raise InvalidArgumentError(
+            f"{name}={value!r:.60} must be more than 0 bytes, and less than 8 EiB"
+        )
+    return int(size)
 
 
 def format_bytes(size: float) -> str:

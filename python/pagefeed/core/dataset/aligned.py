@@ -13,6 +13,7 @@ from pagefeed.core._base import (
     FIELDS,
     IGNORED,
     LABELS,
+    MOST,
     check_choice,
     check_column,
     check_columns,
@@ -92,7 +93,7 @@ class Aligned:
         if self.count is not None:
             check_column(self.count, "count")
         check_flag(self.shifted, "shifted")
-        check_whole(self.first, "first", least=0)
+        check_whole(self.first, "first", least=0, most=MOST)
         if self.of_next is not None and check_flag(self.of_next, "of_next"):
             self._check_of_next()
         if self.dtype is not None:

@@ -73,7 +73,7 @@ def check_page_index(value: object) -> PageIndexUse:
         >>> check_page_index("row_group")
         'row_group'
     """
-    if value == "row_group":
+    if isinstance(value, str) and value == "row_group":
         return "row_group"
     if not isinstance(value, bool):
         raise InvalidArgumentError(

@@ -88,11 +88,12 @@ def plain_path(path: object, name: str) -> str:
     Raises:
         InvalidArgumentError: If it is not a path, or a URL that lacks a slash.
     """
-    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
         raise InvalidArgumentError(
-            f"{name}={path!r} must be a path: text or an os.PathLike"
+            f"{name}={path!r:.200} must be a path: text or an os.PathLike, not empty"
         )
-    text = os.path.expanduser(os.fspath(path))
+    text = os.path.expanduser(text)
     if re.match(r"(s3a?|gc?s|az|azure|hf|https?):/?(?!/)", text):
         scheme = text.partition(":")[0]  # The rest may hold a secret.
         raise InvalidArgumentError(
@@ -141,7 +142,10 @@ def expanded(path: str, suffixes: tuple[str, ...]) -> Iterator[str]:
             )
         yield from files
     else:
-        raise MissingFileError(f"{path} does not exist")
+        raise MissingFileError(
+            f"{path} does not exist: give a file, a folder or a pattern such as "
+            "data/*.parquet"
+        )
 
 
 @cache

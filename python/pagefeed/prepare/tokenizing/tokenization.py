@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from pagefeed.core._base import (
     check_choice,
     check_column,
+    check_columns,
     check_flag,
     check_positive,
     check_whole,
@@ -189,7 +190,7 @@ def tokenize(
         text=text,
         columns=columns,
     )
-    kept = dict(keep) if isinstance(keep, Mapping) else dict.fromkeys(keep)
+    kept = _kept(keep)
     wanted = make_wanted(
         found,
         types,
@@ -236,6 +237,20 @@ def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> 
         except WidenedError as found:
             logger.info("%s: all begins anew, as %s", found.error, found.kind)
             folder.widen(found)
+
+
+def _kept(keep: object) -> dict[str, str | None]:
+    """Return columns that are kept, each with the type that was given or None."""
+    if not isinstance(keep, Mapping):
+        return dict.fromkeys(check_columns(keep, "keep"))
+    for name, kind in keep.items():
+        check_column(name, "keep")
+        if kind is not None and not isinstance(kind, str):
+            raise InvalidArgumentError(
+                f"keep[{name!r}]={kind!r:.60} must name a type of Arrow, such as "
+                "'string'"
+            )
+    return dict(keep)
 
 
 def _check_rejected(most: object) -> None:
