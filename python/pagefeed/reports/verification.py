@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pagefeed.core._base import Work
-from pagefeed.core.batches import LoaderSettings, make_run
+from pagefeed.core.batches import LoaderSettings, make_run, rest_of
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import NO_SEQUENCE, LoaderState, Route, Run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
@@ -101,32 +101,34 @@ def verify(
     session = loader.view()
     state = replace(session.first, epoch=epoch, first_epoch=epoch)
     runs = [_run_of(session.settings, leg) for leg in legs]
-    cursor = runs[0].at(state)
+    now, begin = rest_of(runs[0], state, "next-epoch")
+    cursor = now.at(begin)
     start, end = cursor.start, cursor.end
     if end is None:
         raise InvalidArgumentError(
             "this mixture never ends: give it stop, max_steps or max_tokens to follow"
         )
-    seen = np.zeros(loader.num_sequences, dtype=np.int64)
+    seen = np.zeros(now.index.num_sequences, dtype=np.int64)
     result, position = Verification(epoch=epoch), start
     with Work("verify", total=end - start, unit="sequences") as work:
         for number, (leg, run) in enumerate(zip(legs, runs, strict=True)):
-            saved = json.dumps(state.to_dict())
+            saved = LoaderState.from_dict(json.loads(json.dumps(state.to_dict())))
             try:
-                begin = run.accept(LoaderState.from_dict(json.loads(saved)))
+                # Of an epoch in which data were added it is the rest.
+                now, begin = rest_of(run, saved, "next-epoch")
             except StateMismatchError as error:
                 result.problems.append(f"leg {number} cannot load its state: {error}")
                 break
-            cursor = run.at(begin)
+            cursor = now.at(begin)
             # Of steps of other sizes it may be elsewhere.
             end = cursor.route.end or end
             work.expect(end - start)
             steps = _checked_steps(leg, number, cursor.route)
-            position, state = _follow(run, begin, steps, seen, result, work)
+            position, state = _follow(now, begin, steps, seen, result, work)
     result.num_sequences = end - start
     result.num_delivered = int(seen.sum())
     result.num_dropped = end - position
-    _judge_erasures(runs[0], result)
+    _judge_erasures(now, result)
     if isinstance(cursor, MixtureCursor):
         _judge_mixture(cursor, position, seen, result)
     else:
@@ -213,14 +215,22 @@ def _judge_mixture(
             continue
         ours = track.run.names.index(part.name)
         first, stop = track.run.index.first_sequence[ours : ours + 2].tolist()
-        # Up to the lane that is least far all epochs are whole.
-        after = following[number]
-        whole = int(after.min()) // part.num_sequences
-        local = np.arange(whole * part.num_sequences, int(after.max()))
+        # Up to the lane that is least far all epochs are whole; the first ones may be
+        # of fewer data.
+        after, grown = following[number], 0
+        if part.before:
+            grown = part.begin_of(part.before[-1].end)
+        whole = max(0, int(after.min()) - grown) // part.num_sequences
+        begin = grown + whole * part.num_sequences
+        last = int(after.max())
+        local = np.append(np.arange(min(grown, last)), np.arange(begin, last))
         local = local[local < after[local % num_lanes]]
-        wanted = np.full(part.num_sequences, whole)
-        np.add.at(wanted, track.local_sequences(number, local) - first, 1)
-        wrong = np.flatnonzero(seen[first:stop] != wanted)
+        wanted = np.zeros(len(seen), dtype=np.int64)
+        wanted[first:stop] = whole
+        np.add.at(wanted, track.local_sequences(number, local), 1)
+        named = np.equal([*map(str, track.run.names)], part.name)
+        is_its = np.repeat(named, np.diff(track.run.index.first_sequence))
+        wrong = np.flatnonzero((seen != wanted) & is_its)
         if len(wrong):
             result.problems.append(
                 f"{len(wrong)} sequences of {part.name!r} are delivered more or less "

@@ -12,8 +12,9 @@ import pytest
 
 import pagefeed as pf
 from made.growing import add_file, loader_of
-from made.tables import rows_table, write_delta
+from made.tables import catalog_in, rows_table, write_delta
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
+from pagefeed.reports import Leg
 
 NAMES = ("code", "web")
 BORDER = 10_000
@@ -170,6 +171,10 @@ def test_it_grows_again_and_again(tmp_path, when):
         state = now.state_dict()
     again = mixed(tmp_path, {"max_steps": 2000})
     again.load_state_dict(state)
+    legs = [Leg(world_size=2, batch_size=2, steps=100), Leg(world_size=1, batch_size=3)]
+    for asked in (None, legs):
+        result = pf.verify(again, asked)
+        assert (result.ok, result.problems) == (True, [])
     seen += rows([again])
     for name in NAMES:
         everything = texts(windows_of(tmp_path, name))
@@ -333,23 +338,49 @@ def test_what_did_not_grow_is_refused(tmp_path):
             mixed(tmp_path).load_state_dict(grown)
 
 
-def test_tables_that_grew_in_a_mixture(tmp_path):
+@pytest.mark.parametrize("when", ["next-epoch", "now"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_tables_that_grew_in_a_mixture(tmp_path, kind, when):
+    """What remained of an epoch comes in its order, and each new row comes."""
+    tables: dict[str, Any] = {}
+
+    def append(name: str, begin: int, end: int) -> None:
+        rows_added = rows_table(begin, end)
+        if kind == "delta":
+            write_delta(tmp_path / name, [rows_added])
+            return
+        if name not in tables:
+            catalog, _ = catalog_in(tmp_path / name)
+            schema = rows_added.schema
+            tables[name] = catalog.create_table("corpus.web", schema=schema)
+            catalog.close()
+        tables[name].append(rows_added.cast(tables[name].schema().as_arrow()))
+
+    def table(name: str) -> Any:
+        if kind == "delta":
+            return pf.delta(tmp_path / name, column="tokens")
+        path = str(tables[name].metadata_location).removeprefix("file://")
+        return pf.iceberg(path, column="tokens")
+
     def loader() -> pf.Loader:
-        parts = {name: pf.delta(tmp_path / name, column="tokens") for name in NAMES}
         return loader_of(
-            pf.mix(parts, max_steps=200, unit="sequences"),
+            pf.mix({name: table(name) for name in NAMES}, max_steps=200),
             batch_size=1,
             fields=["input_ids", "dataset_ids"],
         )
 
     for name, begin in (("web", 0), ("code", BORDER)):
-        write_delta(tmp_path / name, [rows_table(begin, begin + 120)])
-    begun = loader()
+        append(name, begin, begin + 120)
+    whole, begun = rows([loader()]), loader()
     rows([begun], 20)
     state = begun.state_dict()
-    write_delta(tmp_path / "web", [rows_table(ADDED, ADDED + 100)])
+    append("web", ADDED, ADDED + 100)
     now = loader()
-    now.load_state_dict(state, grown="next-epoch")
+    now.load_state_dict(state, grown=when)
     found = rows([now])
-    assert {ADDED, ADDED + 99} <= set(np.unique(of(found, "web")).tolist())
-    assert "delta:1" in json.dumps(now.state_dict())
+    assert of(found, "code") == of(whole[20:], "code")
+    told = np.unique(of(found, "web")).tolist()
+    assert {*range(ADDED, ADDED + 100)} <= {*told}
+    again = loader()
+    again.load_state_dict(json.loads(json.dumps(now.state_dict())))
+    assert pf.verify(again).ok

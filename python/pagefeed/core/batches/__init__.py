@@ -30,7 +30,7 @@ from pagefeed.core.batches.run_view import (
 )
 from pagefeed.core.batches.session import Session, open_session
 from pagefeed.core.batches.settings import LoaderSettings, sized
-from pagefeed.core.batches.sources import make_feed, make_run
+from pagefeed.core.batches.sources import make_feed, make_run, rest_of
 
 __all__ = [
     "AlignedColumns",
@@ -59,6 +59,7 @@ __all__ = [
     "open_session",
     "parse_dtype",
     "plan_batches",
+    "rest_of",
     "sized",
     "steps_ahead",
     "token_engine",
