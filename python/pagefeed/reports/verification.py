@@ -112,8 +112,9 @@ def verify(
     result, position = Verification(epoch=epoch), start
     with Work("verify", total=end - start, unit="sequences") as work:
         for number, (leg, run) in enumerate(zip(legs, runs, strict=True)):
-            saved = LoaderState.from_dict(json.loads(json.dumps(state.to_dict())))
+            text = json.dumps(state.to_dict())
             try:
+                saved = LoaderState.from_dict(json.loads(text))
                 # Of an epoch in which data were added it is the rest.
                 now, begin = rest_of(run, saved, "next-epoch")
             except StateMismatchError as error:
