@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from made.shared_data import ROOT
 from pagefeed.cli import VERBS, main, make_parser
 
 
@@ -83,3 +84,18 @@ def test_mistyped_names_are_told_from_what_was_meant(typed, meant, capsys):
     said, see = capsys.readouterr().err.splitlines()
     assert re.search(meant, said), said
     assert re.fullmatch(r"See pagefeed[a-z ]* --help", see)
+
+
+def test_verbs_that_take_the_arguments_of_the_run_are_those_that_the_page_names():
+    page = (ROOT / "docs" / "explanation" / "tools.md").read_text()
+    [sentence] = re.findall(r"^(`inspect`.*\n`PATHS.*)$", page, re.MULTILINE)
+    names, _, settings = sentence.partition(" take the arguments of the run")
+    run = {*re.findall(r"--[a-z-]+", settings)} - {"--mix"}
+    assert len(run) > 5
+    taken = {
+        verb: {name for action in parser._actions for name in action.option_strings}
+        for verb, parser in verbs_of(make_parser()).items()
+    }
+    assert {verb for verb in VERBS if run <= taken[verb]} == {
+        *re.findall(r"`(\w+)`", names)
+    }

@@ -53,9 +53,10 @@ def test_ctrl_c_while_verbs_are_imported_is_one_line(tmp_path):
     slow = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
     # Stands before what the command line imports first.
     (tmp_path / "argparse.py").write_text(slow)
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [*COMMAND, "explain", "PF-031"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,
