@@ -80,7 +80,7 @@ No `loader.no(1)`. A [`Packed`](other.md) stays, and `pf.tokens` links.
 def test_pages_lead_on_and_names_are_whole():
     assert "navigation.footer" in (ROOT / "mkdocs.yml").read_text()
     styles = (ROOT / "docs" / "stylesheets" / "pages.css").read_text()
-    assert re.search(r"td code \{\s*word-break: normal;", styles)
+    assert re.search(r"code \{\s*word-break: normal;", styles)
 
 
 def test_the_table_of_options_says_which_trainers_cut_sequences():
