@@ -14,6 +14,11 @@ from pagefeed.errors import CancelledError, InvalidArgumentError
 __all__ = ["FleetSession"]
 
 
+MOVED_SEQUENCES = 1 << 10
+"""Sequences to plan before the first batch of another place is taken. Those that wait
+for it are many, and what was read ahead for a place is lost when it changes again."""
+
+
 class FleetSession(Session):
     """A run whose ranks come and go.
 
@@ -140,6 +145,12 @@ class FleetSession(Session):
         mixture = self.run.reweighted(after, weights, anneal).mixture
         self.move(replace(self.state, mixture=mixture), is_new=False)
         self._held, self._is_ahead = held, False
+
+    def _start(self, begin: LoaderState, worker: int, num_workers: int) -> Iteration:
+        """Begin an iteration, which may be moved to another place at any step."""
+        running = super()._start(begin, worker, num_workers)
+        running.begin_sequences = MOVED_SEQUENCES
+        return running
 
     def _begin(self, worker: int, num_workers: int) -> Iteration:
         """Begin a loop, whose place is that of the settings."""

@@ -327,6 +327,17 @@ def test_a_change_of_place_keeps_the_pages_it_still_needs(long_pages):
     assert moved < new / 2
 
 
+def test_after_a_change_of_place_little_is_planned_before_the_batch(long_pages):
+    def planned(step, rank):
+        loader.at(step, rank=rank, world_size=2)
+        return loader.view()._feed.engine().plan_bytes
+
+    loader = fleet(long_pages, shuffle=IN_LANES, global_batch_size=96)
+    at_first = planned(0, 0)
+    for step in range(1, 6):
+        assert planned(step, step % 2) < at_first / 3
+
+
 def test_five_and_seven_ranks_read_hardly_more_pages_than_four(long_pages):
     for size in (48, 64, 100):
         pages = {}

@@ -86,6 +86,8 @@ class Iteration:
 
     cursor: Cursor
     """Where it is: one object, so that another thread sees it whole."""
+    begin_sequences = BEGIN_SEQUENCES
+    """Sequences to plan before the first batch of a place is taken."""
     num_padding_rows = 0
     """Rows of the batches so far that stand for no sequence."""
 
@@ -117,7 +119,7 @@ class Iteration:
         self._num_steps = route.num_taken_here
         steps = BEGIN_EPOCHS * cursor.epoch_positions / route.step_sequences
         planned = _planned_each(cursor)
-        self._begin_steps = min(-(-BEGIN_SEQUENCES // planned), steps)
+        self._begin_steps = min(-(-self.begin_sequences // planned), steps)
         self._chunk_steps = max(1, int(min(CHUNK_SEQUENCES // planned, steps)))
         self._plan_anew()
 
