@@ -243,7 +243,7 @@ def _with_folders(
     schema, table = fragment.physical_schema, files.table
     if table is not None:
         schema = _in_table(schema, table)
-    own = {name for name, _ in scalar_columns(schema)}
+    own = {*schema.names, *(name for name, _ in scalar_columns(schema))}
     constants = _constants(
         files, [*dict.fromkeys((*files.folder_columns, *_later(table)))]
     )
@@ -255,6 +255,8 @@ def _with_folders(
         kind = column.arrow_type()
         schema = schema.append(pa.field(name, kind))
         value, field = column.value_of_file(file), pc.field(name)
+        if value is None and pa.types.is_nested(kind):
+            continue  # The scanner makes null structs; a fact would be of no type.
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
         known = fact if known is None else known & fact
     if known is not None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pagefeed import _core
+from pagefeed.core._base import require
 from pagefeed.core.dataset.bounds import FileBounds
 from pagefeed.core.dataset.folders import FolderColumn
 from pagefeed.core.storage import Storage, open_renamed
@@ -187,7 +188,9 @@ class TableColumns:
         if found is None and default is None and not has_rule:
             return None
         if found is None:
-            kind = self.types.get(column)
+            kind = self._type_of(column)
+            if kind is None:
+                return None
             found = FolderColumn(
                 (),
                 np.zeros(num_files, dtype=np.int64),
@@ -203,6 +206,24 @@ class TableColumns:
             values = (*values, default.as_py())
             number = np.where(found.is_given, number, of_default)
         return replace(found, values=values, number_of_file=number, is_given=None)
+
+    def _type_of(self, column: str) -> Any | None:
+        """Arrow type as pages have it: of a field in structs, these with it alone.
+
+        None of what lists and maps hold.
+        """
+        if column in self.types:
+            return self.types[column]
+        top, *path = column.split(".")
+        kind: Any = self.types.get(top)
+        for name in path:
+            if not hasattr(kind, "get_field_index") or kind.get_field_index(name) < 0:
+                return None
+            kind = kind.field(name).type
+        arrow = require("pyarrow", extra="pyarrow", purpose="columns of tables")
+        for name in reversed(path):
+            kind = arrow.struct({name: kind})
+        return kind
 
     def with_files(self, numbers: Sequence[int]) -> TableColumns:
         """Return the same of some of the files."""
