@@ -175,6 +175,10 @@ def test_wrong_arguments_are_refused(folder):
         "evaluation=4 must be a function": lambda: module(train=loader, evaluation=4),
         "evaluation=[4] must be a Loader": lambda: module(train=loader, evaluation=[4]),
         "evaluation={} must be a Loader": lambda: module(train=loader, evaluation={}),
+        "evaluation['a']=3 must be a function": lambda: module(
+            train=loader, evaluation={"a": 3}
+        ),
+        "every=0 must be": lambda: module(train=loader, every=0),
         "grown='later' is unknown": lambda: module(train=loader, grown="later"),
         "start='hre' is unknown": lambda: module(train=loader, start="hre"),
         "a lightning.Fabric": lambda: setup(loader, fabric),

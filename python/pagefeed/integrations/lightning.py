@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from pagefeed.core._base import check_choice, require
+from pagefeed.core._base import check_choice, check_positive, require
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
@@ -105,11 +105,11 @@ class LoaderDataModule(_DataModule):
         every: int = EVERY,
     ) -> None:
         super().__init__()
-        self._policy, self._every = policy, every
+        self._policy, self._every = policy, check_positive(every, "every")
         self._learner: Learner | None = None
         named = {} if evaluation is None else by_name(evaluation)
         self._named: dict[str, Any] = {
-            name: _checked(each, f"evaluation {name}".strip())
+            name: _checked(each, f"evaluation[{name!r}]" if name else "evaluation")
             for name, each in named.items()
         }
         self._train: Any = _checked(train, "train")

@@ -244,13 +244,11 @@ class Run(ABC):
         """
         route = self.at(begin).route
         if route.num_steps == 0:
+            sizes = f"{self.batch_size} x world_size={self.world_size} = "
             name = "batch_size" if self.fleet is None else "global_batch_size"
-            told = f"{name}={route.step_sequences}"
-            if self.fleet is None:
-                told = f"{name}={self.batch_size} x world_size={self.world_size} = "
-                told += f"{route.step_sequences}"
+            told = f"{sizes if self.fleet is None else ''}{route.step_sequences}"
             raise InvalidArgumentError(
-                f"no step is complete: one takes {told} sequences, and "
+                f"no step is complete: one takes {name}={told} sequences, and "
                 f"{(route.end or 0) - route.start} are there; give a smaller {name}, "
                 "more epochs, or drop_last=False"
             )
