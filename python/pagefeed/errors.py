@@ -103,7 +103,7 @@ class LabelWarning(PagefeedWarning):
 
 
 class LossWarning(PagefeedWarning):
-    """A loss is not finite, and no weights are made of it."""
+    """A loss is missing, or is not finite and no weights are made of it."""
 
 
 class PaddingWarning(PagefeedWarning):

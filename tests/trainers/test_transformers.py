@@ -10,6 +10,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 import pagefeed as pf
+from pagefeed.errors import LossWarning
 from pagefeed.integrations.transformers import attach
 from trainers.running import (
     EPOCH,
@@ -123,8 +124,9 @@ def trainer_of(folder, **options):
         "use_cpu": True,
     }
     data = options.pop("data", None)
+    model = options.pop("model", None) or Model()
     arguments = TrainingArguments(**settings | options)
-    return Trainer(model=Model(), args=arguments, train_dataset=data)
+    return Trainer(model=model, args=arguments, train_dataset=data)
 
 
 def test_a_checkpoint_made_without_pagefeed_is_placed_by_its_step(folder, tmp_path):
@@ -181,3 +183,23 @@ def test_wrong_arguments_are_refused(folder, tmp_path):
         ),
     }
     refuses_all(wrong)
+
+
+def test_a_model_that_hides_its_labels_is_told(folder, tmp_path):
+    class Hiding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = Model()
+
+        def forward(self, **batch):
+            return self.model(**batch)
+
+    for labels in (None, ["labels"]):
+        trainer = trainer_of(tmp_path, label_names=labels, model=Hiding())
+        held = make_loader(folder, drop_last=False)
+        attach(trainer, make_loader(folder), evaluation=held)
+        if labels is None:
+            with pytest.warns(LossWarning, match=r"no eval_loss.*label_names="):
+                assert "eval_loss" not in trainer.evaluate()
+        else:
+            assert "eval_loss" in trainer.evaluate()

@@ -6,13 +6,18 @@ nothing that was consumed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from pagefeed.core._base import check_flag
 from pagefeed.core.batches import Batch
-from pagefeed.errors import InvalidArgumentError, MissingDependencyError
+from pagefeed.errors import (
+    InvalidArgumentError,
+    LossWarning,
+    MissingDependencyError,
+)
 
 try:  # First: it brings Accelerate, and its extra is the one to name.
     from transformers import TrainerCallback
@@ -204,8 +209,17 @@ class _Evaluations:
         finally:
             trainer.compute_loss = before
         prefix = settings.get("metric_key_prefix", "eval")
-        losses = means.result().items()
-        found.metrics.update({f"{prefix}_{name}": loss for name, loss in losses})
+        losses = means.result()
+        if not losses:
+            warnings.warn(
+                f"there is no {prefix}_loss: the model was given no labels. "
+                "Where the model's forward does not name them, say so: "
+                "TrainingArguments(label_names=['labels'])",
+                LossWarning,
+                stacklevel=2,
+            )
+        named = {f"{prefix}_{name}": loss for name, loss in losses.items()}
+        found.metrics.update(named)
         return found
 
 
