@@ -1,6 +1,7 @@
 """The public names are those that are meant, and each is documented."""
 
 import ast
+import importlib
 import inspect
 import pickle
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pagefeed
@@ -98,6 +101,22 @@ def test_import_loads_what_is_used(run_python):
     assert known.strip() == "True"
 
 
+TAKE_A_BATCH = """
+import sys
+import pagefeed as pf
+data = pf.parquet({path!r}, column="input_ids")
+loader = pf.Loader(data, sequences=pf.Packed(64), batch_size=4, fields=("labels",))
+next(iter(loader))
+print(len([name for name in sys.modules if name.startswith("pagefeed")]))
+"""
+
+
+def test_a_loader_loads_the_core_and_what_it_uses(tmp_path, run_python):
+    rows = [[number % 50] * 40 for number in range(200)]
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    assert int(run_python(TAKE_A_BATCH.format(path=str(tmp_path)))) < 100
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(AttributeError, match="no attribute 'Loadr'"):
         pagefeed.Loadr  # noqa: B018 - looked up
@@ -118,6 +137,19 @@ def test_named_as_imported(name):
     assert f"{thing.__module__}.{thing.__qualname__}" == name
 
 
+def names_for_types(module: str) -> dict[str, Any]:
+    """Return what a module imports for type checkers alone."""
+    tree = ast.parse(Path(sys.modules[module].__file__ or "").read_text())
+    return {
+        alias.name: getattr(importlib.import_module(node.module or ""), alias.name)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
 def returned(thing: Any) -> Iterator[type]:
     """The classes of the package that a function, or a property, returns."""
     if isinstance(thing, property):
@@ -126,7 +158,9 @@ def returned(thing: Any) -> Iterator[type]:
         thing = thing.__func__
     elif isinstance(thing, lazy):
         thing = thing._make
-    waiting = [get_type_hints(thing).get("return")]
+    thing = inspect.unwrap(thing)
+    names = names_for_types(thing.__globals__["__name__"])
+    waiting = [get_type_hints(thing, localns=names).get("return")]
     while waiting:
         kind = waiting.pop()
         waiting.extend(get_args(kind))

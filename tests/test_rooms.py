@@ -32,8 +32,8 @@ USES = {
         "tokenizer",
     },
     "erasure": {"selection"},
-    "flat": {"erasure", "infilling", "remote", "selection"},
-    "growth": {"erasure", "selection"},
+    "flat": {"parquet_files", "remote", "selection"},
+    "growth": {"erasure", "parquet_files", "selection"},
     "images": {"parquet_files", "remote", "tokenizer"},
     "integrations": {
         "documents",

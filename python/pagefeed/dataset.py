@@ -24,10 +24,10 @@ from pagefeed.flat import (
     tokens,
 )
 from pagefeed.infilling import Infill
-from pagefeed.parquet_files import ParquetDataset, parquet
+from pagefeed.parquet_files import ParquetDataset, RecordedTokenizer, parquet
 from pagefeed.remote import IndexDifferences, WrittenIndex, check_index, write_index
 from pagefeed.tables import delta, iceberg
-from pagefeed.text import RecordedTokenizer, UncountedText
+from pagefeed.text import UncountedText
 
 __all__ = [
     "Aligned",

@@ -23,6 +23,8 @@ PROVIDED = {
     "decode": "pagefeed.documents:Decode.parse",
     "global_batch_size": "pagefeed.elastic:Fleet.parse",
     "engine that decodes ahead": "pagefeed.documents:AheadEngine",
+    # What rows there are.
+    "erased rows": "pagefeed.erasure.erased:ErasedRows",
     # Where files lie.
     "storage of URLs": "pagefeed.remote:storage_of_options",
     # What delivers a kind of source.

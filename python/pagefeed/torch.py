@@ -15,7 +15,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import WeakValueDictionary
 
-from pagefeed.core.batches import Batch, Session
+from pagefeed.core.batches import Batch, RunView
 from pagefeed.core.loader import Loader, share
 from pagefeed.core.run import LoaderState
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
@@ -239,7 +239,7 @@ class LoaderDataset(IterableDataset[Batch]):
             self._become(worker.num_workers)
         self.loader.load_state_dict(state)
         session = self.loader.view()
-        if worker is not None and isinstance(session, Session):
+        if worker is not None and isinstance(session, RunView):
             left = session.run.at(session.saved).route.num_steps
             self._notice.loaded(session.again, is_over=left == 0)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.core.storage import Storage
-from pagefeed.core.storage.arrow_files import RangeFile
+from pagefeed.core.storage.storage import RangeFile
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 
 STORAGE: Storage = Storage()

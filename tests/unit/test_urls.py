@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.core.storage.urls import is_url, matches
+from pagefeed.core.storage.paths import is_url, matches
 from pagefeed.remote.paths import listed_folder
 
 NAMES = st.text("ab.[]!-*?/", min_size=1, max_size=8)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.balance.squares import stored_squares
 from pagefeed.core._base import CheckedArray, Int64Array
 from pagefeed.core.sequences import JoinedIndex, SequenceIndex, numbers_of
 from pagefeed.errors import InvalidArgumentError
@@ -96,7 +97,7 @@ class SequenceCosts:
 
 def _stored(index: SequenceIndex) -> CheckedArray:
     """Map what is known of the sequences of a dataset, or make it first."""
-    stored = index.stored_squares()
+    stored = stored_squares(index)
     if stored is None:
         raise InvalidArgumentError(
             "balance= needs tokens, and these documents have columns only: give "

@@ -535,9 +535,7 @@ def as_rank(loader: Loader, rank: int) -> Loader:
     return _rebuild(replace(session.settings, rank=rank), session.saved)
 
 
-def _rebuild(
-    settings: LoaderSettings, state: object, learning: object = None
-) -> Loader:
+def _rebuild(settings: LoaderSettings, state: Any, learning: object = None) -> Loader:
     loader = Loader.__new__(Loader)
     loader._session = session = open_session(settings)  # noqa: SLF001 - a twin
     session.resume(state)

@@ -6,13 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.core._base import (
-    ArrayWriter,
-    Int64Array,
-    Work,
-    in_order,
-    logger,
-)
+from pagefeed.core._base import ArrayWriter, Int64Array, Work, in_order, logger
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
 __all__ = ["LengthCounts", "length_counts"]

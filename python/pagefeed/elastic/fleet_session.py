@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pagefeed.core._base import check_whole
-from pagefeed.core.batches import Batch, Iteration, LoaderSettings, Session
+from pagefeed.core.batches import Batch, Iteration, LoaderSettings, RunView
 from pagefeed.core.run import LoaderState
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
@@ -19,7 +19,7 @@ MOVED_SEQUENCES = 1 << 10
 for it are many, and what was read ahead for a place is lost when it changes again."""
 
 
-class FleetSession(Session):
+class FleetSession(RunView):
     """A run whose ranks come and go.
 
     The step that was asked for last is held and not counted as taken: the state is its

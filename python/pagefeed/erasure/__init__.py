@@ -1,9 +1,11 @@
 """Documents left out of all batches, which leave all others where they are."""
 
-from pagefeed.erasure.erasing import Erasable
+from pagefeed.erasure.erased import ErasedRows
+from pagefeed.erasure.erasing import erased_rows
 from pagefeed.erasure.lost import lost_rows
 
 __all__ = [
-    "Erasable",
+    "ErasedRows",
+    "erased_rows",
     "lost_rows",
 ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pagefeed.core.dataset import Dataset, PageIndex, cache_folder
-from pagefeed.erasure import Erasable
 from pagefeed.errors import (
     ColumnNotFoundError,
     InvalidArgumentError,
@@ -16,8 +15,7 @@ from pagefeed.errors import (
 from pagefeed.flat.flat_file import FlatFormat
 from pagefeed.flat.flat_recipe import FlatRecipe
 from pagefeed.flat.output import Output
-from pagefeed.infilling import Infillable
-from pagefeed.selection import Selectable
+from pagefeed.parquet_files import Erasable, Infillable, Selectable
 
 __all__ = ["FlatDataset", "TokenFormat"]
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from pagefeed.core.dataset import (
     Dataset,
-    ParquetRows,
     identity_of_data,
     same_files,
     snapshot_in,
@@ -25,12 +24,13 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.growth.rewritten import rewritten_rows
+from pagefeed.parquet_files import DescribedRows
 from pagefeed.selection import Selection, rows_of
 
 __all__ = ["before_growth", "before_rewriting", "growth_parts"]
 
 
-def before_growth(dataset: Dataset, then: str) -> ParquetRows:
+def before_growth(dataset: Dataset, then: str) -> DescribedRows:
     """Return the files of a dataset that there were, as a dataset, see below.
 
     If a table rewrote them and lost no row, they are those of its snapshot of then; or,
@@ -45,7 +45,7 @@ def before_growth(dataset: Dataset, then: str) -> ParquetRows:
         return found
 
 
-def before_rewriting(dataset: Dataset, then: str) -> ParquetRows | None:
+def before_rewriting(dataset: Dataset, then: str) -> DescribedRows | None:
     """Return the rows of a table as they were, if it only rewrote them since.
 
     None if it has more rows now, or is no other snapshot of the table of the state.
@@ -55,12 +55,12 @@ def before_rewriting(dataset: Dataset, then: str) -> ParquetRows | None:
     """
     facts = then.split()
     is_record = len(facts) > 4 and facts[4].isdecimal()  # Rows that are selected.
-    if not is_record or int(facts[4]) != len(cast("ParquetRows", dataset)):
+    if not is_record or int(facts[4]) != len(cast("DescribedRows", dataset)):
         return None
     return _snapshot_before(dataset, then)
 
 
-def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetRows]:
+def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[DescribedRows]:
     """Return the rows there were at first, those added next, and so on.
 
     Args:
@@ -71,11 +71,11 @@ def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[ParquetRows]:
         StateMismatchError: If these are not the rows of before and some more.
     """
     of_then = [before_growth(dataset, record) for record in then]
-    all_data = [*of_then, cast("ParquetRows", dataset)]
+    all_data = [*of_then, cast("DescribedRows", dataset)]
     return [all_data[0], *starmap(_added, pairwise(all_data))]
 
 
-def _added(before: ParquetRows, after: ParquetRows) -> ParquetRows:
+def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
     """Return the rows that were added: by their files, else by what tells rows.
 
     Raises:
@@ -108,7 +108,7 @@ def _added(before: ParquetRows, after: ParquetRows) -> ParquetRows:
     return replace(after, selection=chosen)
 
 
-def _files_before(dataset: Dataset, then: str) -> ParquetRows:
+def _files_before(dataset: Dataset, then: str) -> DescribedRows:
     """The files of a dataset that there were, as a dataset.
 
     These are its first files, as in a table or a list; or, of this machine, those that
@@ -122,7 +122,7 @@ def _files_before(dataset: Dataset, then: str) -> ParquetRows:
         InvalidArgumentError: If it is no dataset of Parquet files.
         StateMismatchError: If its files are not those of before and some more.
     """
-    if not isinstance(dataset, ParquetRows):
+    if not isinstance(dataset, DescribedRows):
         raise InvalidArgumentError(
             f"a state goes on over data that grew in Parquet files alone, not {dataset}"
         )
@@ -163,20 +163,20 @@ def _files_before(dataset: Dataset, then: str) -> ParquetRows:
 
 def _snapshot_before(
     dataset: Dataset, then: str, refused: str = "rows were rewritten"
-) -> ParquetRows | None:
+) -> DescribedRows | None:
     """Return the snapshot of a table that a state is of; None if it is not that.
 
     Raises:
         StateMismatchError: If rows of it were lost since, or its files are gone.
     """
-    table = dataset.table if isinstance(dataset, ParquetRows) else None
+    table = dataset.table if isinstance(dataset, DescribedRows) else None
     snapshot = snapshot_in(then)
     if table is None or table.past is None or not snapshot:
         return None
     kind, number = table.snapshot.partition(":")[0], snapshot.partition(":")[2]
     if snapshot == table.snapshot or snapshot != f"{kind}:{number}":
         return None
-    if cast("ParquetRows", dataset).erasures:
+    if cast("DescribedRows", dataset).erasures:
         raise StateMismatchError(
             f"files of {snapshot}, of which the state is, were rewritten, and "
             f"documents are erased from those of {table.snapshot}: erase them from the "
@@ -185,12 +185,12 @@ def _snapshot_before(
         )
     try:
         old = table.past.at(snapshot)
-        part = _of_snapshot(cast("ParquetRows", dataset), old)
+        part = _of_snapshot(cast("DescribedRows", dataset), old)
         if what_changed(then, identity_of_data(part)):
             return None
         lost = lost_rows(old.index, table.past.at(table.snapshot), None)
     except (InvalidArgumentError, MissingFileError):
-        return rewritten_rows(cast("ParquetRows", dataset), then)
+        return rewritten_rows(cast("DescribedRows", dataset), then)
     except UnsupportedError as unknown:
         raise StateMismatchError(f"{refused}; {unknown}") from None
     count = sum(map(len, lost.values()))
@@ -204,7 +204,7 @@ def _snapshot_before(
     return part
 
 
-def _of_snapshot(dataset: ParquetRows, other: ParquetRows) -> ParquetRows:
+def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
     """Return the same choice of rows of another snapshot of the table.
 
     Args:
@@ -233,7 +233,7 @@ def _of_snapshot(dataset: ParquetRows, other: ParquetRows) -> ParquetRows:
     return found.with_files(spans.held_files, "without_rows")
 
 
-def _with_all_rows(part: ParquetRows) -> Iterator[ParquetRows]:
+def _with_all_rows(part: DescribedRows) -> Iterator[DescribedRows]:
     """Yield files with their selection, and without it if it leaves out none."""
     yield part
     # Of a table perhaps only the files that were added have deleted rows.
@@ -241,7 +241,7 @@ def _with_all_rows(part: ParquetRows) -> Iterator[ParquetRows]:
         yield replace(part, selection=None)
 
 
-def _candidates(dataset: ParquetRows, count: int) -> Iterator[list[int]]:
+def _candidates(dataset: DescribedRows, count: int) -> Iterator[list[int]]:
     """Numbers of the files that may be those of before."""
     everything = range(len(dataset.files))
     if not 0 < count < len(everything):

@@ -30,7 +30,6 @@ from pagefeed.core.dataset import (
     BlockKind,
     IndexRecipe,
     PageIndex,
-    ParquetRows,
     SpanParts,
     Spans,
     cut_at,
@@ -43,6 +42,7 @@ from pagefeed.core.dataset import (
     wide_bytes,
 )
 from pagefeed.errors import StateMismatchError
+from pagefeed.parquet_files import DescribedRows
 
 __all__ = ["RewrittenRows", "rewritten_rows"]
 
@@ -224,7 +224,7 @@ class RewrittenRows(Spans):
         return np.flatnonzero(np.diff(run, prepend=-1))
 
 
-def rewritten_rows(dataset: ParquetRows, then: str) -> ParquetRows:
+def rewritten_rows(dataset: DescribedRows, then: str) -> DescribedRows:
     """Return the rows of a state, whose files a table rewrote and removed.
 
     Args:
@@ -257,7 +257,7 @@ def rewritten_rows(dataset: ParquetRows, then: str) -> ParquetRows:
     raise _refused(dataset, then, why)
 
 
-def _refused(dataset: ParquetRows, then: str, why: str) -> StateMismatchError:
+def _refused(dataset: DescribedRows, then: str, why: str) -> StateMismatchError:
     now = "" if dataset.table is None else f" up to {dataset.table.snapshot}"
     return StateMismatchError(
         f"the rows of {snapshot_in(then)}, of which the state is, were rewritten{now}, "
@@ -268,7 +268,7 @@ def _refused(dataset: ParquetRows, then: str, why: str) -> StateMismatchError:
     )
 
 
-def _check_kind(dataset: ParquetRows, then: str) -> None:
+def _check_kind(dataset: DescribedRows, then: str) -> None:
     """Refuse what is not ordered by the index of a column of the files alone."""
     what = ""
     if not dataset.has_columns_of_files:
@@ -281,7 +281,7 @@ def _check_kind(dataset: ParquetRows, then: str) -> None:
         raise _refused(dataset, then, f"this is not told of {what}")
 
 
-def _layouts(dataset: ParquetRows, then: str) -> Iterator[tuple[PageIndex, bool]]:
+def _layouts(dataset: DescribedRows, then: str) -> Iterator[tuple[PageIndex, bool]]:
     """Yield indexes of the cache folder that may be of the files that are gone.
 
     And whether they are of exactly these files.
@@ -301,8 +301,8 @@ def _layouts(dataset: ParquetRows, then: str) -> Iterator[tuple[PageIndex, bool]
 
 
 def _parts(
-    dataset: ParquetRows, layout: PageIndex, then: str, *, is_whole: bool
-) -> Iterator[ParquetRows]:
+    dataset: DescribedRows, layout: PageIndex, then: str, *, is_whole: bool
+) -> Iterator[DescribedRows]:
     """Yield what the rows of an index may be in the files of now, as datasets."""
     found = _found(dataset, layout, then)
     if found is None:
@@ -314,7 +314,7 @@ def _parts(
     yield _dataset_of(dataset, found, then, has_all=False)
 
 
-def _found(dataset: ParquetRows, layout: PageIndex, then: str) -> _Found | None:
+def _found(dataset: DescribedRows, layout: PageIndex, then: str) -> _Found | None:
     """Find rows of an index among the selected ones of now; None if nothing tells."""
     past = None if dataset.table is None else dataset.table.past
     if past is None:
@@ -352,8 +352,8 @@ def _of_held_files(found: _Found) -> _Found:
 
 
 def _dataset_of(
-    dataset: ParquetRows, found: _Found, then: str, *, has_all: bool
-) -> ParquetRows:
+    dataset: DescribedRows, found: _Found, then: str, *, has_all: bool
+) -> DescribedRows:
     layout, index = found.layout, dataset.index
     fingerprint = layout.fingerprint if has_all else _fingerprint(found)
     key = derived_key(

@@ -2,11 +2,15 @@
 
 from pagefeed._names import name_as_imported
 from pagefeed.infilling.infill import Infill
-from pagefeed.infilling.infilled_dataset import Infillable
+from pagefeed.infilling.infilled_index import InfilledIndex
+from pagefeed.infilling.infilled_rows import arrange_numbers, arrange_spans, document_at
 
 __all__ = [
     "Infill",
-    "Infillable",
+    "InfilledIndex",
+    "arrange_numbers",
+    "arrange_spans",
+    "document_at",
 ]
 
 name_as_imported(__name__)

@@ -138,8 +138,11 @@ def slowest_rank(view: RunView) -> dict[str, float]:
 
     Of very many ranks some are looked at, evenly apart.
     """
-    settings, cursor = view.settings, view.running
-    if settings.balance is None or cursor is None or not cursor.num_taken:
+    settings = view.settings
+    if settings.balance is None:
+        return {}
+    cursor = view.running
+    if cursor is None or not cursor.num_taken:
         return {}
     apart = -(-settings.world_size // MOST_RANKS)
     ranks = cursor.last_sequences(range(0, settings.world_size, apart))

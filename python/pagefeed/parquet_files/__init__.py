@@ -1,6 +1,13 @@
-"""Parquet files as users name them: rows, with the methods of all rooms."""
+"""Parquet files as users name them: rows, with the methods of all rooms.
+
+Each method imports its room when it is called. Other datasets derive from the same
+classes: :class:`Selectable`, :class:`Erasable`, :class:`Infillable`.
+"""
 
 from pagefeed._names import name_as_imported
+from pagefeed.parquet_files.described_rows import DescribedRows
+from pagefeed.parquet_files.erasable import Erasable
+from pagefeed.parquet_files.infillable import Infillable
 from pagefeed.parquet_files.named_files import (
     Columns,
     check_wanted,
@@ -8,10 +15,17 @@ from pagefeed.parquet_files.named_files import (
     parquet,
 )
 from pagefeed.parquet_files.parquet_dataset import ParquetDataset
+from pagefeed.parquet_files.recorded import RecordedTokenizer
+from pagefeed.parquet_files.selectable import Selectable
 
 __all__ = [
     "Columns",
+    "DescribedRows",
+    "Erasable",
+    "Infillable",
     "ParquetDataset",
+    "RecordedTokenizer",
+    "Selectable",
     "check_wanted",
     "named_dataset",
     "parquet",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 from pagefeed.core._base import check_column, check_columns, check_flag, near_name
 from pagefeed.core.dataset import (
     AlignedColumnNames,
     PageIndexUse,
-    TableColumns,
     cache_folder,
     check_page_index,
     parse_aligned,
@@ -25,14 +24,11 @@ from pagefeed.core.storage import (
 )
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files.parquet_dataset import ParquetDataset
-from pagefeed.remote import (
-    SharedIndex,
-    StorageOptions,
-    located_among,
-    options_of,
-    output_folder,
-)
-from pagefeed.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pagefeed.remote import SharedIndex, StorageOptions
+    from pagefeed.selection import TableColumns
+    from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["Columns", "check_wanted", "named_dataset", "parquet"]
 
@@ -139,6 +135,8 @@ def _shared(
     options: StorageOptions | None,
 ) -> tuple[SharedIndex, Located]:
     """Open a shared index; return it with the files of it that paths mean."""
+    from pagefeed.remote import SharedIndex, located_among, options_of, output_folder
+
     place, pinned = plain_path(index, "index"), None
     if place.endswith(".json"):
         place, _, pinned = place.rpartition("/")

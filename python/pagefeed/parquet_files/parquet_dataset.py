@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pagefeed.erasure import Erasable
-from pagefeed.infilling import Infillable
-from pagefeed.selection import SelectableParquet
-from pagefeed.text import Tokenizable
+from pagefeed.parquet_files.erasable import Erasable
+from pagefeed.parquet_files.infillable import Infillable
+from pagefeed.parquet_files.selectable import SelectableParquet
+from pagefeed.parquet_files.tokenizable import Tokenizable
 
 __all__ = ["ParquetDataset"]
 

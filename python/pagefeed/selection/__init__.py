@@ -5,6 +5,7 @@ runs of rows. A :class:`Selection` is one part of a division, as spans. The func
 of ``divide`` make them.
 """
 
+from pagefeed.selection.bounds import Bounds, bounds_of
 from pagefeed.selection.criteria import NO_PART, Criterion, Labels
 from pagefeed.selection.divide import (
     by_length,
@@ -17,29 +18,34 @@ from pagefeed.selection.divide import (
 from pagefeed.selection.pieces import Piece
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
-from pagefeed.selection.rows import checked_row
+from pagefeed.selection.rows import checked_row, rows_at
 from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import Selection
+from pagefeed.selection.table_columns import Held, NamedField, Naming, TableColumns
 from pagefeed.selection.taking import taken
-from pagefeed.selection.verbs import Selectable, SelectableParquet
 
 __all__ = [
     "NO_PART",
+    "Bounds",
     "Constant",
     "Criterion",
     "Expression",
     "Files",
+    "Held",
     "Labels",
+    "NamedField",
+    "Naming",
     "Piece",
-    "Selectable",
-    "SelectableParquet",
     "Selection",
+    "TableColumns",
+    "bounds_of",
     "by_length",
     "by_tiers",
     "by_weights",
     "checked_row",
     "column_of",
     "files_that_may_match",
+    "rows_at",
     "rows_of",
     "schema_of",
     "taken",

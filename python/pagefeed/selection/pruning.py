@@ -10,7 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pagefeed.core.dataset import Bounds, FolderColumn, TableColumns
+from pagefeed.core.dataset import FolderColumn
+from pagefeed.selection.bounds import Bounds
 from pagefeed.selection.predicate import query_of
 from pagefeed.selection.query import (
     Expression,
@@ -22,6 +23,7 @@ from pagefeed.selection.query import (
     scalar_columns,
 )
 from pagefeed.selection.scanning import Files, schema_of
+from pagefeed.selection.table_columns import TableColumns
 
 __all__ = ["files_that_may_match"]
 

@@ -1,4 +1,4 @@
-"""Rows as plain Python values, to look at a dataset: methods mixed into datasets."""
+"""Rows as plain Python values, to look at a dataset."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from pagefeed.core._base import check_whole, require
 from pagefeed.core.dataset import (
     ChangeRow,
-    Dataset,
     FolderColumn,
     PageIndex,
     Row,
@@ -18,57 +17,7 @@ from pagefeed.core.dataset import (
 )
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
-__all__ = ["Readable", "checked_row"]
-
-
-class Readable(Dataset):
-    """A dataset whose rows are looked at."""
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        """Return a row: the column and metadata as plain Python values.
-
-        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many. Of
-        an erased row all values are None.
-
-        Args:
-            row: Number of the row in this dataset; negative ones count from the end.
-
-        Raises:
-            OutOfRangeError: If there is no such row.
-            InvalidArgumentError: If it is a slice: use :meth:`head`.
-            MissingDependencyError: If pyarrow is not installed.
-
-        Example:
-            >>> len(web[0]["input_ids"])  # doctest: +SKIP
-            300
-        """
-        return next(self._rows_at([checked_row(row, len(self))]))
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
-        return self._rows_at(range(len(self)))
-
-    def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
-        beside = (each.column for each in self.aligned)
-        names = (self.column, *beside, *self.metadata, *self.span_columns)
-        sources = {name: self.source_of(name) for name in names}
-        return rows_at(sources, self.spans, numbers, self._change_row())
-
-    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
-        """Return the first rows, or all if there are fewer.
-
-        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
-
-        Raises:
-            InvalidArgumentError: If it is no number of rows.
-            MissingDependencyError: If pyarrow is not installed.
-
-        Example:
-            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
-            [['input_ids'], ['input_ids']]
-        """
-        least = check_whole(num_rows, "num_rows", least=0)
-        return [*self._rows_at(range(min(least, len(self))))]
+__all__ = ["checked_row", "rows_at"]
 
 
 def checked_row(number: object, num_rows: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, Work, joined_ranges, logger
-from pagefeed.core.dataset import FolderColumn, PageIndex, Spans, TableColumns
+from pagefeed.core.dataset import FolderColumn, PageIndex, Spans
 from pagefeed.core.storage import Storage
 from pagefeed.errors import (
     CorruptFileError,
@@ -20,6 +20,7 @@ from pagefeed.errors import (
 )
 from pagefeed.selection.pieces import Piece, pieces_of
 from pagefeed.selection.query import Expression, Schema, arrow, field_of, scalar_columns
+from pagefeed.selection.table_columns import TableColumns
 
 __all__ = [
     "Files",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import starmap
 from typing import Any
 
-from pagefeed.core.dataset import Bounds, Naming, bounds_of
+from pagefeed.selection import Bounds, Naming, bounds_of
 
 __all__ = ["DeltaBounds"]
 

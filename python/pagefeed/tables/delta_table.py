@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import numpy as np
 
 from pagefeed.core._base import Int64Array, require
-from pagefeed.core.dataset import Naming, TableColumns
 from pagefeed.core.storage import PathLike, is_url
 from pagefeed.errors import (
     ChecksumError,
@@ -26,6 +25,7 @@ from pagefeed.errors import (
 )
 from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
+from pagefeed.selection import Naming, TableColumns
 from pagefeed.tables.delta_bounds import DeltaBounds
 from pagefeed.tables.delta_log import DeltaLog
 from pagefeed.tables.naming import delta_naming

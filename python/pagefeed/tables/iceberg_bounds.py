@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from pagefeed.core.dataset import Bounds, bounds_of
+from pagefeed.selection import Bounds, bounds_of
 from pagefeed.tables.snapshot import EPOCH
 
 __all__ = ["IcebergBounds", "Metrics", "known_types"]

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 
 from pagefeed.core._base import require
-from pagefeed.core.dataset import TableColumns
 from pagefeed.core.storage import PathLike, is_url, located_exactly
 from pagefeed.errors import (
     CorruptFileError,
@@ -23,6 +22,7 @@ from pagefeed.errors import (
 )
 from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
+from pagefeed.selection import TableColumns
 from pagefeed.tables.equality_deletes import EqualityDeletes
 from pagefeed.tables.file_columns import FileColumns
 from pagefeed.tables.iceberg_bounds import IcebergBounds, known_types

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagefeed.core.dataset import Held, NamedField, Naming
 from pagefeed.errors import CorruptFileError, UnsupportedError
+from pagefeed.selection import Held, NamedField, Naming
 
 __all__ = ["delta_naming", "iceberg_naming"]
 

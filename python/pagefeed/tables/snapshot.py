@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple, Unpack
 import numpy as np
 
 from pagefeed.core._base import Int64Array, check_choice, logger
-from pagefeed.core.dataset import FolderColumn, Spans, TableColumns, column_of_values
+from pagefeed.core.dataset import FolderColumn, Spans, column_of_values
 from pagefeed.core.storage import Storage, is_url, local_path, located_exactly
 from pagefeed.errors import CorruptFileError, MissingFileError
 from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
 from pagefeed.remote import StorageOptions
-from pagefeed.selection import Criterion, Selection, rows_of, taken_by
+from pagefeed.selection import Criterion, Selection, TableColumns, rows_of, taken_by
 
 __all__ = [
     "EPOCH",

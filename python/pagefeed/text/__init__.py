@@ -6,16 +6,12 @@ and loaders use like any other. :func:`token_counts` counts the tokens in one pa
 """
 
 from pagefeed.text.counts import TextColumn, TokenCounts, token_counts
-from pagefeed.text.recorded import RecordedTokenizer
 from pagefeed.text.tokenized_index import TokenizedIndex, tokenized
 from pagefeed.text.uncounted_text import UncountedText
-from pagefeed.text.verbs import Tokenizable
 
 __all__ = [
-    "RecordedTokenizer",
     "TextColumn",
     "TokenCounts",
-    "Tokenizable",
     "TokenizedIndex",
     "UncountedText",
     "token_counts",

@@ -64,6 +64,11 @@ class Rows(ABC):
             InvalidArgumentError: If the row cannot be encoded.
         """
 
+    def writes(self, token: int) -> bool:
+        """Whether a token may be written at the end of a row."""
+        del token
+        return False
+
     def on(self, today: datetime.date) -> Rows:
         """Return an encoder that writes ``today`` where templates write a date."""
         del today

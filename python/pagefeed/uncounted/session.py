@@ -8,13 +8,14 @@ import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from pagefeed import _core
 from pagefeed.core._base import Facts, check_vocab_size, format_bytes
 from pagefeed.core.batches import (
+    AnyView,
     Batch,
     BatchIterator,
     LoaderSettings,
@@ -32,6 +33,7 @@ from pagefeed.errors import (
     EmptySelectionError,
     InvalidArgumentError,
     StateMismatchError,
+    UncountedError,
 )
 from pagefeed.text import UncountedText
 from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
@@ -49,7 +51,7 @@ from pagefeed.uncounted.state import UncountedState, lanes_of_rank
 __all__ = ["UncountedSession"]
 
 
-class UncountedSession(RunView):
+class UncountedSession(AnyView):
     """A run over texts that are not counted, on this rank.
 
     The lane that has come the least far in its pass gives the next sequence, so that
@@ -115,6 +117,20 @@ class UncountedSession(RunView):
         self._is_closed = False
         self._seconds, self._num_batches, self._peak = 0.0, 0, 0
         self._num_ready = self._num_padding = 0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse what runs have whose sequences are counted.
+
+        Raises:
+            UncountedError: Saying what counts them.
+        """
+        if not hasattr(RunView, name):
+            raise AttributeError(name)
+        raise UncountedError(
+            "the tokens of these texts are not counted, so that sequences have no "
+            "number: length, seek, skip, locate and reports need counts; `pagefeed "
+            "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
+        )
 
     def _begin(self, state: UncountedState) -> None:
         """Have all lanes at the begin of a pass, or where a state has them."""
@@ -256,7 +272,7 @@ class UncountedSession(RunView):
             UncountedError: If data were added.
         """
         if grown is not None:
-            self.known()
+            self.__getattr__("run")
         with self.lock:
             self.resume(UncountedState.of(state))
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
-from pagefeed.contract import Source
+from pagefeed.core.dataset.dataset import Source
 from pagefeed.errors import InvalidArgumentError
 
 

@@ -17,7 +17,7 @@ from models import mixing
 from models.tasks import ends, tasks
 from pagefeed.core.run import MOST_RANGES
 from pagefeed.core.run.route import merge_ranges
-from pagefeed.core.run.skips import ranges_fit
+from pagefeed.core.run.state_parts import ranges_fit
 from pagefeed.core.sequences.packed import BLOCK_SEQUENCES, Packed
 from pagefeed.errors import ChecksumError, InvalidArgumentError, StateMismatchError
 

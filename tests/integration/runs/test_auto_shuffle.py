@@ -11,7 +11,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.cli import main
-from pagefeed.core.batches import block_choice
+from pagefeed.core.batches import sources
 from pagefeed.errors import StateMismatchError
 
 LENGTH, ROWS = 64, 1200
@@ -70,7 +70,7 @@ def test_pages_where_row_groups_would_not_mix(tmp_path):
 def test_pages_that_are_worth_a_request_and_row_groups_that_are_not(
     small, monkeypatch, name, value
 ):
-    monkeypatch.setattr(block_choice, name, value)
+    monkeypatch.setattr(sources, name, value)
     assert loader(small).shuffle == pf.Shuffle(block="page")
 
 

@@ -20,8 +20,7 @@ from made.numbered import (
     rows_of,
     write_numbered,
 )
-from pagefeed.core.run.pieces import MOST_SEQUENCES
-from pagefeed.core.run.route import Slot
+from pagefeed.core.run.route import MOST_SEQUENCES, Slot
 from pagefeed.core.run.run import NO_SEQUENCE
 from pagefeed.errors import InvalidArgumentError
 

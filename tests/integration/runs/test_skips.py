@@ -16,7 +16,7 @@ from made.numbered import (
     rows_of,
     write_numbered,
 )
-from pagefeed.core.run.skips import packed_ranges, ranges_fit, unpacked_ranges
+from pagefeed.core.run.state_parts import packed_ranges, ranges_fit, unpacked_ranges
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.run import LoaderState
 

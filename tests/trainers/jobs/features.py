@@ -9,7 +9,7 @@ import pyarrow as pa
 import pagefeed as pf
 from adapters import Megatron, digest_of
 from job import BATCH_SIZE, LENGTH, Job
-from pagefeed.core.dataset.table_columns import TableColumns
+from pagefeed.selection.table_columns import TableColumns
 from pagefeed.tables.snapshot import DataFile, snapshot_dataset
 
 STEPS, SAVED, INTERRUPTED = 20, 6, 5

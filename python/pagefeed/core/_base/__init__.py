@@ -15,13 +15,17 @@ from pagefeed.core._base.arguments import (
     check_token,
     check_vocab_size,
     check_whole,
+    format_bytes,
     near_name,
+    parse_bytes,
 )
 from pagefeed.core._base.arrays import (
     Int64Array,
     UInt32Array,
     UInt64Array,
     distinct,
+    finished,
+    gathered,
     joined_ranges,
     looked_up,
     narrow_difference,
@@ -30,12 +34,11 @@ from pagefeed.core._base.arrays import (
     sorted_with_places,
     to_bfloat16,
 )
-from pagefeed.core._base.extras import require
+from pagefeed.core._base.extras import logger, require
 from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
 from pagefeed.core._base.lazy_attribute import is_made, lazy
 from pagefeed.core._base.lease import UnusableError, is_taken, made_once
-from pagefeed.core._base.log import logger
 from pagefeed.core._base.parallel import in_order, num_processors
 from pagefeed.core._base.progress import (
     Progress,
@@ -43,20 +46,18 @@ from pagefeed.core._base.progress import (
     Work,
     report_to,
 )
-from pagefeed.core._base.setting import Setting
-from pagefeed.core._base.sizes import format_bytes, parse_bytes
-from pagefeed.core._base.stepwise import finished, gathered
 from pagefeed.core._base.stored import (
     ArrayFolder,
     ArrayWriter,
     CheckedArray,
+    WholeWriter,
     find_arrays,
     keeps_arrays,
     remove_arrays,
     stored_arrays,
     warn_of_folder,
+    write_errors,
 )
-from pagefeed.core._base.writing import WholeWriter, write_errors
 
 __all__ = [
     "FIELDS",
@@ -71,7 +72,6 @@ __all__ = [
     "Int64Array",
     "Progress",
     "ProgressCallback",
-    "Setting",
     "UInt32Array",
     "UInt64Array",
     "UnusableError",

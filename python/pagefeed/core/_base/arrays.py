@@ -1,7 +1,9 @@
-"""The arrays that the control plane computes with."""
+"""The arrays that the control plane computes with, and work on them in short steps."""
 
-from collections.abc import Callable
-from typing import TypeAlias
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,8 @@ __all__ = [
     "UInt32Array",
     "UInt64Array",
     "distinct",
+    "finished",
+    "gathered",
     "joined_ranges",
     "looked_up",
     "narrow_difference",
@@ -148,3 +152,33 @@ def to_bfloat16(numbers: npt.ArrayLike) -> npt.NDArray[np.uint16]:
 def of_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
     """Return the numbers that bits of bfloat16 stand for."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+Result = TypeVar("Result")
+
+
+def finished(steps: Generator[object, None, Result]) -> Result:
+    """Run all steps, and return the result.
+
+    Example:
+        >>> def work():
+        ...     yield
+        ...     return "done"
+        >>> finished(work())
+        'done'
+    """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def gathered(parts: Iterable[Int64Array | None]) -> Generator[None, None, Int64Array]:
+    """Join the arrays that come between steps of other work, which give None."""
+    found = [np.empty(0, dtype=np.int64)]
+    for part in parts:
+        if part is not None:
+            found.append(part)
+        yield
+    return np.concatenate(found)

@@ -1,13 +1,14 @@
-"""Optional dependencies, imported when they are used."""
+"""The logger, and optional dependencies, which are imported when they are used."""
 
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import Any
 
 from pagefeed.errors import MissingDependencyError
 
-__all__ = ["require"]
+__all__ = ["logger", "require"]
 
 
 def require(module: str, *, extra: str, purpose: str) -> Any:
@@ -35,3 +36,6 @@ def require(module: str, *, extra: str, purpose: str) -> Any:
         raise MissingDependencyError(
             f"{purpose} needs {module}, which is there and cannot be imported: {error}"
         ) from error
+
+
+logger = logging.getLogger("pagefeed")

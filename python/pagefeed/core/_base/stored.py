@@ -1,4 +1,4 @@
-"""Arrays on disk: written as they grow, verified and mapped when they are read."""
+"""Output that appears whole; arrays on disk, verified and mapped when they are read."""
 
 from __future__ import annotations
 
@@ -8,31 +8,81 @@ import shutil
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base.arrays import Int64Array
+from pagefeed.core._base.extras import logger
 from pagefeed.core._base.lease import UnusableError, made_once
-from pagefeed.core._base.log import logger
 from pagefeed.core._base.parallel import in_order
-from pagefeed.core._base.writing import WholeWriter, write_errors
 from pagefeed.errors import CacheWarning, FileAccessError
 
 __all__ = [
     "ArrayFolder",
     "ArrayWriter",
     "CheckedArray",
+    "WholeWriter",
     "find_arrays",
     "keeps_arrays",
     "remove_arrays",
     "stored_arrays",
     "warn_of_folder",
+    "write_errors",
 ]
+
+
+class WholeWriter(ABC):
+    """A context manager that publishes its output, unless an error ends it.
+
+    Example:
+        >>> class Words(WholeWriter):
+        ...     def commit(self): print("published")
+        ...     def abandon(self): print("cleared")
+        >>> with Words():
+        ...     pass
+        published
+        cleared
+    """
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make the output visible."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Remove what is not published; called after :meth:`commit` too."""
+
+    def __enter__(self) -> Self:
+        """Start to write."""
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Publish the output, or remove it after an error."""
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            self.abandon()
+
+
+@contextmanager
+def write_errors(
+    path: object, kind: type[FileAccessError] = FileAccessError
+) -> Iterator[None]:
+    """Raise what the system says of a file that is written as an error of pagefeed."""
+    try:
+        yield
+    except OSError as problem:
+        error = kind(f"{path}: cannot be written: {problem}")
+        raise error.at(file=str(path)) from problem
+
 
 _ABOUT = "about.json"
 _NUMBERS = "numbers"

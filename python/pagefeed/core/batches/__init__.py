@@ -5,7 +5,7 @@ that keeps it busy ahead of its consumer.
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.batches.aligned import AlignedColumns
+from pagefeed.core.batches.columns import AlignedColumns, Metadata
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.feeds import EngineFeed, Feed, check_infills, token_engine
 from pagefeed.core.batches.fields import FieldName, Fields
@@ -20,20 +20,20 @@ from pagefeed.core.batches.formats import (
     transformed,
 )
 from pagefeed.core.batches.iteration import Iteration, steps_ahead
-from pagefeed.core.batches.metadata import Metadata
 from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.batches.run_view import (
+    AnyView,
     BatchIterator,
     MoveListener,
-    RunView,
     warn_of_return,
 )
-from pagefeed.core.batches.session import Session, open_session
+from pagefeed.core.batches.session import RunView, open_session
 from pagefeed.core.batches.settings import LoaderSettings, sized
 from pagefeed.core.batches.sources import make_feed, make_run, rest_of
 
 __all__ = [
     "AlignedColumns",
+    "AnyView",
     "Batch",
     "BatchIterator",
     "BatchPlan",
@@ -49,7 +49,6 @@ __all__ = [
     "MoveListener",
     "ProcessEngine",
     "RunView",
-    "Session",
     "check_infills",
     "check_padding",
     "converted",

@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, check_vocab_size
-from pagefeed.core.batches.aligned import AlignedColumns
+from pagefeed.core.batches.columns import AlignedColumns, Metadata
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.fields import Fields
 from pagefeed.core.batches.formats import Batch, as_numpy, converted, make_converter
-from pagefeed.core.batches.metadata import Metadata
 from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, known_vocab_size

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.batches.feeds import Feed
-from pagefeed.core.batches.run_view import BatchIterator, RunView
+from pagefeed.core.batches.run_view import AnyView, BatchIterator
 from pagefeed.core.run import NO_POSITION, NO_SEQUENCE, Cursor, Run
 from pagefeed.errors import CancelledError
 
@@ -59,7 +59,7 @@ class StepIterator(BatchIterator):
     iteration: Iteration | None = None
     """What runs; None until the first batch is asked for."""
 
-    def __init__(self, session: RunView, worker: int, num_workers: int) -> None:
+    def __init__(self, session: AnyView, worker: int, num_workers: int) -> None:
         super().__init__(session)
         self.worker, self.num_workers = worker, num_workers
 

@@ -1,4 +1,4 @@
-"""The run behind a loader, whether or not its tokens are counted."""
+"""What is behind a loader of any kind: settings, position, metrics."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from pagefeed.core._base import Facts, Int64Array
+from pagefeed.core._base import Facts
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
 from pagefeed.core.batches.settings import LoaderSettings
-from pagefeed.core.run import Cursor, LoaderState, Run
 from pagefeed.core.wiring import provided, room
-from pagefeed.errors import InvalidArgumentError, PositionWarning, UncountedError
+from pagefeed.errors import InvalidArgumentError, PositionWarning
 
-__all__ = ["BatchIterator", "MoveListener", "RunView", "warn_of_return"]
+__all__ = ["AnyView", "BatchIterator", "MoveListener", "warn_of_return"]
 
 
 class MoveListener(Protocol):
@@ -29,10 +28,10 @@ class MoveListener(Protocol):
         """Raise if the loader's own position is not that of its consumer."""
 
 
-class RunView(Locked, ABC):
-    """A run on this rank, and its position: what ``loader.view()`` returns.
+class AnyView(Locked, ABC):
+    """What is behind a loader of any kind, on this rank.
 
-    There are two kinds. Where tokens are counted, every sequence has a number. In
+    Where tokens are counted it is a :class:`RunView`: every sequence has a number. In
     uncounted text only the positions of lanes are known.
 
     Args:
@@ -88,11 +87,6 @@ class RunView(Locked, ABC):
         return None
 
     @property
-    def running(self) -> Cursor | None:
-        """The cursor of the loop that runs; None without one."""
-        return None
-
-    @property
     @abstractmethod
     def epoch(self) -> int:
         """The epoch of the next sequence."""
@@ -101,48 +95,6 @@ class RunView(Locked, ABC):
     def num_steps_left(self) -> int | None:
         """Steps until the end of this iteration; None if that is not known."""
         return None
-
-    # Of counted sequences alone: without counts they have no numbers.
-
-    @property
-    def run(self) -> Run:
-        """What the loader delivers, and in which sizes.
-
-        Raises:
-            UncountedError: If its tokens are not counted, as all below.
-        """
-        raise _uncounted()
-
-    @property
-    def begin(self) -> LoaderState:
-        """Where the next iteration begins, or the running one began."""
-        raise _uncounted()
-
-    @property
-    def first(self) -> LoaderState:
-        """The state in which the current iteration began, with its weights."""
-        raise _uncounted()
-
-    @property
-    def latest(self) -> LoaderState:
-        """The same of the last iteration, where none began since."""
-        raise _uncounted()
-
-    def known(self) -> Cursor:
-        """Return the cursor at the first step known to have these sizes."""
-        raise _uncounted()
-
-    def move(self, state: LoaderState, *, is_new: bool) -> None:  # noqa: ARG002
-        """Continue this iteration at ``state``, the running iterator too."""
-        raise _uncounted()
-
-    def replay(self) -> None:
-        """Begin the recorded iteration again, with all its changes of weights."""
-        raise _uncounted()
-
-    def reweight(self, weights: Mapping[str, float], anneal: int) -> None:  # noqa: ARG002
-        """Mix with other weights from the next step on, see ``Loader.set_weights``."""
-        raise _uncounted()
 
     @property
     def weight(self) -> float:
@@ -157,14 +109,6 @@ class RunView(Locked, ABC):
     ) -> Batch | None:
         """Return the batch of a step for a rank, see :meth:`Loader.at`."""
         raise _no_fleet("at()")
-
-    def learn(self, memory: Any) -> None:  # noqa: ARG002
-        """Keep what a learner remembers with the state; it goes on from another's."""
-        raise _uncounted()
-
-    def last_datasets(self, rank: int | None = None) -> Int64Array:  # noqa: ARG002
-        """Return from which dataset each row of the batch comes that was taken last."""
-        raise _uncounted()
 
     @abstractmethod
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
@@ -265,14 +209,6 @@ def _no_fleet(asked: str) -> InvalidArgumentError:
     )
 
 
-def _uncounted() -> UncountedError:
-    return UncountedError(
-        "the tokens of these texts are not counted, so that sequences have no "
-        "number: length, seek, skip, locate and reports need counts; `pagefeed "
-        "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
-    )
-
-
 class BatchIterator(Iterator[Batch]):
     """What ``iter(loader)`` returns. It begins with the first ``next``.
 
@@ -285,7 +221,7 @@ class BatchIterator(Iterator[Batch]):
         session: Makes the batches.
     """
 
-    def __init__(self, session: RunView) -> None:
+    def __init__(self, session: AnyView) -> None:
         self.session = session
         self._has_ended = False
 

@@ -9,19 +9,23 @@ from operator import is_not
 from typing import Any
 
 from pagefeed.core._base import Facts, Int64Array
-from pagefeed.core.batches.block_choice import with_chosen_block
 from pagefeed.core.batches.feeds import Feed
 from pagefeed.core.batches.formats import Batch, converted, make_converter, transformed
 from pagefeed.core.batches.iteration import Iteration, StepIterator, dataset_ids
-from pagefeed.core.batches.run_view import RunView, warn_of_return
+from pagefeed.core.batches.run_view import AnyView, warn_of_return
 from pagefeed.core.batches.settings import LoaderSettings
-from pagefeed.core.batches.sources import make_feed, make_run, rest_of
+from pagefeed.core.batches.sources import (
+    make_feed,
+    make_run,
+    rest_of,
+    with_chosen_block,
+)
 from pagefeed.core.ranks import check_share
 from pagefeed.core.run import Cursor, Grown, LoaderState, Run
 from pagefeed.core.wiring import offered, provided
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
-__all__ = ["Session", "open_session"]
+__all__ = ["RunView", "open_session"]
 
 
 LEARNING = "learning"
@@ -31,8 +35,8 @@ STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
 
-class Session(RunView):
-    """A run on this rank, the position in it, and the iteration that runs.
+class RunView(AnyView):
+    """A run on this rank, and the position in it: what ``loader.view()`` returns.
 
     Args:
         settings: The settings of the loader.
@@ -455,4 +459,4 @@ def open_session(settings: LoaderSettings) -> RunView:
     settings = with_chosen_block(settings)
     opens = settings.fleet or settings.dataset
     own: RunView | None = opens.open_session(settings)
-    return Session(settings) if own is None else own
+    return RunView(settings) if own is None else own

@@ -14,12 +14,13 @@ from pagefeed.core.dataset.aligned import (
     AlignedSource,
     parse_aligned,
 )
-from pagefeed.core.dataset.bounds import Bounds, bounds_of
 from pagefeed.core.dataset.counted_index import CountedIndex
 from pagefeed.core.dataset.dataset import (
     ChangeRow,
     Dataset,
     Row,
+    Source,
+    SourceKind,
     check_dataset,
     known_vocab_size,
     wide_bytes,
@@ -32,7 +33,6 @@ from pagefeed.core.dataset.identity import (
     snapshot_in,
     what_changed,
 )
-from pagefeed.core.dataset.index_files import kept_index
 from pagefeed.core.dataset.index_recipe import (
     IndexRecipe,
     PageIndexUse,
@@ -41,6 +41,7 @@ from pagefeed.core.dataset.index_recipe import (
     check_page_index,
     default_threads,
     footer_of,
+    kept_index,
     part_of,
 )
 from pagefeed.core.dataset.page_index import (
@@ -51,7 +52,6 @@ from pagefeed.core.dataset.page_index import (
     RowNumbers,
 )
 from pagefeed.core.dataset.parquet_rows import ParquetRows
-from pagefeed.core.dataset.source import Source, SourceKind
 from pagefeed.core.dataset.spans import (
     Erased,
     SpanParts,
@@ -62,7 +62,6 @@ from pagefeed.core.dataset.spans import (
     refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.core.dataset.table_columns import Held, NamedField, Naming, TableColumns
 
 __all__ = [
     "Aligned",
@@ -70,16 +69,12 @@ __all__ = [
     "AlignedColumnNames",
     "AlignedSource",
     "BlockKind",
-    "Bounds",
     "ChangeRow",
     "CountedIndex",
     "Dataset",
     "Erased",
     "FolderColumn",
-    "Held",
     "IndexRecipe",
-    "NamedField",
-    "Naming",
     "OwnTokens",
     "Page",
     "PageIndex",
@@ -92,8 +87,6 @@ __all__ = [
     "SourceKind",
     "SpanParts",
     "Spans",
-    "TableColumns",
-    "bounds_of",
     "cache_folder",
     "check_dataset",
     "check_page_index",

@@ -1,13 +1,13 @@
-"""Datasets: rows that are read, divided and described, whatever the files are."""
+"""Sources and datasets: rows that are read and described, whatever the files are."""
 
 from __future__ import annotations
 
 import copy
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pagefeed.core._base import (
     Facts,
@@ -20,19 +20,78 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset.aligned import AlignedColumn, AlignedSource
 from pagefeed.core.dataset.folders import FolderColumn
 from pagefeed.core.dataset.page_index import PageIndex
-from pagefeed.core.dataset.source import Source, SourceKind
-from pagefeed.core.dataset.spans import Erased, Spans
+from pagefeed.core.dataset.spans import Spans
 from pagefeed.core.storage import PathLike, local_path
+from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError, UncountedError
 
 __all__ = [
     "ChangeRow",
     "Dataset",
     "Row",
+    "Source",
+    "SourceKind",
     "check_dataset",
     "known_vocab_size",
     "wide_bytes",
 ]
+
+SourceKind: TypeAlias = Literal["tokens", "flat", "text", "uncounted", "mixture"]
+"""Columns of tokens, token files, counted texts, texts not counted, several of them."""
+
+
+class Source(ABC):
+    """What a loader delivers."""
+
+    can_seek: ClassVar[bool] = True
+    """Whether any row can be read without those before it."""
+    has_length: ClassVar[bool] = True
+    """Whether the number of rows and tokens is known before they are read."""
+    has_end: bool = True
+    """Whether an epoch ends."""
+    fill: tuple[str, ...] = ()
+    """Aligned columns that a dataset may lack: its tokens then have padding."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> SourceKind:
+        """What it is: the table of options says what each kind can do."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Mapping[str, Any]:
+        """The datasets that are read, by name; "" is that of one dataset."""
+
+    @property
+    def recorded_vocab_size(self) -> int | None:
+        """Ids are below it; None if nothing says so."""
+        return None
+
+    def make_run(self, settings: Mapping[str, Any]) -> Any:  # noqa: ARG002
+        """Return the run of these settings; None for that of one dataset."""
+        return None
+
+    def feed(
+        self,
+        settings: Any,  # noqa: ARG002
+        run: Any,  # noqa: ARG002
+        make: Callable[[Any, Any], Any],  # noqa: ARG002
+    ) -> Any:
+        """Return what makes batches of a run that has more than its cut gives.
+
+        Args:
+            settings: Of the loader.
+            run: What it delivers; this is one of its datasets.
+            make: Returns what makes batches by the cut alone, of settings and a run.
+
+        Returns:
+            A feed; None for that of the cut.
+        """
+        return None
+
+    def open_session(self, settings: Any) -> Any:  # noqa: ARG002
+        """Return what delivers it; None for the session of counted sequences."""
+        return None
 
 
 Row: TypeAlias = dict[str, Any]
@@ -102,11 +161,6 @@ class Dataset(Source):
         """Return the index of another column as it is delivered: as it is."""
         return index
 
-    @property
-    def recorded_vocab_size(self) -> int | None:
-        """Ids are below it; None if nothing says so."""
-        return None
-
     def labels_end(self, token: int) -> bool:  # noqa: ARG002
         """Whether labels of the rows teach a token at their end: not of files."""
         return False
@@ -143,7 +197,7 @@ class Dataset(Source):
         spans = Spans(self.index) if self.selection is None else self.selection
         if self.erasures:
             spans = copy.copy(spans)
-            spans.erased = Erased(spans, self.erasures)
+            spans.erased = provided("erased rows")(spans, self.erasures)
         return spans
 
     @property

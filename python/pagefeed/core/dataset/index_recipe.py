@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pagefeed import _core
 from pagefeed.core._base import (
@@ -21,14 +21,12 @@ from pagefeed.core._base import (
     check_flag,
     format_bytes,
     logger,
+    made_once,
     num_processors,
+    warn_of_folder,
 )
-from pagefeed.core.dataset.folders import FolderColumn
-from pagefeed.core.dataset.index_files import kept_index, saved_index
-from pagefeed.core.dataset.table_columns import Naming, TableColumns
 from pagefeed.core.storage import PathLike, Storage, local_path, names_in
 from pagefeed.errors import (
-    ColumnNotFoundError,
     CorruptFileError,
     FileAccessError,
     IndexWarning,
@@ -39,7 +37,6 @@ from pagefeed.errors import (
 )
 
 __all__ = [
-    "IndexFolder",
     "IndexRecipe",
     "PageIndexUse",
     "Recipe",
@@ -48,8 +45,59 @@ __all__ = [
     "check_page_index",
     "default_threads",
     "footer_of",
+    "kept_index",
     "part_of",
+    "saved_index",
 ]
+
+
+def kept_index(
+    file: Path,
+    storage: Storage,
+    make: Callable[[str | None], _core.Index],
+    check: Callable[[_core.Index], object] = lambda _: None,
+) -> _core.Index:
+    """Open the index in a file; make it if there is none, and keep it there.
+
+    One process of the machine makes it, and the others wait. An index is derived data:
+    one that is damaged or of an older release is made anew.
+
+    Args:
+        file: The file.
+        storage: Where the indexed files are.
+        make: Makes the index. Its argument says why the one in the file cannot be used;
+            None if there is none.
+        check: Called with the index that was found; an UnusableError has it made anew.
+    """
+
+    def find() -> _core.Index | None:
+        try:
+            found = _core.Index.open(file, storage=storage.handle)
+        except MissingFileError:
+            return None
+        except (CorruptFileError, FileAccessError) as problem:
+            raise UnusableError(str(problem)) from problem
+        check(found)
+        logger.debug("index of %r opened: %s", found.column, file)
+        return found
+
+    def make_and_save(why: str | None) -> _core.Index:
+        return saved_index(make(why), file, storage)
+
+    return made_once(file.with_suffix(".lock"), find, make_and_save)
+
+
+def saved_index(core: _core.Index, file: Path, storage: Storage) -> _core.Index:
+    """Save an index; return the mapped file, which processes of the machine share."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        core.save(file)
+        logger.info("index of %r saved: %s", core.column, file)
+        return _core.Index.open(file, storage=storage.handle)
+    except (CorruptFileError, OSError) as problem:
+        warn_of_folder(str(file.parent), problem)
+        return core
+
 
 CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
@@ -82,28 +130,6 @@ def check_page_index(value: object) -> PageIndexUse:
     return value
 
 
-class StoredIndex(Protocol):
-    """The index of a column that was written before."""
-
-    digest: str
-    """What tells a state of the index from others."""
-
-    @property
-    def core(self) -> _core.Index:
-        """The index of all files."""
-
-
-class IndexFolder(Protocol):
-    """A folder of indexes that were written before, which all nodes share."""
-
-    @property
-    def path(self) -> str:
-        """Path or URL of the folder."""
-
-    def find(self, column: str, page_index: object) -> StoredIndex | None:
-        """Return what the folder has of a column; None if there is no index of it."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe(ABC):
     """All that another process needs to build the same index."""
@@ -119,8 +145,9 @@ class Recipe(ABC):
     """Where the files are."""
     verify_checksums: bool = False
     """Verify checksums of pages where the writer stored them."""
-    table: TableColumns | None = None
-    """What a table says of the columns; None if the files are of none."""
+    table: Any = None
+    """What a table says: its ``snapshot``, the columns ``of_files``, and the files that
+    are ``left_out``; None if the files are of no table."""
 
     def __post_init__(self) -> None:
         check_column(self.column, "column")
@@ -180,15 +207,6 @@ class IndexRecipe(Recipe):
     """How to index a column of Parquet files."""
 
     page_index: PageIndexUse = True
-    shared: IndexFolder | None = None
-    """Where the index of these files, and perhaps of others, was written."""
-    constants: FolderColumn | None = None
-    """What rows of files of a table have that lack the column, if another has it."""
-
-    @property
-    def naming(self) -> Naming | None:
-        """How the column is found in files of a table; None if by its name."""
-        return None if self.table is None else self.table.naming
 
     def __post_init__(self) -> None:
         Recipe.__post_init__(self)
@@ -198,22 +216,15 @@ class IndexRecipe(Recipe):
     @property
     def settings(self) -> list[str]:
         """All that decides on the index but the files."""
-        digests = [self._written.digest] if self._written else []
-        nulls = ["missing as null"] * (self.constants is not None)
-        naming = [] if self.naming is None else [self.naming.key_of(self.column)]
-        return [self.column, str(self.page_index), *digests, *nulls, *naming]
+        return [self.column, str(self.page_index), *self._own_settings()]
 
-    @property
-    def _written(self) -> StoredIndex | None:
-        """The shared index of the column."""
-        if self.shared is None:
-            return None
-        return self.shared.find(self.column, self.page_index)
+    def _own_settings(self) -> list[str]:
+        """What else decides on the index."""
+        return []
 
-    def ready(self) -> _core.Index | None:
-        """Return the shared index, if it has these files and no others."""
-        written = self._written
-        return written.core if written and written.core.is_of(self.files) else None
+    def _naming(self) -> dict[str, Any]:
+        """How the data plane finds the column, if not by its name alone."""
+        return {}
 
     def part_of_cached(self) -> _core.Index | None:
         """Return the index of files that another index in the cache folder has.
@@ -252,20 +263,7 @@ class IndexRecipe(Recipe):
                     yield whole
 
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
-        """Read the footers of all files, and page headers where footers need them.
-
-        Nothing is read of files that a shared index has.
-        """
-        if self._written is not None:
-            return part_of(self, self._written.core)
-        if self.shared is not None:
-            warnings.warn(
-                f"{self.shared.path} has no index of {self.column!r}: the "
-                f"footers of {len(self.files)} files are read; write it with `pagefeed "
-                f"index --column {self.column} --output`",
-                IndexWarning,
-                stacklevel=2,
-            )
+        """Read the footers of all files, and page headers where footers need them."""
         before = self.storage.counts().get("bytes_fetched", 0)
         try:
             core = _core.Index.build(
@@ -273,8 +271,7 @@ class IndexRecipe(Recipe):
                 self.column,
                 page_index=self.page_index is True,
                 by_row_group=self.page_index == "row_group",
-                missing_as_null=self.constants is not None,
-                naming=None if self.naming is None else self.naming.core,
+                **self._naming(),
                 verify_checksums=self.verify_checksums,
                 num_threads=num_threads,
                 storage=self.storage.handle,
@@ -298,24 +295,6 @@ class IndexRecipe(Recipe):
                 stacklevel=2,
             )
         return core
-
-    def completed(self, core: _core.Index) -> _core.Index:
-        """Return the index with what rows have of files that lack the column.
-
-        Raises:
-            ColumnNotFoundError: If nothing says what they have.
-        """
-        constants = self.constants
-        lacking = [] if constants is None else core.lacking_files()
-        if constants is None or not lacking:
-            return core
-        for file in lacking:
-            if not constants.gives(file):
-                path = self.files[file]
-                raise ColumnNotFoundError(
-                    f"{path}: there is no column {self.column!r}"
-                ).at(file=path, column=self.column)
-        return core.with_missing(constants.handle_of_files)
 
     def file_identity(self, storage: Storage, file: int) -> bytes:
         """Return the footer of a file."""

@@ -5,25 +5,20 @@ Rows that were erased keep their numbers and lengths, and no batch has their tok
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import (
-    ArrayWriter,
     Int64Array,
     UInt32Array,
-    Work,
     is_made,
     joined_ranges,
     lazy,
-    logger,
     narrow_difference,
 )
-from pagefeed.core.dataset.derived import derived_arrays, derived_key
 from pagefeed.core.dataset.page_index import BlockKind, PageIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 
@@ -38,13 +33,6 @@ __all__ = [
     "refuse_texts",
     "refuse_unknown_rows",
 ]
-
-
-PAGES_AT_ONCE = 16
-VERSION = 1
-"""Of the places of erased rows, as they are stored."""
-DIGITS = 12
-"""Digits that a record has of erased rows."""
 
 
 class SpanParts(NamedTuple):
@@ -229,104 +217,30 @@ class Spans:
         return self.index.runs(kind)
 
 
-class Erased:
-    """The rows of spans that were erased, as runs of consecutive rows.
+class Erased(Protocol):
+    """The rows of spans that were erased, as runs of consecutive rows."""
 
-    Args:
-        spans: All rows, numbered through.
-        erasures: What was erased, in the order of the calls, as spans of the rows of
-            the same files.
-    """
-
-    def __init__(self, spans: Spans, erasures: Sequence[Spans]) -> None:
-        self._spans = spans
-        self._erasures = tuple(erasures)
-
-    @lazy
+    @property
     def runs(self) -> Int64Array:
         """First row of each run, and the one behind it, rising: int64 [runs, 2]."""
-        return self._runs_of(len(self._erasures))
 
     @property
     def num_rows(self) -> int:
         """Rows that were erased."""
-        return int(np.diff(self.runs).sum())
 
-    @lazy
+    @property
     def records(self) -> tuple[str, ...]:
-        """What identifies the rows after each call, the first of them after none.
-
-        Number of rows and a digest of them; "" for no row.
-        """
-        counts = range(len(self._erasures) + 1)
-        return tuple(_record(self._runs_of(count)) for count in counts)
-
-    def _runs_of(self, count: int) -> Int64Array:
-        """The runs of the first few calls together."""
-        chosen = self._erasures[:count]
-        found = [self._spans.ranks(selection.row_runs) for selection in chosen]
-        return _united(np.concatenate([np.empty((0, 2), dtype=np.int64), *found]))
+        """What identifies the rows after each call, the first of them after none."""
 
     def holds(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which rows were erased: bool, of the shape of ``rows``."""
-        borders = np.searchsorted(self.runs.reshape(-1), rows, side="right")
-        return borders % 2 == 1
 
     def tokens(self, per_row: int) -> tuple[Int64Array, Int64Array]:
         """Return where runs begin and end in the line of all tokens: int64 [runs] each.
 
-        Reads the pages of erased rows; with a cache folder once for all processes.
-
         Args:
             per_row: Separators of a row, which count as tokens.
         """
-        begins, ends = (self._values + per_row * self.runs).T
-        return begins, ends
-
-    @lazy
-    def _values(self) -> Int64Array:
-        """Values before the rows of :attr:`runs`, likewise."""
-        if not len(self.runs):
-            return self.runs
-        index = self._spans.index
-        rows = self.runs.tobytes()
-        key = derived_key(index, str(VERSION), self._spans.fingerprint, rows)
-        stored = derived_arrays(index, "erased", key, self._write_values)
-        return stored["values"].reshape(-1, 2)
-
-    def _write_values(self, writer: ArrayWriter) -> None:
-        spans, rows = self._spans, self.runs.reshape(-1)
-        logger.info(
-            "places of %d erased rows are found, once, in %d tokens",
-            *(self.num_rows, spans.num_values),  # Counted here, for all threads.
-        )
-        pages = spans.index.pages_before(spans.rows_of_index(rows))
-        cuts = np.flatnonzero(np.diff(pages // PAGES_AT_ONCE)) + 1
-        work = Work("places of erased rows", total=len(rows), unit="borders")
-        for values in work.each(spans.values_of_rows, np.split(rows, cuts), len):
-            writer.append("values", values)
-
-
-def _united(runs: Int64Array) -> Int64Array:
-    """Join runs that overlap or touch, leave empty ones out, and sort them.
-
-    Example:
-        >>> _united(np.array([[5, 7], [0, 2], [3, 3], [6, 9], [9, 10]])).tolist()
-        [[0, 2], [5, 10]]
-    """
-    runs = runs[runs[:, 0] < runs[:, 1]]
-    runs = runs[np.argsort(runs[:, 0], kind="stable")]
-    ends = np.maximum.accumulate(runs[:, 1])
-    first = np.flatnonzero(np.append(True, runs[1:, 0] > ends[:-1])[: len(runs)])
-    last = np.append(first[1:], len(runs))[: len(first)] - 1
-    return np.stack([runs[first, 0], ends[last]], axis=1)
-
-
-def _record(runs: Int64Array) -> str:
-    if not len(runs):
-        return ""
-    digest = hashlib.blake2b(runs.astype("<i8").tobytes(), digest_size=DIGITS // 2)
-    return f"{int(np.diff(runs).sum())} {digest.hexdigest()}"
 
 
 def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:

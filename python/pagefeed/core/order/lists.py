@@ -9,11 +9,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from pagefeed.core._base import Int64Array, UInt64Array
-from pagefeed.core.order.items import ItemOrder, Items
 from pagefeed.core.order.keys import derive_key, expand_key, mix
 from pagefeed.core.order.permutation import Permutation, PermutationFamily
 from pagefeed.core.order.shuffle import Shuffle
-from pagefeed.core.order.starts import Starts, Sums, shared_sums
+from pagefeed.core.order.starts import ItemOrder, Items, Starts, Sums, shared_sums
 from pagefeed.core.sequences import Blocks
 
 

@@ -6,14 +6,25 @@ state of a few integers, the route of a rank from there, and the sequences ahead
 
 from pagefeed.core.run.dataset_order import DatasetOrder
 from pagefeed.core.run.dataset_run import DatasetCursor, DatasetRun, check_bound
-from pagefeed.core.run.erasures import Records, records_after, records_of
-from pagefeed.core.run.pieces import MAX_HORIZON
 from pagefeed.core.run.provenance import Origin
-from pagefeed.core.run.route import NO_POSITION, Ranges, Route, Slot, joined_ranges_of
+from pagefeed.core.run.route import (
+    MAX_HORIZON,
+    NO_POSITION,
+    Ranges,
+    Route,
+    Slot,
+    joined_ranges_of,
+)
 from pagefeed.core.run.run import NO_SEQUENCE, Cursor, Positions, Run, SequencesOf
-from pagefeed.core.run.skips import MOST_RANGES
 from pagefeed.core.run.state import Grown, LoaderState
-from pagefeed.core.run.state_checks import check_same_run, reading_state
+from pagefeed.core.run.state_parts import (
+    MOST_RANGES,
+    Records,
+    check_same_run,
+    reading_state,
+    records_after,
+    records_of,
+)
 
 __all__ = [
     "MAX_HORIZON",

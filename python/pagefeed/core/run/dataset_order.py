@@ -18,7 +18,7 @@ from pagefeed.core.order import (
     choose_num_lanes,
     derive_key,
 )
-from pagefeed.core.run.pieces import MAX_HORIZON
+from pagefeed.core.run.route import MAX_HORIZON
 from pagefeed.core.run.run import Run
 from pagefeed.core.run.state import LoaderState
 from pagefeed.core.sequences import Blocks

@@ -19,15 +19,20 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array, finished, gathered, lazy
 from pagefeed.core.dataset import Dataset
 from pagefeed.core.order import Balancing, Costs, Shuffle, derive_key
-from pagefeed.core.run.erasures import Records, records_after, records_of
-from pagefeed.core.run.pieces import LEAST_SEQUENCES, MOST_SEQUENCES, in_pieces
 from pagefeed.core.run.provenance import (
     Origin,
     origins_of_sequence,
     sequences_of_document,
 )
-from pagefeed.core.run.route import NO_POSITION, Route
+from pagefeed.core.run.route import (
+    LEAST_SEQUENCES,
+    MOST_SEQUENCES,
+    NO_POSITION,
+    Route,
+    in_pieces,
+)
 from pagefeed.core.run.state import LoaderState
+from pagefeed.core.run.state_parts import Records, records_after, records_of
 from pagefeed.core.sequences import (
     Cut,
     JoinedIndex,

@@ -10,10 +10,16 @@ from typing import Any, Literal, TypeAlias
 from pagefeed.core._base import MOST, check_positive, check_whole
 from pagefeed.core.dataset import what_changed
 from pagefeed.core.order import ORDER_VERSION
-from pagefeed.core.run.erasures import Records, checked_records
 from pagefeed.core.run.route import Ranges, Route, merge_ranges
-from pagefeed.core.run.skips import packed_ranges, ranges_fit, unpacked_ranges
-from pagefeed.core.run.state_checks import check_same_run, reading_state
+from pagefeed.core.run.state_parts import (
+    Records,
+    check_same_run,
+    checked_records,
+    packed_ranges,
+    ranges_fit,
+    reading_state,
+    unpacked_ranges,
+)
 from pagefeed.core.wiring import parsed
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 

@@ -7,37 +7,40 @@ file order, grouped in blocks, each a few token ranges. No seed, no epoch, no da
 
 from pagefeed._names import name_as_imported
 from pagefeed.core.sequences.blocks import Blocks, ExplicitBlocks
-from pagefeed.core.sequences.bundles import Bundles, are_bundles, epochs_of_bundles
-from pagefeed.core.sequences.cut import Cut, Delivers, TokenCut, check_sequences
-from pagefeed.core.sequences.epochs import (
+from pagefeed.core.sequences.bundles import (
     EPOCH_SHIFT,
+    Bundles,
+    are_bundles,
     epochs_of,
+    epochs_of_bundles,
     numbers_of,
     with_epoch,
 )
+from pagefeed.core.sequences.cut import Cut, Delivers, TokenCut, check_sequences
 from pagefeed.core.sequences.joined import AnyIndex, JoinedIndex
 from pagefeed.core.sequences.kept_numbers import (
+    SPANS_AT_ONCE,
     document_lengths,
+    stored_counts,
     stored_numbers,
     sums_of_rows,
 )
-from pagefeed.core.sequences.lines import Lines
+from pagefeed.core.sequences.lines import Lines, PackedRuns, block_starts
 from pagefeed.core.sequences.packed import PACKING, Packed, PackedIndex, pack_lengths
-from pagefeed.core.sequences.packed_counts import stored_counts
-from pagefeed.core.sequences.page_runs import PackedRuns, block_starts
 from pagefeed.core.sequences.sequence_index import (
     DocumentParts,
     Segments,
     SequenceIndex,
     SequenceLayout,
+    SpanIndex,
     with_erased,
 )
-from pagefeed.core.sequences.span_index import SpanIndex
-from pagefeed.core.sequences.windows import Windows
+from pagefeed.core.sequences.windows import WindowIndex, Windows
 
 __all__ = [
     "EPOCH_SHIFT",
     "PACKING",
+    "SPANS_AT_ONCE",
     "AnyIndex",
     "Blocks",
     "Bundles",
@@ -55,6 +58,7 @@ __all__ = [
     "SequenceLayout",
     "SpanIndex",
     "TokenCut",
+    "WindowIndex",
     "Windows",
     "are_bundles",
     "block_starts",

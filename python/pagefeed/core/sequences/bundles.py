@@ -1,7 +1,9 @@
-"""Bundles: several pages that a segment refers to as one.
+"""Numbers of segments: bundles, which are several pages as one, and epochs.
 
 A segment has one number for either: that of a page of the index, or the key of a
 bundle, which is larger than the number of any page. So segments are plain arrays.
+Where documents are infilled, a sequence holds other tokens in every epoch: the epoch
+then lies above the number of the sequence, and above those of its pages in a plan.
 """
 
 from __future__ import annotations
@@ -13,9 +15,44 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, UInt32Array
-from pagefeed.core.sequences.epochs import epochs_of
 
-__all__ = ["Bundles", "are_bundles", "bundle_keys", "page_numbers"]
+__all__ = [
+    "EPOCH_SHIFT",
+    "Bundles",
+    "are_bundles",
+    "bundle_keys",
+    "epochs_of",
+    "numbers_of",
+    "page_numbers",
+    "with_epoch",
+]
+
+EPOCH_SHIFT = 40
+"""Bits of a number below those of its epoch, as in the data plane."""
+MOST_EPOCHS = 1 << 21
+"""Epochs after which cuts come round again."""
+
+
+def with_epoch(numbers: Int64Array, epoch: int) -> Int64Array:
+    """Return numbers of sequences or pages with an epoch.
+
+    Example:
+        >>> found = with_epoch(np.array([7, 8]), 3)
+        >>> numbers_of(found).tolist(), epochs_of(found).tolist()
+        ([7, 8], [3, 3])
+    """
+    return numbers if epoch == 0 else numbers + (epoch % MOST_EPOCHS << EPOCH_SHIFT)
+
+
+def numbers_of(numbers: Int64Array) -> Int64Array:
+    """Return the numbers without their epochs; negative ones as they are."""
+    return np.where(numbers < 0, numbers, numbers & ((1 << EPOCH_SHIFT) - 1))
+
+
+def epochs_of(numbers: Int64Array) -> Int64Array:
+    """Return the epochs; -1 of negative numbers."""
+    return numbers >> EPOCH_SHIFT
+
 
 _FIRST_KEY = 1 << 62
 

@@ -1,4 +1,4 @@
-"""A number for each sequence, made once in a pass over all rows, and kept."""
+"""Numbers of sequences and blocks, made once in a pass over all rows, and kept."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ import numpy.typing as npt
 from pagefeed.core._base import ArrayWriter, CheckedArray, Int64Array, Work, logger
 from pagefeed.core.dataset import Spans, derived_arrays, derived_key, lengths_of_rows
 
-__all__ = ["SPANS_AT_ONCE", "document_lengths", "stored_numbers", "sums_of_rows"]
+__all__ = [
+    "SPANS_AT_ONCE",
+    "document_lengths",
+    "stored_counts",
+    "stored_numbers",
+    "sums_of_rows",
+]
 
 VERSION = 1
+"""Of numbers of sequences."""
+COUNTS_VERSION = 2
+"""Of counts of sequences in blocks."""
 SPANS_AT_ONCE = 256
 SEQUENCES_AT_ONCE = 1 << 12
 Float64Array = npt.NDArray[np.float64]
@@ -96,6 +105,42 @@ def sums_of_rows(
     num_pieces = -(-num_sequences // SEQUENCES_AT_ONCE)
     told = f"{name} {numbers.identity} {cut}"
     return stored_numbers(spans, add_up, num_pieces, told, borders)
+
+
+def stored_counts(
+    spans: Spans,
+    settings: str,
+    first_span: Int64Array,
+    count: Callable[[int], int | tuple[int, ...]],
+) -> Int64Array:
+    """Count the sequences of every block, by a thread per CPU.
+
+    With a cache folder of the index the counts lie there, and all processes of the
+    machine map them; without, every process makes its own.
+
+    Args:
+        spans: The rows.
+        settings: All that the counts depend on beside the rows and their blocks.
+        first_span: First span of each block, and the number of spans.
+        count: Counts the sequences of a block; reads its pages. It may return several
+            numbers.
+
+    Returns:
+        int64 [blocks * numbers].
+    """
+    borders = np.ascontiguousarray(first_span).tobytes()
+    parts = (str(COUNTS_VERSION), spans.fingerprint, settings, borders)
+    key = derived_key(spans.index, *parts)
+
+    def write(writer: ArrayWriter) -> None:
+        writer.append("counts", [])
+        num_blocks = len(first_span) - 1
+        logger.info("the sequences of %d blocks are counted, once", num_blocks)
+        work = Work("packed sequences", total=num_blocks, unit="blocks")
+        for found in work.each(count, range(num_blocks)):
+            writer.append("counts", np.atleast_1d(found))
+
+    return derived_arrays(spans.index, "packed", key, write)["counts"]
 
 
 def document_lengths(spans: Spans) -> CheckedArray:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import (
-    CheckedArray,
     Int64Array,
     UInt32Array,
     check_choice,
@@ -25,10 +24,8 @@ from pagefeed.core._base import (
 from pagefeed.core.dataset import PageIndex, Spans, lengths_of_rows, refuse_unknown_rows
 from pagefeed.core.sequences.bundles import Bundles, bundle_keys, page_numbers
 from pagefeed.core.sequences.cut import TokenCut
-from pagefeed.core.sequences.kept_numbers import stored_numbers
-from pagefeed.core.sequences.lines import Lines
-from pagefeed.core.sequences.packed_counts import stored_counts
-from pagefeed.core.sequences.page_runs import PackedRuns, block_starts
+from pagefeed.core.sequences.kept_numbers import stored_counts
+from pagefeed.core.sequences.lines import Lines, PackedRuns, block_starts
 from pagefeed.core.sequences.sequence_index import (
     DocumentParts,
     Segments,
@@ -396,24 +393,6 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """
         first, stop = self.first_span[block : block + 2].tolist()
         return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
-
-    def stored_squares(self) -> CheckedArray:
-        """Map the sum of squared lengths of each sequence's documents, or make it."""
-        borders = np.ascontiguousarray(self.first_span).tobytes()
-        num_blocks = len(self.first_span) - 1
-        return stored_numbers(
-            self.spans, self.squares, num_blocks, self.identity, borders
-        )
-
-    def squares(self, block: int) -> npt.NDArray[np.float64]:
-        """Return the sum of squared lengths of each sequence's documents, of a block.
-
-        Reads its pages.
-        """
-        packing = self.packing(block)
-        count = int(np.diff(self._first_sequence[block : block + 2])[0])
-        squares = np.square(packing.num_tokens.astype(np.float64))
-        return np.bincount(packing.sequence, squares, count).astype(np.float64)
 
     def _count(self, block: int) -> int | tuple[int, int]:
         """Sequences of a block, by the lengths of its rows; and repetitions of bos."""

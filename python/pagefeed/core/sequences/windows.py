@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from pagefeed.core._base import (
-    CheckedArray,
     Int64Array,
     check_choice,
     check_whole,
@@ -19,16 +17,15 @@ from pagefeed.core._base import (
     narrow_difference,
     ranges_between,
 )
-from pagefeed.core.dataset import Spans, lengths_of_rows, refuse_unknown_rows
+from pagefeed.core.dataset import Spans
 from pagefeed.core.sequences.cut import TokenCut
-from pagefeed.core.sequences.kept_numbers import SPANS_AT_ONCE, stored_numbers
 from pagefeed.core.sequences.lines import Lines
 from pagefeed.core.sequences.sequence_index import (
     DocumentParts,
     Segments,
     SequenceLayout,
+    SpanIndex,
 )
-from pagefeed.core.sequences.span_index import SpanIndex
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["WindowIndex", "Windows"]
@@ -229,30 +226,3 @@ class WindowIndex(SpanIndex):
             num_tokens=parts.num_tokens,
             offset=parts.offset,
         )
-
-    def stored_squares(self) -> CheckedArray:
-        """Map the sum of squared lengths of each window's documents, or make it."""
-        refuse_unknown_rows(self.spans, "balance=")
-        num_pieces = max(1, len(self.spans) // SPANS_AT_ONCE)
-        pieces = np.arange(num_pieces + 1) * self.num_sequences // num_pieces
-
-        def make(piece: int) -> npt.NDArray[np.float64]:
-            return self._squares(*pieces[piece : piece + 2])
-
-        return stored_numbers(self.spans, make, num_pieces, repr(self.windows), b"")
-
-    def _squares(self, first: int, last: int) -> npt.NDArray[np.float64]:
-        """Sums of squares of windows: parts at both ends, whole documents between."""
-        starts, stops = self.token_ranges(np.arange(first, last))
-        if not len(starts):
-            return np.empty(0)
-        span, end = self.lines.spans_of(np.array([starts[0], stops[-1] - 1])).tolist()
-        lengths = lengths_of_rows(self.spans, span, end + 1) + self.layout.per_row
-        borders = np.append(0, np.cumsum(lengths)) + self.lines.first(span)
-        squares = np.append(0, np.cumsum(np.square(lengths.astype(np.float64))))
-        begin = np.searchsorted(borders, starts, side="left")
-        behind = np.searchsorted(borders, stops, side="right") - 1
-        whole = squares[behind] - squares[begin]
-        ends = np.square(borders[begin] - starts) + np.square(stops - borders[behind])
-        within: npt.NDArray[np.float64] = np.square((stops - starts).astype(np.float64))
-        return np.where(behind < begin, within, whole + ends)

@@ -5,7 +5,6 @@ machine, and its module is the only one of the core that opens files of data. UR
 those of the room ``remote``.
 """
 
-from pagefeed.core.storage.arrow_files import RangeFile, open_renamed
 from pagefeed.core.storage.locating import Located, located, located_exactly
 from pagefeed.core.storage.paths import (
     MANIFEST,
@@ -17,14 +16,15 @@ from pagefeed.core.storage.paths import (
     check_files_given,
     check_finished,
     is_hidden,
+    is_url,
     local_path,
+    matches,
     nothing_listed,
     plain_path,
     plain_paths,
     tell_of_index,
 )
-from pagefeed.core.storage.storage import Storage, names_in
-from pagefeed.core.storage.urls import is_url, matches
+from pagefeed.core.storage.storage import RangeFile, Storage, names_in
 
 __all__ = [
     "MANIFEST",
@@ -46,7 +46,6 @@ __all__ = [
     "matches",
     "names_in",
     "nothing_listed",
-    "open_renamed",
     "plain_path",
     "plain_paths",
     "tell_of_index",

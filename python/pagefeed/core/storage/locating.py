@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from pagefeed.core.storage.paths import PARQUET, Paths, plain_paths
+from pagefeed.core.storage.paths import PARQUET, Paths, is_url, plain_paths
 from pagefeed.core.storage.storage import Storage
-from pagefeed.core.storage.urls import is_url
 from pagefeed.core.wiring import provided
 
 __all__ = ["Located", "located", "located_exactly"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from pagefeed.core._base import require, write_errors
 from pagefeed.core.storage.paths import PARQUET, Paths, check_files_given, expanded
 from pagefeed.errors import FileAccessError, MissingFileError, StaleFileError
 
-__all__ = ["Storage", "names_in"]
+__all__ = ["RangeFile", "Storage", "names_in"]
 
 
 class Storage:
@@ -163,3 +164,38 @@ def names_in(folder: str) -> list[str]:
     with write_errors(folder), suppress(FileNotFoundError):
         return sorted(os.listdir(folder))
     return []
+
+
+class RangeFile(io.RawIOBase):
+    """A file that reads what is asked for, and nothing ahead."""
+
+    def __init__(self, source: Storage, file: str) -> None:
+        super().__init__()
+        self._source, self._file = source, file
+        self._size, self._at = source.size(file), 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to where the next read begins."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}
+        self._at = max(0, base[whence] + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read some bytes, or all that are left."""
+        end = self._size if size is None or size < 0 else self._at + size
+        end = min(end, self._size)
+        if end <= self._at:
+            return b""
+        found = self._source.read(self._file, self._at, end)
+        self._at = end
+        return found
+
+    readall = read

@@ -1,26 +1,76 @@
-"""What divides the rows of a dataset: its methods, mixed into the public classes."""
+"""What shows and divides the rows of a dataset: methods of the public classes.
+
+The room of selections is imported when one of them is called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pagefeed.core._base import lazy, require
-from pagefeed.core.dataset import ParquetRows, folder_columns
-from pagefeed.selection.divide import by_length, by_tiers, by_weights, where
-from pagefeed.selection.pruning import files_that_may_match
-from pagefeed.selection.query import Constant, Expression
-from pagefeed.selection.rows import Readable
-from pagefeed.selection.scanning import Files, schema_of
-from pagefeed.selection.selection import Selection
-from pagefeed.selection.taking import taken
+from pagefeed.core._base import check_whole, lazy, require
+from pagefeed.core.dataset import Dataset, folder_columns
+from pagefeed.parquet_files.described_rows import DescribedRows
+
+if TYPE_CHECKING:
+    from pagefeed.selection import Constant, Expression, Files, Selection
 
 __all__ = ["Selectable", "SelectableParquet"]
 
 
-class Selectable(Readable):
-    """A dataset that gives parts of its rows."""
+class Selectable(Dataset):
+    """A dataset that shows its rows, and gives parts of them."""
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        """Return a row: the column and metadata as plain Python values.
+
+        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many. Of
+        an erased row all values are None.
+
+        Args:
+            row: Number of the row in this dataset; negative ones count from the end.
+
+        Raises:
+            OutOfRangeError: If there is no such row.
+            InvalidArgumentError: If it is a slice: use :meth:`head`.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> len(web[0]["input_ids"])  # doctest: +SKIP
+            300
+        """
+        from pagefeed.selection import checked_row
+
+        return next(self._rows_at([checked_row(row, len(self))]))
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
+        return self._rows_at(range(len(self)))
+
+    def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
+        from pagefeed.selection import rows_at
+
+        beside = (each.column for each in self.aligned)
+        names = (self.column, *beside, *self.metadata, *self.span_columns)
+        sources = {name: self.source_of(name) for name in names}
+        return rows_at(sources, self.spans, numbers, self._change_row())
+
+    def head(self, num_rows: int = 5) -> list[dict[str, Any]]:
+        """Return the first rows, or all if there are fewer.
+
+        ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
+
+        Raises:
+            InvalidArgumentError: If it is no number of rows.
+            MissingDependencyError: If pyarrow is not installed.
+
+        Example:
+            >>> [sorted(row) for row in web.head(2)]  # doctest: +SKIP
+            [['input_ids'], ['input_ids']]
+        """
+        least = check_whole(num_rows, "num_rows", least=0)
+        return [*self._rows_at(range(min(least, len(self))))]
 
     def by_length(self, edges: Sequence[int]) -> dict[str, Self]:
         """Divide the rows by their number of tokens; reads all pages, once.
@@ -38,6 +88,8 @@ class Selectable(Readable):
             >>> list(web.by_length([512, 4096]))  # doctest: +SKIP
             ['tokens < 512', '512 <= tokens < 4096', 'tokens >= 4096']
         """
+        from pagefeed.selection import by_length
+
         return self._parts(by_length(self.spans, edges))
 
     def split(self, *, seed: int = 0, **weights: float) -> dict[str, Self]:
@@ -61,6 +113,8 @@ class Selectable(Readable):
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
         """
+        from pagefeed.selection import by_weights
+
         return self._parts(by_weights(self.spans, weights, seed))
 
     def take(
@@ -94,6 +148,8 @@ class Selectable(Readable):
             >>> web.take(tokens="10K", seed=1)  # doctest: +SKIP
             >>> web.take(share=0.01)  # doctest: +SKIP
         """
+        from pagefeed.selection import taken
+
         return self._of(taken(self.spans, tokens, share, seed))
 
     def _of(self, selection: Selection) -> Self:
@@ -103,7 +159,7 @@ class Selectable(Readable):
         return {name: self._of(selection) for name, selection in selections.items()}
 
 
-class SelectableParquet(Selectable, ParquetRows):
+class SelectableParquet(Selectable, DescribedRows):
     """Parquet files of which rows are selected by what other columns hold."""
 
     @lazy
@@ -115,6 +171,8 @@ class SelectableParquet(Selectable, ParquetRows):
         Raises:
             MissingDependencyError: If pyarrow is not installed.
         """
+        from pagefeed.selection import schema_of
+
         require("pyarrow", extra="pyarrow", purpose="the schema of files")
         return schema_of(self._named_files, 0)
 
@@ -126,6 +184,8 @@ class SelectableParquet(Selectable, ParquetRows):
     @property
     def _named_files(self) -> Files:
         """The files with their columns that are not stored in them."""
+        from pagefeed.selection import Files
+
         table = self.table
         columns = folder_columns(self.files) if table is None else table.of_files
         return Files(self.storage, self.files, columns, table)
@@ -157,6 +217,8 @@ class SelectableParquet(Selectable, ParquetRows):
             >>> good = web.where("quality > 0.8 and lang == 'en'")  # doctest: +SKIP
             >>> len(good)  # doctest: +SKIP
         """
+        from pagefeed.selection import files_that_may_match, where
+
         if not self._leaves_files_out:
             return self._of(where(self.spans, predicate))
         # A run is the same whatever the table proves: all files without such rows go.
@@ -169,6 +231,8 @@ class SelectableParquet(Selectable, ParquetRows):
     @property
     def _leaves_files_out(self) -> bool:
         """Whether files without selected rows are no files of the selection."""
+        from pagefeed.selection import Selection
+
         chosen = self.selection
         counts_rows = isinstance(chosen, Selection) and chosen.counts_rows
         return self.table is not None and self.has_columns_of_files and not counts_rows
@@ -203,6 +267,8 @@ class SelectableParquet(Selectable, ParquetRows):
             >>> list(web.tiers("quality", edges=[0.3, 0.8]))  # doctest: +SKIP
             ['quality < 0.3', '0.3 <= quality < 0.8', 'quality >= 0.8']
         """
+        from pagefeed.selection import by_tiers
+
         return self._parts(by_tiers(self.spans, column, edges, quantiles))
 
     def by_length(

@@ -16,10 +16,11 @@ import numpy as np
 
 from pagefeed import _core
 from pagefeed.core._base import require
-from pagefeed.core.dataset.bounds import FileBounds
-from pagefeed.core.dataset.folders import FolderColumn
-from pagefeed.core.storage import Storage, open_renamed
+from pagefeed.core.dataset import FolderColumn
+from pagefeed.core.storage import Storage
 from pagefeed.errors import UnsupportedError
+from pagefeed.selection.bounds import FileBounds
+from pagefeed.selection.renamed_files import open_renamed
 
 __all__ = ["Held", "NamedField", "Naming", "TableColumns", "TablePast"]
 

@@ -5,28 +5,20 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Literal, Self, cast, overload
 
 from pagefeed.core._base import LABELS, Facts, check_flag, lazy
 from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind, parse_aligned
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.text.counts import TextColumn
-from pagefeed.text.recorded import (
+from pagefeed.parquet_files.recorded import (
     RecordedTokenizer,
     recorded_tokenizer,
     tokenizer_of_file,
 )
-from pagefeed.text.tokenized_index import TokenizedIndex, tokenized
-from pagefeed.text.uncounted_text import UncountedText
-from pagefeed.tokenizer import (
-    ChatRows,
-    Rows,
-    TextOfRow,
-    Tokenizer,
-    check_learned,
-    on_day,
-    rows_of,
-)
+
+if TYPE_CHECKING:
+    from pagefeed.text import TokenizedIndex, UncountedText
+    from pagefeed.tokenizer import Rows, TextOfRow, Tokenizer
 
 __all__ = ["Tokenizable"]
 
@@ -63,6 +55,9 @@ class Tokenizable(ParquetRows):
         return super()._index_beside(column)
 
     def _tokenized(self, index: PageIndex, tokenizer: Tokenizer) -> TokenizedIndex:
+        from pagefeed.text import TextColumn, tokenized
+        from pagefeed.tokenizer import check_learned
+
         rows = self.row_encoder
         names = () if rows is None else rows.columns[1:]
         beside = tuple(self.column_index(name) for name in names)
@@ -115,12 +110,13 @@ class Tokenizable(ParquetRows):
     def labels_end(self, token: int) -> bool:
         """Whether rows have labels that teach a token at their end."""
         rows = self.row_encoder
-        return isinstance(rows, ChatRows) and rows.writes(token)
+        return rows is not None and rows.writes(token)
 
     def facts(self) -> Facts:
         """Return what is known without reading or building anything."""
         facts = dict(super().facts())
-        first = {name: facts.pop(name) for name in ("column", "table", "pruned")}
+        names = facts.keys() & {"column", "table", "pruned"}
+        first = {name: facts.pop(name) for name in [*facts] if name in names}
         tokenizer = None if self.tokenizer is None else self.tokenizer.name
         return {**first, "tokenizer": tokenizer, **facts}
 
@@ -204,6 +200,9 @@ class Tokenizable(ParquetRows):
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
             >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
         """
+        from pagefeed.text import UncountedText
+        from pagefeed.tokenizer import Tokenizer, on_day, rows_of
+
         if not isinstance(tokenizer, Tokenizer):
             raise InvalidArgumentError(
                 f"tokenize({tokenizer!r:.60}): give pagefeed.Tokenizer(...) of a "

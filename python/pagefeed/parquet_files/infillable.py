@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pagefeed.core._base import Facts
 from pagefeed.core.dataset import (
@@ -15,9 +15,9 @@ from pagefeed.core.dataset import (
     refuse_unknown_rows,
 )
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.infilling.infill import Infill
-from pagefeed.infilling.infilled_index import InfilledIndex
-from pagefeed.infilling.infilled_rows import arrange_numbers, arrange_spans, document_at
+
+if TYPE_CHECKING:
+    from pagefeed.infilling import Infill
 
 __all__ = ["Infillable"]
 
@@ -37,6 +37,8 @@ class Infillable(Dataset):
     def _arranged(self, index: PageIndex) -> PageIndex:
         if self.infilling is None:
             return index
+        from pagefeed.infilling import InfilledIndex
+
         return InfilledIndex(index, self.infilling)
 
     def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:
@@ -44,6 +46,8 @@ class Infillable(Dataset):
         found = [each for each in self.aligned if each.column == column]
         if self.infilling is None or not found:
             return index
+        from pagefeed.infilling import InfilledIndex
+
         filling = found[0].filling(index)
         return (
             index if filling is None else InfilledIndex(index, self.infilling, filling)
@@ -53,6 +57,8 @@ class Infillable(Dataset):
         """Return what puts columns that stay as they are beside infilled tokens."""
         if self.infilling is None:
             return None
+        from pagefeed.infilling import arrange_numbers, arrange_spans, document_at
+
         index, both = self.index, zip(self.aligned, self.aligned_sources, strict=True)
         arranged = {
             each.column: arrange_numbers(each, source, index)
@@ -94,6 +100,8 @@ class Infillable(Dataset):
             >>> from pagefeed import Infill
             >>> code.infill(Infill(prefix=1, middle=2, suffix=3))  # doctest: +SKIP
         """
+        from pagefeed.infilling import Infill
+
         if not isinstance(infill, Infill):
             raise InvalidArgumentError(
                 f"infill({infill!r:.60}): give pagefeed.Infill(prefix=, middle=, "

@@ -1,0 +1,198 @@
+"""Parts of a state: what is skipped, what was erased; and checks of all states.
+
+Skipped positions are stored as one short list, so that a state stays below 1 KB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from math import gcd
+from typing import Any, TypeAlias
+
+from pagefeed.core._base import MOST, check_whole
+from pagefeed.core.dataset import Dataset
+from pagefeed.core.run.route import Ranges
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
+
+__all__ = [
+    "MOST_RANGES",
+    "Records",
+    "check_same_run",
+    "checked_records",
+    "packed_ranges",
+    "ranges_fit",
+    "reading_state",
+    "records_after",
+    "records_of",
+    "unpacked_ranges",
+]
+
+Records: TypeAlias = tuple[tuple[str, str], ...]
+"""Records of :class:`~pagefeed.dataset.Erased` by the name of the dataset, or ""."""
+
+
+def records_of(names: Sequence[str | None], datasets: Sequence[Dataset]) -> Records:
+    """Return the records of the datasets of which something was erased."""
+    found = {
+        name or "": dataset.spans.erased.records[-1]
+        for name, dataset in zip(names, datasets, strict=True)
+        if dataset.spans.erased is not None
+    }
+    return tuple(sorted((name, record) for name, record in found.items() if record))
+
+
+def records_after(
+    then: Records, names: Sequence[str | None], datasets: Sequence[Dataset]
+) -> Records:
+    """Return what is erased now: all that was then, and perhaps more.
+
+    Raises:
+        StateMismatchError: If erased documents would come again.
+    """
+    now = dict(records_of(names, datasets))
+    known = {name or "": data for name, data in zip(names, datasets, strict=True)}
+    for name, record in then:
+        if name not in known:  # A mixture may have the dataset again.
+            now[name] = record
+            continue
+        erased = known[name].spans.erased
+        if erased is None or record not in erased.records:
+            of = f" of {name!r}" if name else ""
+            raise StateMismatchError(
+                f"{record.split()[0]} documents{of} were erased when the state was "
+                "saved, and this loader would deliver them: erase the same ones, by "
+                "the same calls of dataset.erase() in their order, and others after"
+            )
+    return tuple(sorted(now.items()))
+
+
+def checked_records(given: Any) -> Records:
+    """Return the records that a state has.
+
+    Raises:
+        InvalidArgumentError: If they are none.
+    """
+    are_texts = isinstance(given, Mapping) and all(
+        isinstance(text, str) and text for text in given.values()
+    )
+    if not are_texts or not all(isinstance(name, str) for name in given):
+        raise InvalidArgumentError(f"erased={given!r:.60} must be records by name")
+    return tuple(sorted(given.items()))
+
+
+MOST_CHARACTERS = 400
+"""Of skipped ranges in a state, so that all of it stays below 1 KB."""
+MOST_RANGES = MOST_CHARACTERS // len(", 1, 1")
+"""So many at most. Longer gaps between ranges leave room for fewer."""
+
+
+def packed_ranges(ranges: Ranges) -> list[int]:
+    """Return ranges as one short list.
+
+    It is the first position, a unit, then the lengths of ranges and of the gaps between
+    them in turn, all in this unit: steps are of one size, so these numbers are small.
+
+    Args:
+        ranges: Ranges in order, apart from each other.
+
+    Example:
+        >>> packed_ranges(((100, 108), (120, 124)))
+        [100, 4, 2, 3, 1]
+    """
+    if not ranges:
+        return []
+    borders = [border for span in ranges for border in span]
+    distances = [after - before for before, after in pairwise(borders)]
+    unit = gcd(*distances)
+    return [borders[0], unit, *(distance // unit for distance in distances)]
+
+
+def unpacked_ranges(packed: Any) -> Ranges:
+    """Return what :func:`packed_ranges` packed.
+
+    Raises:
+        InvalidArgumentError: If it did not pack this, or no state holds as many.
+    """
+    if not isinstance(packed, list | tuple):
+        raise InvalidArgumentError(f"skipped={packed!r:.60} must be a list")
+    if not packed:
+        return ()
+    first, *others = (check_whole(number, "skipped", most=MOST) for number in packed)
+    if len(others) % 2 or first < 0 or min(others, default=0) < 1:
+        raise InvalidArgumentError(
+            f"skipped={packed!r:.60} must be a position, a unit, and lengths of ranges "
+            "and of the gaps between them"
+        )
+    unit, *distances = others
+    borders = [
+        *accumulate(distances, lambda at, length: at + length * unit, initial=first)
+    ]
+    ranges = tuple(zip(borders[::2], borders[1::2], strict=True))
+    check_whole(borders[-1], "skipped", most=MOST)
+    if packed_ranges(ranges) != [*packed] or not ranges_fit(ranges):
+        raise InvalidArgumentError(
+            f"skipped={packed!r:.60} must be in the largest unit, and of at most "
+            f"{MOST_CHARACTERS} characters"
+        )
+    return ranges
+
+
+def ranges_fit(ranges: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a state can hold so many ranges."""
+    return len(json.dumps(packed_ranges(tuple(ranges)))) <= MOST_CHARACTERS
+
+
+@contextmanager
+def reading_state(
+    state: Mapping[str, Any], versions: Mapping[str, int]
+) -> Iterator[None]:
+    """Check the versions of a state, and tell what is wrong in it as of a state.
+
+    Raises:
+        StateMismatchError: If a version is another, or the block finds a wrong value.
+    """
+    for name, ours in versions.items():
+        if state.get(name) != ours:
+            raise StateMismatchError(
+                f"the state has {name} {state.get(name)!r}, this release of pagefeed "
+                f"reads {ours}: continue the run with the release that began it"
+            )
+    try:
+        yield
+    except (InvalidArgumentError, TypeError, ValueError) as error:
+        raise StateMismatchError(
+            f"this is not what state_dict() returned: {error}"
+        ) from error
+
+
+def check_same_run(
+    state: Any, loader: Any, names: tuple[str, ...], advice: str, *differing: str
+) -> None:
+    """Refuse a state of another run.
+
+    Args:
+        state: What was saved.
+        loader: The same of the loader that is to go on.
+        names: What must be equal in both.
+        advice: What to give the loader.
+        *differing: What is known to differ.
+
+    Raises:
+        StateMismatchError: Naming both values of everything that differs.
+    """
+    told = [
+        *differing,
+        *(
+            f"{name}: the state has {theirs!r}, this loader {ours!r}"
+            for name in names
+            if (theirs := getattr(state, name)) != (ours := getattr(loader, name))
+        ),
+    ]
+    if told:
+        raise StateMismatchError(
+            "\n  ".join(["the state belongs to another run:", *told])
+            + f"\ngive the loader the same {advice}"
+        )

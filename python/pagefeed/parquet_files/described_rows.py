@@ -1,0 +1,261 @@
+"""Rows of Parquet files that others describe: a table, a shared index, folders."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+from pagefeed import _core
+from pagefeed.core._base import Facts, is_made
+from pagefeed.core.dataset import (
+    FolderColumn,
+    IndexRecipe,
+    PageIndex,
+    ParquetRows,
+    cache_folder,
+    folder_columns,
+    part_of,
+)
+from pagefeed.errors import (
+    ColumnNotFoundError,
+    IndexWarning,
+    MissingFileError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from pagefeed.selection import Naming, TableColumns
+
+__all__ = ["DescribedRows"]
+
+
+class StoredIndex(Protocol):
+    """The index of a column that was written before."""
+
+    digest: str
+    """What tells a state of the index from others."""
+
+    @property
+    def core(self) -> _core.Index:
+        """The index of all files."""
+
+
+class IndexFolder(Protocol):
+    """A folder of indexes that were written before, which all nodes share."""
+
+    @property
+    def path(self) -> str:
+        """Path or URL of the folder."""
+
+    def find(self, column: str, page_index: object) -> StoredIndex | None:
+        """Return what the folder has of a column; None if there is no index of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DescribedRecipe(IndexRecipe):
+    """How to index a column that others describe."""
+
+    shared: IndexFolder | None = None
+    """Where the index of these files, and perhaps of others, was written."""
+    constants: FolderColumn | None = None
+    """What rows of files of a table have that lack the column, if another has it."""
+
+    @property
+    def naming(self) -> Naming | None:
+        """How the column is found in files of a table; None if by its name."""
+        return None if self.table is None else self.table.naming
+
+    def _own_settings(self) -> list[str]:
+        digests = [self._written.digest] if self._written else []
+        nulls = ["missing as null"] * (self.constants is not None)
+        naming = [] if self.naming is None else [self.naming.key_of(self.column)]
+        return [*digests, *nulls, *naming]
+
+    def _naming(self) -> dict[str, Any]:
+        naming = None if self.naming is None else self.naming.core
+        return {"missing_as_null": self.constants is not None, "naming": naming}
+
+    @property
+    def _written(self) -> StoredIndex | None:
+        """The shared index of the column."""
+        if self.shared is None:
+            return None
+        return self.shared.find(self.column, self.page_index)
+
+    def ready(self) -> _core.Index | None:
+        """Return the shared index, if it has these files and no others."""
+        written = self._written
+        return written.core if written and written.core.is_of(self.files) else None
+
+    def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
+        """Build the index; nothing is read of files that a shared index has."""
+        if self._written is not None:
+            return part_of(self, self._written.core)
+        if self.shared is not None:
+            warnings.warn(
+                f"{self.shared.path} has no index of {self.column!r}: the "
+                f"footers of {len(self.files)} files are read; write it with `pagefeed "
+                f"index --column {self.column} --output`",
+                IndexWarning,
+                stacklevel=2,
+            )
+        return IndexRecipe.build(self, num_threads, advance)
+
+    def completed(self, core: _core.Index) -> _core.Index:
+        """Return the index with what rows have of files that lack the column.
+
+        Raises:
+            ColumnNotFoundError: If nothing says what they have.
+        """
+        constants = self.constants
+        lacking = [] if constants is None else core.lacking_files()
+        if constants is None or not lacking:
+            return core
+        for file in lacking:
+            if not constants.gives(file):
+                path = self.files[file]
+                raise ColumnNotFoundError(
+                    f"{path}: there is no column {self.column!r}"
+                ).at(file=path, column=self.column)
+        return core.with_missing(constants.handle_of_files)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DescribedRows(ParquetRows):
+    """Rows of Parquet files, and what others say of their columns."""
+
+    table: TableColumns | None = None
+    """What a table says of its columns, if the files are of one."""
+    shared: IndexFolder | None = None
+    """The index that was written for all nodes, if it was given."""
+    _of_more_files: Mapping[str, PageIndex] = field(default_factory=dict)
+    """Indexes of columns of these files and of more, which need not be built again."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without indexes of other files."""
+        return {**vars(self), "_of_more_files": {}}
+
+    def _build_index(self, column: str) -> PageIndex:
+        table = self.table
+        recipe = DescribedRecipe(
+            files=self.files,
+            storage=self.storage,
+            column=column,
+            cache_dir=cache_folder(self.cache_dir),
+            page_index=self._page_index,
+            verify_checksums=self.verify_checksums,
+            table=table,
+            shared=self.shared,
+            constants=self._constants_of(column),
+        )
+        if table is not None:
+            for path in table.inner_defaults_of(column):
+                self._build_index(path)  # Refuses a file without it.
+        if column in self._of_more_files:
+            core = self._of_more_files[column].core
+            return PageIndex(part_of(recipe, core), recipe)
+        if table is None:
+            return PageIndex.of(recipe)
+        try:
+            return PageIndex.of(recipe)
+        except MissingFileError as error:
+            error.add_note(
+                f"the table had it at {table.snapshot}, and a compaction or a vacuum "
+                "removed it: keep the files of a snapshot until the end of the runs "
+                "that read it"
+            )
+            raise
+        except ColumnNotFoundError as error:
+            if column.partition(".")[0] not in table.types:
+                raise
+            if column in table.inner_defaults:
+                raise UnsupportedError(
+                    f"{error}; {column} has an initial-default, which pagefeed knows "
+                    "of whole columns alone: write such files anew"
+                ).at(file=error.file) from None
+            error.add_note(
+                "files that were written before a table got a column lack it: with "
+                'missing="null" its rows are null for where() and metadata; tokens are '
+                "not made up: write such files anew"
+            )
+            raise
+
+    def _look_at(self, index: PageIndex) -> None:
+        super()._look_at(index)
+        if self.table is not None and self.table.past is not None:
+            self.table.past.keep_keys(index)
+
+    def with_files(
+        self,
+        numbers: Sequence[int],
+        why: Literal["pruned", "without_rows"] | None = None,
+    ) -> Self:
+        """Return the same of some of its files.
+
+        Args:
+            numbers: Their numbers, rising.
+            why: As what a table remembers the others.
+        """
+        if why is not None and len(numbers) == len(self.files):
+            return self
+        table = None if self.table is None else self.table.with_files(numbers)
+        files = tuple(self.files[number] for number in numbers)
+        if table is not None and why is not None:
+            gone = getattr(table, why) | ({*self.files} - {*files})
+            table = replace(table, **{why: gone})
+        part = replace(
+            self,
+            files=files,
+            table=table,
+            selection=None,
+            erasures=(),
+            _of_more_files=self._indexes(),
+        )
+        return self._over(part)
+
+    def _indexes(self) -> Mapping[str, PageIndex]:
+        """Indexes that were built, of columns as the files have them."""
+        if not self.has_columns_of_files:
+            return {}
+        is_built = is_made(self, "index") or (
+            self.selection is not None and is_made(self.selection, "index")
+        )
+        own = {self.column: self.index} if is_built else {}
+        return {**self._of_more_files, **self._column_indexes, **own}
+
+    def source_of(self, column: str) -> PageIndex | FolderColumn:
+        """Return where any column of the same rows comes from.
+
+        Raises:
+            ColumnNotFoundError: If neither the files nor the names of their folders
+                have it, nor what a table says of them.
+        """
+        table = self.table
+        if table is not None and table.decides(column):
+            return table.of_files[column]
+        try:
+            return self.column_index(column)
+        except ColumnNotFoundError:
+            constants = self._constants_of(column)
+            if constants is None and table is None:
+                constants = folder_columns(self.files).get(column)
+            if constants is None or constants.is_given is not None:
+                raise
+            return constants
+
+    def _constants_of(self, column: str) -> FolderColumn | None:
+        """Return what rows of files have that lack a column of a table."""
+        of_tokens = {self.column, *(each.column for each in self.aligned)}
+        if self.table is None or column in of_tokens:
+            return None
+        return self.table.constants_of(column, len(self.files))
+
+    def facts(self) -> Facts:
+        """Return what is known without reading or building anything."""
+        facts = dict(super().facts())
+        table = None if self.table is None else self.table.snapshot
+        pruned = None if self.table is None else len(self.table.pruned) or None
+        column = facts.pop("column")
+        return {"column": column, "table": table, "pruned": pruned, **facts}

@@ -1,0 +1,62 @@
+"""What leaves documents out: a method of the public classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from pagefeed.core.dataset import Dataset
+
+if TYPE_CHECKING:
+    from pagefeed.selection import Expression
+
+__all__ = ["Erasable"]
+
+
+class Erasable(Dataset):
+    """A dataset whose documents may be erased."""
+
+    def erase(
+        self,
+        *,
+        where: str | Expression | None = None,
+        rows: Mapping[str, Iterable[int]] | None = None,
+        snapshot: Dataset | None = None,
+        key: str | None = None,
+    ) -> Self:
+        """Leave documents out of all batches, and all others where they are.
+
+        A run that began without it goes on: its state loads, every other sequence keeps
+        its place, and from then on states record what is erased, so that none loads
+        without it. Tokens of an erased document become padding without loss; one of
+        :class:`Documents` is an empty row. Nothing is told of it in metadata. Its
+        numbers and lengths count as before. Call it again for further documents, after
+        those of before, in their order.
+
+        Args:
+            where: A predicate, see :meth:`ParquetDataset.where`.
+            rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
+            snapshot: Of a table, a dataset of a later snapshot: documents that it does
+                not have any more.
+            key: With ``snapshot``, a column whose values tell rows apart: it finds rows
+                again that were rewritten, as by a compaction.
+
+        Returns:
+            A dataset of the same rows.
+
+        Raises:
+            InvalidArgumentError: If not one of them is given, or it cannot be right.
+            UnsupportedError: If rows of the snapshot were rewritten, and there is no
+                key.
+            MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
+
+        Example:
+            >>> without = web.erase(rows={web.files[0]: [17]})  # doctest: +SKIP
+            >>> without[17]["input_ids"] is None  # doctest: +SKIP
+            True
+        """
+        from pagefeed.erasure import erased_rows
+
+        found = erased_rows(self.index, where, rows, snapshot, key)
+        return replace(self, erasures=(*self.erasures, found))
