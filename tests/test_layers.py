@@ -17,16 +17,8 @@ CORE = (
 )
 LAYERS = (
     *("_names", "_core", "errors", "core", *(f"core.{name}" for name in CORE)),
-    *(
-        "rooms",
-        "contract",
-        "progress",
-        "remote",
-        "tokenizer",
-        "balance",
-        "selection",
-        "erasure",
-    ),
+    *("rooms", "contract", "progress", "aligned", "remote", "tokenizer", "balance"),
+    *("selection", "erasure"),
     *("infilling", "text", "parquet_files", "images", "tables", "flat", "growth"),
     *("dataset", "run", "context_parallel", "mixture", "launch", "metrics"),
     *("checks",),

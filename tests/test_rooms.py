@@ -31,6 +31,7 @@ USES = {
         "reports",
         "tokenizer",
     },
+    "documents": {"aligned"},
     "erasure": {"selection"},
     "flat": {"parquet_files", "remote", "selection"},
     "growth": {"erasure", "parquet_files", "selection"},
@@ -70,7 +71,7 @@ USES = {
     "tokenizer": {"remote"},
     "torch": {"integrations", "mixture"},
     "uncounted": {"documents", "text"},
-    "view": {"documents"},
+    "view": {"aligned", "documents"},
 }
 """Rooms that a room stands on, besides the core."""
 

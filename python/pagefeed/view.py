@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._names import name_as_imported
+from pagefeed.aligned import AlignedColumns
 from pagefeed.core._base import Int64Array, check_vocab_size, parse_bytes
 from pagefeed.core.batches import (
-    AlignedColumns,
     Batch,
     DType,
     Format,

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.aligned import Metadata
 from pagefeed.core._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.core.batches import (
     Batch,
     BatchPlan,
     EngineFeed,
     LoaderSettings,
-    Metadata,
     ProcessEngine,
 )
 from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex

@@ -7,8 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, get_args, get_origin
 
+from pagefeed.remote import StorageOptions
+from pagefeed.tokenizer import Tokenizer
+
 __all__ = ["parameters"]
 
+TYPES = {"StorageOptions": StorageOptions, "Tokenizer": Tokenizer}
+"""What functions import for type checkers alone."""
 MARKUP = re.compile(r":\w+:`~?([\w.]+)`|``")
 
 
@@ -34,7 +39,7 @@ def parameters(
         >>> parameters(draw, "size")["--size"]
         {'help': 'number of rows (3)', 'type': <class 'int'>, 'default': 3}
     """
-    declared = inspect.signature(function, eval_str=True).parameters
+    declared = inspect.signature(function, locals=TYPES, eval_str=True).parameters
     found = {}
     for name in names.split():
         default, kinds = declared[name].default, [*_kinds(declared[name].annotation)]

@@ -5,7 +5,6 @@ that keeps it busy ahead of its consumer.
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.batches.columns import AlignedColumns, Metadata
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.feeds import EngineFeed, Feed, check_infills, token_engine
 from pagefeed.core.batches.fields import FieldName, Fields
@@ -32,7 +31,6 @@ from pagefeed.core.batches.settings import LoaderSettings, sized
 from pagefeed.core.batches.sources import make_feed, make_run, rest_of
 
 __all__ = [
-    "AlignedColumns",
     "AnyView",
     "Batch",
     "BatchIterator",
@@ -45,7 +43,6 @@ __all__ = [
     "Format",
     "Iteration",
     "LoaderSettings",
-    "Metadata",
     "MoveListener",
     "ProcessEngine",
     "RunView",

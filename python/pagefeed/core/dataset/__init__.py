@@ -59,6 +59,7 @@ from pagefeed.core.dataset.spans import (
     cut_at,
     lengths_of_rows,
     refuse_null_tokens,
+    refuse_nulls,
     refuse_texts,
     refuse_unknown_rows,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "parse_aligned",
     "part_of",
     "refuse_null_tokens",
+    "refuse_nulls",
     "refuse_texts",
     "refuse_unknown_rows",
     "same_files",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pagefeed.core._base import lazy
-from pagefeed.core.dataset.aligned import check_aligned_index
 from pagefeed.core.dataset.dataset import Dataset, SourceKind
 from pagefeed.core.dataset.index_recipe import (
     IndexRecipe,
@@ -15,6 +14,7 @@ from pagefeed.core.dataset.index_recipe import (
 )
 from pagefeed.core.dataset.page_index import PageIndex
 from pagefeed.core.storage import Storage
+from pagefeed.core.wiring import provided
 
 __all__ = ["ParquetRows"]
 
@@ -45,7 +45,7 @@ class ParquetRows(Dataset):
         """Return the index of the tokens of the column: of tokens, the same."""
         for each in self.aligned:
             beside = self._build_index(each.column)
-            check_aligned_index(index, beside, each)
+            provided("check of aligned columns")(index, beside, each)
             arranged = self._arranged_beside(beside, each.column)
             self._column_indexes[each.column] = arranged
         return index

@@ -5,26 +5,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import IGNORED, Int64Array, require
-from pagefeed.core.batches.fields import Fields
-from pagefeed.core.batches.formats import Batch
+from pagefeed.core.batches import Batch, Fields
 from pagefeed.core.dataset import (
     AlignedColumn,
     Dataset,
     FolderColumn,
     PageIndex,
+    refuse_nulls,
     refuse_unknown_rows,
 )
 from pagefeed.core.sequences import SequenceLayout
-from pagefeed.errors import DataError, InvalidArgumentError, LabelWarning
+from pagefeed.errors import (
+    CorruptFileError,
+    DataError,
+    InvalidArgumentError,
+    LabelWarning,
+    UnsupportedError,
+)
 
-__all__ = ["AlignedColumns", "Metadata"]
+__all__ = ["AlignedColumns", "Metadata", "check_aligned_index"]
 
 
 class Numbers(NamedTuple):
@@ -375,3 +381,52 @@ def _source(dataset: Dataset, name: str) -> MetadataSource | None:
         values: Any = source.handle_of_files
         return values
     return source.handle
+
+
+def check_aligned_index(
+    tokens: PageIndex, other: PageIndex, each: AlignedColumn
+) -> None:
+    """Refuse a column without its numbers for every token, by the counts of the index.
+
+    Raises:
+        UnsupportedError: If it holds no numbers, or nulls inside of lists.
+        CorruptFileError: If a row has not the values that its tokens need.
+    """
+    if other.handle.number_type is None:
+        raise UnsupportedError(
+            f"column {other.column!r} of {other.files[0]} holds no numbers: aligned "
+            "names lists of integers or floats, or lists of these"
+        )
+    refuse_nulls(
+        other,
+        other.null_pages,
+        "a row holds a null, which stands for no number",
+        "write the file without nulls in lists",
+    )
+    each.dtype(other)
+    each.width(other, tokens)
+    num_tokens, num_values = (
+        np.diff(index.file_first_value) for index in (tokens, other)
+    )
+    if each.like.first or each.like.count is not None:
+        return
+    wrong = np.flatnonzero(num_tokens * each.width(other, tokens) != num_values)
+    if len(wrong):
+        _refuse(tokens, other, each, int(wrong[0]))
+
+
+def _refuse(
+    tokens: PageIndex, other: PageIndex, each: AlignedColumn, file: int
+) -> NoReturn:
+    """Raise the error of the first row of a file with other values than its tokens."""
+    begin, end = tokens.file_first_page[file : file + 2].tolist()
+    asked = each.asked(each.dtype(other), each.width(other, tokens))
+    for page in range(begin, end):
+        tokens.handle.check_aligned(page, other.handle, asked)
+    found = int(np.diff(other.file_first_value)[file])
+    count = int(np.diff(tokens.file_first_value)[file])
+    raise CorruptFileError(
+        f"{other.files[file]}, column {other.column}: {found} values and {count} "
+        f"tokens of {each.width(other, tokens)} values each; index the file with "
+        "page_index=False, or write it again"
+    )
