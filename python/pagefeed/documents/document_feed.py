@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.aligned import Metadata
+from pagefeed.aligned import AlignedColumns, Metadata
 from pagefeed.core._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.core.batches import (
     Batch,
@@ -48,6 +48,7 @@ class DocumentFeed(EngineFeed):
 
     def __init__(self, settings: LoaderSettings, run: Run) -> None:
         super().__init__(settings, run)
+        self._aligned = AlignedColumns.of(run.datasets, settings.dataset.fill)
         documents, datasets = cast("RowCut", settings.sequences), run.datasets
         self._documents, metadata = documents, self._metadata
         if metadata is not None:
