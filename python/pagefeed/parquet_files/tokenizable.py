@@ -84,6 +84,8 @@ class Tokenizable(ParquetRows):
         Raises:
             InvalidArgumentError: Naming both.
         """
+        from pagefeed.tokenizer import Tokenizer
+
         if not isinstance(tokenizer, Tokenizer):
             raise InvalidArgumentError(
                 f"tokenizer={tokenizer!r:.60} must be a pagefeed.Tokenizer: give "

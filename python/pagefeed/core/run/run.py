@@ -130,11 +130,6 @@ class Run(ABC):
             mixture=mixture,
         )
 
-    @property
-    def is_scattered(self) -> bool:
-        """Whether a page is read for each of its sequences: they are anywhere."""
-        return self.shuffle.block == "row"
-
     @abstractmethod
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it."""
