@@ -138,7 +138,7 @@ def delta(
         bounds=found.bounds,
     )
     return snapshot_dataset(
-        found.files, columns, storage_options, storage_cache, **wanted
+        found.files, columns, root, storage_options, storage_cache, **wanted
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import struct
 import sys
 import zlib
@@ -129,7 +130,8 @@ def iceberg(
     check_wanted(wanted)
     is_null = is_null_if_missing(missing)
     opened = _open(table, catalog, storage_options)
-    given = table if isinstance(table, str) else ".".join(opened.name())
+    is_path = isinstance(table, str | os.PathLike)
+    given = os.fspath(table) if is_path else ".".join(opened.name())
     metadata = opened.metadata
     if metadata.format_version > FORMAT_VERSION:
         raise UnsupportedError(
@@ -188,7 +190,9 @@ def iceberg(
         data = dict(zip(paths, live.data, strict=True))
         kept = EqualityDeletes(storage, data, live.keys, FileColumns.of(metadata))
     return snapshot_dataset(
-        files, columns, storage_options, storage_cache, kept, **wanted
+        *(files, columns, path_of(opened.metadata_location)),
+        *(storage_options, storage_cache, kept),
+        **wanted,
     )
 
 

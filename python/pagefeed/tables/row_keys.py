@@ -78,6 +78,10 @@ class KeyedRows(ABC):
                     f"key={ROW_ID!r}: the table gives its rows no ids, as Iceberg 3 "
                     "and row tracking of Delta do: name a column whose values tell rows"
                 )
+            if len(np.unique(keys)) < len(keys):
+                raise InvalidArgumentError(
+                    f"key={self.key!r} does not tell rows: two or more have the same"
+                )
             writer.append_bytes("keys", keys.tobytes())
             writer.about["type"] = keys.dtype.str
 

@@ -70,6 +70,7 @@ def partitions_of(
 def snapshot_dataset(
     files: Sequence[DataFile],
     columns: TableColumns,
+    log: str,
     storage_options: StorageOptions | None,
     storage_cache: str | int | None,
     kept: Criterion | None = None,
@@ -80,6 +81,7 @@ def snapshot_dataset(
     Args:
         files: Its files, in the order of the dataset.
         columns: What it says of their columns.
+        log: Path or URL of the table's log, which may lie elsewhere.
         storage_options: Settings of remote storage.
         storage_cache: Bytes kept on a local disk.
         kept: Chooses rows of those that are not deleted by their numbers.
@@ -97,8 +99,8 @@ def snapshot_dataset(
             raise CorruptFileError(f"{name} names {path} twice").at(file=path)
     if storage_cache is not None:
         storage_options = {**(storage_options or {}), "storage_cache": storage_cache}
-    if not any(map(is_url, paths)):
-        storage_options = None  # The table's own log may lie elsewhere.
+    if is_url(log) and not any(map(is_url, paths)):
+        storage_options = None  # They are of the log alone.
     found = named_dataset(located_exactly(paths, storage_options), columns, **wanted)
     deleted = {
         file.path: file.deleted

@@ -233,9 +233,11 @@ def test_deleted_rows_stay_out_and_lost_ones_are_refused(tmp_path):
 
 def test_what_is_missing_is_said(tmp_path):
     table = Table(tmp_path, key=None)
-    table.add(made(1, 91))
+    rows = made(1, 91)
+    rows = rows.append_column("day", pa.array([n // 2 for n in range(len(rows))]))
+    table.add(rows)
     state, _ = begun(table)
-    table.rewrite(scattered(made(1, 91), 1))
+    table.rewrite(scattered(rows, 1))
     table.vacuum()
     with pytest.raises(
         StateMismatchError, match=r"nothing that tells .* key=.*'_row_id'"
@@ -251,6 +253,7 @@ def test_what_is_missing_is_said(tmp_path):
         ("tokens", InvalidArgumentError, "one value per row"),
         ("_row_id", InvalidArgumentError, "gives its rows no ids"),
         (7, InvalidArgumentError, "must be a name"),
+        ("day", InvalidArgumentError, "two or more have the same"),
     ):
         table.key = key
         with pytest.raises(kind, match=match):

@@ -466,3 +466,17 @@ def test_wrong_arguments_are_named(tmp_path):
     with pytest.raises(ColumnNotFoundError, match='mean "tokens"') as caught:
         len(pf.delta(delta, column="token"))
     assert not getattr(caught.value, "__notes__", [])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize(
+    "options", [{"storage_options": {"regio": "x"}}, {"storage_cache": "lots"}]
+)
+def test_settings_of_storage_are_refused_where_all_is_local(tmp_path, kind, options):
+    rows = [rows_table(1, 9)]
+    if kind == "delta":
+        path = write_delta(tmp_path, rows)
+    else:
+        path = write_iceberg(tmp_path, rows)
+    with pytest.raises(InvalidArgumentError, match="remote storage, and all paths"):
+        getattr(pf, kind)(path, column="tokens", **options)

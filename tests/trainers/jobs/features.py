@@ -63,7 +63,8 @@ class Feature:
                     DataFile(str(each), {}, np.array([3, 17, 44])) for each in files
                 ]
                 columns = TableColumns("delta:3", {"input_ids": pa.list_(pa.int32())})
-                return snapshot_dataset(rows, columns, None, None, column="input_ids")
+                log, column = str(folder), "input_ids"
+                return snapshot_dataset(rows, columns, log, None, None, column=column)
             case "erasure" if not before:
                 return first.erase(rows={first.files[1]: [5, 6, 30]})
             case "growth" if not before:
