@@ -19,7 +19,7 @@ from pagefeed.mixing import token_losses
 from pagefeed.mixture import Mixture
 from pagefeed.tokenizer import IGNORED
 
-__all__ = ["TokenMeans", "by_name", "held_out"]
+__all__ = ["TokenMeans", "by_name", "held_out", "measured"]
 
 
 def by_name(evaluation: object) -> dict[str, Any]:
@@ -151,3 +151,21 @@ class TokenMeans:
         self._sums = np.sum(gather_from()(self._sums), axis=0)
         sums = self.sums().items()
         return {name: loss / labels for name, (loss, labels) in sums if labels}
+
+
+def measured(
+    compute_loss: Any,
+    means: TokenMeans,
+    model: Any,
+    inputs: Any,
+    return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
+    num_items_in_batch: Any = None,
+) -> Any:
+    """Return what ``compute_loss`` does, and add the loss to ``means``."""
+    del num_items_in_batch
+    labels = inputs.get("labels")
+    loss, outputs = compute_loss(model, inputs, return_outputs=True)
+    logits = outputs.get("logits") if isinstance(outputs, Mapping) else None
+    if labels is not None and not means.add(labels, loss, logits):
+        loss = loss.new_zeros(())
+    return (loss, outputs) if return_outputs else loss

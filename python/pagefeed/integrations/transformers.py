@@ -39,7 +39,7 @@ from pagefeed.integrations.checks import (
 )
 from pagefeed.integrations.delivery import KEY, Convert, Grown, Start, check_begins
 from pagefeed.integrations.dialects import flattened, in_records, in_rows
-from pagefeed.integrations.evaluation import TokenMeans, held_out
+from pagefeed.integrations.evaluation import TokenMeans, held_out, measured
 from pagefeed.integrations.learning import EVERY, logits_of, make_learner
 from pagefeed.metrics import WaitAlarm
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -198,7 +198,7 @@ class _Evaluations:
             return self._loop(dataloader, *args, **settings)
         trainer, means = self._trainer, TokenMeans(dataloader.loader)
         before = trainer.compute_loss
-        trainer.compute_loss = partial(_measured, before, means)
+        trainer.compute_loss = partial(measured, before, means)
         # It keeps the function of before there was a loader, until it has evaluated.
         trainer.gather_function = partial(
             trainer.accelerator.gather_for_metrics,
@@ -221,24 +221,6 @@ class _Evaluations:
         named = {f"{prefix}_{name}": loss for name, loss in losses.items()}
         found.metrics.update(named)
         return found
-
-
-def _measured(
-    compute_loss: Any,
-    means: TokenMeans,
-    model: Any,
-    inputs: Any,
-    return_outputs: bool = False,  # noqa: FBT001, FBT002 - as it is called
-    num_items_in_batch: Any = None,
-) -> Any:
-    """Compute the mean loss of this rank's batch, and add it to ``means``."""
-    del num_items_in_batch
-    labels = inputs.get("labels")
-    loss, outputs = compute_loss(model, inputs, return_outputs=True)
-    logits = outputs.get("logits") if isinstance(outputs, Mapping) else None
-    if labels is not None and not means.add(labels, loss, logits):
-        loss = loss.new_zeros(())
-    return (loss, outputs) if return_outputs else loss
 
 
 def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:
