@@ -73,7 +73,7 @@ class _Notice:
         self._num_seen = 0  # Each process has its own.
 
     def moved(self, state: LoaderState) -> None:
-        """Publish where the original was moved to."""
+        """Let worker processes know the position that the loader was moved to."""
         self._write(state, int(self._number.item()) + 1)
         self._used_by_workers.fill_(0)
         self._over.fill_(0)
@@ -108,7 +108,7 @@ class _Notice:
         self._used_by_workers.fill_(0)
 
     def news(self) -> dict[str, Any] | None:
-        """Return where the original was moved to, if this worker has not seen it."""
+        """Return the position the loader was moved to, if it is new to this worker."""
         self._used_by_workers.fill_(1)
         number = int(self._number.item())
         if number == self._num_seen:

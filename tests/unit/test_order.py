@@ -133,9 +133,9 @@ def test_shuffle_takes_names():
         ({"window": True}, "window=True"),
         ({"block": "row", "window": 5}, "'row' has no window, found window=5"),
         ({"block": None, "window": "1MiB"}, "None has no window"),
-        ({"passes": 0}, "found passes=0"),
+        ({"passes": 0}, "passes=0 does not fit"),
         ({"passes": 1.5}, "passes="),
-        ({"block": "row", "passes": 2}, "found passes=2 with 'row'"),
+        ({"block": "row", "passes": 2}, "passes=2 does not fit shuffle 'row'"),
     ],
 )
 def test_shuffle_refuses(options, message):

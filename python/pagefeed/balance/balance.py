@@ -151,7 +151,7 @@ class Balance:
         return cls(tokens=1, bucket=64, stretch=2048)
 
     def costs(self, index: JoinedIndex) -> Costs:
-        """Return what gives the costs of sequences, float64 [sequences], by these.
+        """Return a function from numbers of sequences to costs, float64 [sequences].
 
         Raises:
             InvalidArgumentError: If all cost the same, or their costs are not known.

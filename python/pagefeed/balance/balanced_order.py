@@ -35,7 +35,7 @@ MOST_DEALT = 1 << 17
 
 
 class Reading(Protocol):
-    """Sequences by position."""
+    """An order that finds sequences by their positions."""
 
     def reading(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
         """Find the sequences at rising positions, in short steps."""

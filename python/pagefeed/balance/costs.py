@@ -72,7 +72,7 @@ class SequenceCosts:
             if all(one is None for one in sums):
                 raise InvalidArgumentError(
                     f"balance=Balance({name}=...) has nothing to weigh: no dataset has "
-                    f"{name}, or sequences cut rows anywhere; leave {name}= out"
+                    f"{name}, or the sequences cut rows; leave {name}= out"
                 )
             self._beside[name] = sums
         return self._of(self._beside[name], sequences)

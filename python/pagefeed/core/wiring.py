@@ -20,10 +20,10 @@ def provide(table: Mapping[str, str]) -> None:
 
 @cache
 def provided(name: str) -> Any:
-    """Return what a room provides under a name.
+    """Return the object that a room registered under a name.
 
     Raises:
-        UnsupportedError: If no room does.
+        UnsupportedError: If no room registered it.
     """
     if name not in _PROVIDED:
         from pagefeed.errors import UnsupportedError

@@ -57,7 +57,7 @@ class Decode:
 
     @classmethod
     def parse(cls, decode: Decode | Mapping[str, Any] | None) -> Decode | None:
-        """Return what decodes, of itself or of functions by column.
+        """Return a Decode, made of functions by column where that is what was given.
 
         Raises:
             InvalidArgumentError: If it is neither.

@@ -203,7 +203,7 @@ class DocumentFeed(EngineFeed):
     def dataset_ids(
         self, made: Batch, of_sequences: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
-        """Return the dataset of each row of a batch."""
+        """Return the number of the dataset that each row of a batch is from."""
         if self._documents.pad is None:  # One row; null rows stand behind.
             return of_sequences[:1]
         if self._takes_batches:

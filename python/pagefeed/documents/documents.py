@@ -75,7 +75,9 @@ class Documents(Cut):
                     "max_length for its tokens"
                 )
             if len(set(names)) < len(names):
-                raise InvalidArgumentError(f"columns={list(names)} names one twice")
+                raise InvalidArgumentError(
+                    f"columns={list(names)} names a column twice: name it once"
+                )
             object.__setattr__(self, "columns", names)
         if self.max_length is not None:
             length = check_whole(self.max_length, "max_length", least=1)
@@ -136,7 +138,7 @@ class Documents(Cut):
         return DocumentFeed(settings, run)
 
     def with_budget(self, batch_tokens: int) -> tuple[Documents, int]:
-        """Return batches of documents that are cut like these, each a sequence."""
+        """Return a cut whose sequences are batches of at most ``batch_tokens``."""
         if not self.makes_tokens:  # Refused with what else they cannot do.
             return self, 1
         same = {each.name: getattr(self, each.name) for each in fields(Documents)}

@@ -82,7 +82,7 @@ def corrupt(
 
 
 def unsupported(path: str, message: str) -> DataError:
-    """Return the error of a valid file that pagefeed does not read."""
+    """Return the error for a valid file of a kind that pagefeed cannot read."""
     return corrupt(path, message, UnsupportedError)
 
 

@@ -97,7 +97,7 @@ class RewrittenRows(Spans):
 
     @property
     def layout(self) -> PageIndex:
-        """The index of the files that are gone."""
+        """The page index of the files that were replaced."""
         return self._layout
 
     def over(self, spans: Spans) -> Spans:

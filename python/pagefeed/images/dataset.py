@@ -216,7 +216,10 @@ def _without(
 def _checked(dataset: object) -> tuple[ParquetDataset, Tokenizer]:
     """Return a dataset of texts whose tokens are counted, and its tokenizer."""
     if isinstance(dataset, ImageDataset):
-        raise InvalidArgumentError(f"{dataset!r:.60} has images already")
+        raise InvalidArgumentError(
+            f"{dataset!r:.60} has images already: give with_images() the dataset "
+            "without them"
+        )
     if not isinstance(dataset, ParquetDataset) or dataset.tokenizer is None:
         raise InvalidArgumentError(
             f"with_images({dataset!r:.60}): give texts with placeholders, whose tokens "

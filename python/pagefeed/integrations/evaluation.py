@@ -90,7 +90,7 @@ class TokenMeans:
         self._sums = np.zeros((1 + len(self._names), 2))
 
     def add(self, labels: Any, loss: Any, logits: Any = None) -> int:
-        """Add the batch that was taken last.
+        """Add the losses of the batch that was taken last.
 
         Args:
             labels: The labels that the model was given.

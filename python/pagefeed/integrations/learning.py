@@ -74,8 +74,8 @@ class WatchedLoss:
     def __init__(self, loss: Callable[..., Any], learner: Learner) -> None:
         if hasattr(loss, "set_lm_head"):
             raise InvalidArgumentError(
-                f"{type(loss).__name__} makes logits inside the loss, chunk by chunk: "
-                "for losses of datasets take a loss function of logits"
+                f"{type(loss).__name__} computes logits inside the loss, chunk by "
+                "chunk: losses of datasets need a loss function that takes logits"
             )
         self._loss = loss
         self._learner = learner

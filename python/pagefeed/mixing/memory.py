@@ -79,10 +79,10 @@ class Memory:
         }
 
     def check(self, state: Mapping[str, Any] | None) -> None:
-        """Refuse a state of which the policy would not go on.
+        """Refuse a state from which the policy cannot continue.
 
         Raises:
-            StateMismatchError: If it is of something else, or of another policy.
+            StateMismatchError: If something else, or another policy, saved it.
         """
         if state is None:
             return
@@ -129,10 +129,10 @@ class Memory:
 
 
 def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with another policy than the one that a state records.
+    """Refuse to resume with another policy than the state records.
 
     Raises:
-        StateMismatchError: Naming what differs, and the ways on.
+        StateMismatchError: The message names the settings that differ, and what to do.
     """
     found = _differences(before, now)
     if not found:

@@ -51,7 +51,7 @@ class Schedule:
 
     @property
     def data(self) -> str:
-        """Records of all datasets."""
+        """Names and fingerprints of all datasets, as a state records them."""
         return "; ".join(f"{part.name} {part.data}" for part in self.parts)
 
     @property
@@ -150,7 +150,10 @@ class Schedule:
         anneals = starts[:2] == [0, 0] and self.changes[1].anneal > 0
         rising = starts[1:] if anneals else starts
         if starts[:1] != [0] or rising != sorted(set(rising)):
-            raise InvalidArgumentError(f"stages start at {starts}, not rising from 0")
+            raise InvalidArgumentError(
+                f"stages start at {starts}: the first must start at 0, and each "
+                "other one behind the one before it"
+            )
         for span in self.changes:
             check_whole(span.anneal, "anneal", least=0)
             weights = span.weights
@@ -193,7 +196,8 @@ class Schedule:
             schedule.check()
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
-                f"this is not the mixture of a pagefeed state: {state!r:.200}"
+                f"this is not the mixture of a pagefeed state: {state!r:.200}; load "
+                "what state_dict() returned, unchanged"
             ) from error
         return schedule
 

@@ -190,9 +190,9 @@ class _BucketFolder(OutputFolder):
 
     @contextmanager
     def claimed(self, lock: str) -> Iterator[None]:
-        """Take the folder over; a process that had it ends at its next check.
+        """Own the folder while the block runs; an earlier owner ends at its next check.
 
-        A bucket has no lock that ends with its holder, so the last that began goes on.
+        A bucket has no lock that ends with its process: the latest one continues.
         """
         self._owner = lock
         self._token = f"{this_process()} {secrets.token_hex(8)}"

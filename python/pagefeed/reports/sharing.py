@@ -41,7 +41,7 @@ class Sharing:
         """Chance that a sequence shares a page with the last one before its block."""
 
     def of_all(self) -> Pairs:
-        """Return the pairs of all sequences that share something."""
+        """Return how many pairs of sequences share a page, and how many only a file."""
         files = self._part.file_first_sequence
         of_block = of_both = 0.0
         for first in range(0, len(self._blocks), COUNTED_BLOCKS):

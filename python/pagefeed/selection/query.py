@@ -67,7 +67,7 @@ class Query(ABC):
 
     @abstractmethod
     def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may show that no row of a row group is selected."""
+        """Return whether statistics may show that no row of a row group is selected."""
 
 
 class ExpressionQuery(Query):

@@ -80,7 +80,7 @@ class Selection(Spans):
         return plain.is_of_table
 
     def on_top_of(self, spans: Spans) -> Spans:
-        """Return the same choice among the rows of another snapshot of a table."""
+        """Return a selection of the same rows in another snapshot of a table."""
         division = self._division
         rows = spans if self.before is None else self.before.on_top_of(spans)
         if self.is_of_table:

@@ -140,9 +140,9 @@ def test_arguments_are_checked(tmp_path: Path):
     with pytest.raises(InvalidArgumentError, match=r"lists of lists, .*width="):
         loader(named(path))
     pq.write_table(table(numbers(rows())), path)
-    with pytest.raises(InvalidArgumentError, match="int64 numbers, and dtype"):
+    with pytest.raises(InvalidArgumentError, match="int64 numbers, but dtype"):
         loader(named(path, pf.Aligned(dtype="bfloat16")))
-    with pytest.raises(InvalidArgumentError, match="int64 numbers, and scale"):
+    with pytest.raises(InvalidArgumentError, match="int64 numbers, but scale"):
         loader(named(path, pf.Aligned(scale=0.5)))
     for count in ("input_ids", "wide", "labels_mask", "lengths", "labels", "doc_lens"):
         if count == "labels_mask":

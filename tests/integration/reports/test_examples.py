@@ -1,8 +1,10 @@
 """The examples run, on real text."""
 
+import json
 import math
 import os
 import re
+import runpy
 import subprocess
 import sys
 
@@ -145,6 +147,43 @@ def test_two_ranks_tell_their_step_times():
     assert balanced is not None
     assert (plain[1], balanced[1]) == ("None", "'attention'")
     assert min(map(int, (*plain.groups()[1:], *balanced.groups()[1:]))) > 0
+
+
+def test_a_killed_run_goes_on_with_the_same_losses_on_other_ranks(
+    tmp_path, capsys, monkeypatch
+):
+    pytest.importorskip("torch", reason="torch is not installed")
+    write_data(tmp_path / "corpus")
+    monkeypatch.chdir(ROOT)
+
+    def run(ranks, *given, code=0):
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+                *(f"--nproc-per-node={ranks}", "examples/real_run.py"),
+                *(str(tmp_path / "corpus" / "web"), str(tmp_path / "run")),
+                *("--steps=4", "--save-every=2", "--width=16", "--layers=1", *given),
+            ],
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        lines = (tmp_path / "run" / "steps.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    killed = run(2, "--die-at=3", code=1)
+    assert [line["step"] for line in killed] == [1, 2, 3]
+    third, fourth = run(1)[3:]  # From the checkpoint of step 2.
+    assert (third["step"], fourth["step"]) == (3, 4)
+    assert third["tokens"] == killed[2]["tokens"]
+    assert third["loss"] == pytest.approx(killed[2]["loss"], rel=1e-5)
+    assert third["loss"] != killed[1]["loss"]
+    runpy.run_path("examples/real_run.py")["show"](tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert printed.startswith("2 ranks, steps 1 to 3: slowest rank ")
 
 
 def test_pairs_of_images_and_texts(tmp_path):

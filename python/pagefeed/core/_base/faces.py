@@ -35,7 +35,7 @@ def some_of(numbers: Sequence[int]) -> str:
 
 
 def html_of(kind: str, facts: Facts) -> str:
-    """Return facts as a table of HTML, one in each row; all of it is escaped.
+    """Return facts as an HTML table, a row for each fact; everything is escaped.
 
     Example:
         >>> "2,000 &lt;b&gt;" in html_of("Loader", {"rows": "2,000 <b>"})

@@ -143,7 +143,7 @@ class ArrayFolder:
         return self._blocks.numbers[found]
 
     def checked(self, name: str, size: int) -> CheckedArray:
-        """Return the first float32 of an array, verified where they are read."""
+        """Return the first float32 of an array; reading a block verifies it."""
         return CheckedArray(self._blocks, 2 * self._ranges[name].start, size)
 
 

@@ -39,7 +39,7 @@ class BatchEngine(Protocol):
         """Bytes of the plans that were submitted, while their batches are not taken."""
 
     def next_batch(self) -> Any:
-        """Return the next batch; waits for it, serving Ctrl-C."""
+        """Wait for the next batch and return it; Ctrl-C ends the wait."""
 
     def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken.

@@ -107,7 +107,7 @@ class Iteration:
         self.follow(cursor, feed, is_new=True)
 
     def follow(self, cursor: Cursor, feed: Feed, *, is_new: bool) -> None:
-        """Go on at a cursor; forget what was planned and not taken."""
+        """Continue at a cursor; drop the batches that were planned and not taken."""
         self._is_whole = False
         self._plan, self._engine = feed.plan, feed.engine()
         self.cursor, route = cursor, cursor.route

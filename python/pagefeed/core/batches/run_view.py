@@ -176,7 +176,7 @@ class AnyView(Locked, ABC):
             self.listener.check_state()
 
     def tell(self) -> None:
-        """Tell the listener where the next iteration begins."""
+        """Call the listener with the position at which the next iteration begins."""
         if self.listener is not None:
             self.listener.moved(self.following)
 

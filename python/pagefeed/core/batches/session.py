@@ -105,7 +105,7 @@ class RunView(AnyView):
 
     @property
     def num_iterations(self) -> int:
-        """Iterations before that of the next batch: what trainers count as epochs."""
+        """Number of iterations before the next batch's; trainers call these epochs."""
         return self.run.going_on(self.state).epoch // (self.run.epochs or 1)
 
     @property

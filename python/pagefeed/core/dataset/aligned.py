@@ -158,8 +158,8 @@ class AlignedColumn(NamedTuple):
         if (like.dtype or like.scale) and found not in wanted:
             asked = "dtype='bfloat16'" if like.dtype else f"scale={like.scale}"
             raise InvalidArgumentError(
-                f"column {self.column!r} holds {found} numbers, and {asked} is of "
-                f"{' or '.join(sorted(wanted))}: leave it out"
+                f"column {self.column!r} holds {found} numbers, but {asked} needs "
+                f"{' or '.join(sorted(wanted))}: leave {asked} out"
             )
         return like.dtype or ("float32" if like.scale else found)
 

@@ -210,7 +210,7 @@ class Spans:
         return self.index.pages_before(rows)
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
-        """Return the first span of each run that a shuffle moves as one.
+        """Return the first span of each run; a shuffle moves a run as a whole.
 
         See :meth:`PageIndex.runs`; None if every span is a run.
         """

@@ -31,9 +31,9 @@ class EpochOrder(Ordered):
     """The order in which the units of one epoch are delivered, over all ranks.
 
     It is a pure function of its arguments: rank r of N delivers the positions r, r + N,
-    r + 2N and so on, whatever N is. Its memory does not grow with the dataset, but for
-    a sum for every 64 blocks if blocks differ in size. Reading on in a lane is fast.
-    Reading elsewhere costs about ``window`` units of work.
+    r + 2N and so on, whatever N is. Its memory does not grow with the dataset, with
+    one exception: blocks of different sizes need a sum for every 64 of them.
+    Reading on in a lane is fast; elsewhere it costs about ``window`` units of work.
 
     Args:
         blocks: The units and the blocks they lie in.

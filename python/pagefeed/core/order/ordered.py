@@ -35,7 +35,7 @@ class Balancing(Protocol):
         """Sequences of a rank in a row that are of like cost."""
 
     def costs(self, index: JoinedIndex) -> Costs:
-        """Return what gives the costs of sequences."""
+        """Return a function that gives the costs of sequences by their numbers."""
 
     def dealing_bytes(self, ranks: int, num_sequences: int | None) -> int:
         """Return the bytes in which sequences are dealt; None if no epoch bounds it."""

@@ -76,8 +76,8 @@ class Shuffle:
         object.__setattr__(self, "passes", check_whole(self.passes, "passes"))
         if self.passes < 1 or (self.passes > 1 and not self.in_blocks):
             raise InvalidArgumentError(
-                "passes is at least 1, and more only for shuffle 'page', "
-                f"'row_group' or 'auto', found passes={self.passes} with {self.block!r}"
+                f"passes={self.passes} does not fit shuffle {self.block!r}: give 1, or "
+                "more with 'page', 'row_group' or 'auto'"
             )
 
     @classmethod
@@ -135,7 +135,7 @@ class Shuffle:
     def of_epoch(
         self, *, num_units: int, unit_bytes: float, auto_bytes: int = NODE_BYTES
     ) -> Shuffle:
-        """Return the shuffle of an epoch: a full one where the window holds all of it.
+        """Return the shuffle of an epoch: a full one if the window holds the epoch.
 
         Args:
             num_units: Units of the epoch.

@@ -117,7 +117,7 @@ class Route:
 
     @property
     def num_sequences(self) -> int | None:
-        """Sequences to the end that are not skipped, over all ranks."""
+        """Number of sequences left for all ranks together, without skipped ones."""
         if self.end is None:
             return None
         return max(0, int(self._places(self.end)) - self.start)

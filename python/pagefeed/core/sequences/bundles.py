@@ -80,7 +80,7 @@ def page_numbers(pages: Int64Array) -> Int64Array:
 
 
 def epochs_of_bundles(keys: Int64Array) -> Int64Array:
-    """Return the epochs that keys of bundles tell, int64."""
+    """Return the epoch that each bundle's key holds, int64 [keys]."""
     return epochs_of(page_numbers(keys))
 
 

@@ -33,7 +33,7 @@ class Cut(ABC):
 
     @property
     def delivers(self) -> Delivers:
-        """What a row of a batch is."""
+        """What a row of a batch holds: tokens, or a row of columns."""
         return "tokens"
 
     @property

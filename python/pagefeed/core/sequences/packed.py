@@ -199,8 +199,8 @@ def _least(length: int, index: PageIndex) -> int:
 class PackedIndex(PackedRuns, SequenceIndex):
     """The packed sequences of a dataset, numbered by block.
 
-    Of a block are kept its first span and its first sequence: 16 bytes for every 200
-    sequences or more.
+    It stores the first span and the first sequence of each block. These are 16 bytes
+    for 200 sequences or more.
     """
 
     def __init__(self, spans: Spans, packed: Packed) -> None:

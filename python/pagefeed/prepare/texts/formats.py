@@ -68,7 +68,9 @@ def find_inputs(
     options: StorageOptions | None,
     output: OutputFolder | None = None,
 ) -> Inputs:
-    """Find files by paths, folders, patterns and URLs; ``name`` is a format or None.
+    """Return the files that paths, folders, patterns and URLs name, and their format.
+
+    A ``name`` of None finds the format by the names of the files.
 
     Options may be those of the output alone.
 

@@ -139,7 +139,7 @@ class JobFolder:
             note_job(self._out, {"settings": settings, "today": today, "widened": {}})
 
     def begin(self, job: Job, max_rejected: float) -> Tokenized | None:
-        """Go on with the job that was noted in the folder, which is claimed.
+        """Continue the job that the folder records. The folder must be claimed.
 
         Returns:
             The result, if the job is complete.

@@ -73,7 +73,7 @@ def check_batches(seen: Observation, steps: int, rate: float) -> Check:
 
 
 def check_checksums(data: Dataset | Mixture) -> Check:
-    """Pages carry checksums, and these are verified."""
+    """Check that pages have checksums and that reading verifies them."""
     found = [one for one in data.parts.values() if isinstance(one, ParquetDataset)]
     known = [share for one in found if (share := checksum_share(one.index)) is not None]
     if not known:

@@ -69,7 +69,7 @@ class Units:
             if values is not None and np.shape(values) != (self.num_units,):
                 raise InvalidArgumentError(
                     f"{name} has shape {np.shape(values)}, and there are "
-                    f"{self.num_units} units: give a number for each"
+                    f"{self.num_units} units: give one number for each unit"
                 )
 
     @property
