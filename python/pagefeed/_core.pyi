@@ -31,6 +31,7 @@ __all__ = [
     "mix",
     "pack",
     "permute",
+    "scramble",
     "text_of",
     "token_rows",
     "version",
@@ -410,6 +411,9 @@ class ListFile:
     def take(self) -> bytes: ...
 
 def mix(values: npt.NDArray[np.uint64], first: int, second: int) -> None: ...
+def scramble(
+    values: npt.NDArray[np.uint64], num_bits: int, first: int, second: int
+) -> None: ...
 def permute(
     values: npt.NDArray[np.uint64],
     *,

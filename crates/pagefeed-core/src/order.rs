@@ -10,10 +10,29 @@ const HALF: u32 = 32;
 /// Hashes each of `values` to 64 bits; the upper half is the better one.
 pub fn mix(values: &mut [u64], key: [u64; 2]) {
     for value in values {
-        for (part, multiplier) in key.into_iter().zip(MULTIPLIERS) {
-            *value = value.wrapping_add(part).wrapping_mul(multiplier);
-            *value ^= *value >> HALF;
-        }
+        *value = mixed(*value, key);
+    }
+}
+
+#[inline(always)]
+fn mixed(mut value: u64, key: [u64; 2]) -> u64 {
+    for (part, multiplier) in key.into_iter().zip(MULTIPLIERS) {
+        value = value.wrapping_add(part).wrapping_mul(multiplier);
+        value ^= value >> HALF;
+    }
+    value
+}
+
+/// Scrambles each of `values`, of `num_bits` bits, as Owen does: turns each bit by a hash
+/// of the bits before it.
+pub fn scramble(values: &mut [u64], num_bits: u32, key: [u64; 2]) {
+    for value in values {
+        let turned = (0..num_bits).fold(0, |turned, behind| {
+            // The branches of a tree, numbered through, each level behind the one before.
+            let branch = *value >> behind >> 1 | 1 << (num_bits - 1 - behind);
+            turned | mixed(branch, key) >> 63 << behind
+        });
+        *value ^= turned;
     }
 }
 

@@ -62,7 +62,7 @@ mod _core {
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
     #[pymodule_export]
-    use crate::order::{mix, permute};
+    use crate::order::{mix, permute, scramble};
     #[pymodule_export]
     use crate::packing::pack;
     #[cfg(feature = "remote")]

@@ -1,9 +1,11 @@
 //! The parts of orders in Python, over NumPy's arrays of uint64.
 
+use pagefeed_core::error::Error;
 use pagefeed_core::order::{self, Permutations, Sizes};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
+use crate::error::to_python;
 use crate::run::detached_if_many;
 
 /// Hashes each of `values`, a contiguous uint64 array, in its place.
@@ -15,6 +17,28 @@ pub fn mix(py: Python<'_>, values: PyBuffer<u64>, first: u64, second: u64) -> Py
         Ok(())
     })?;
     values.copy_from_slice(py, &mixed)
+}
+
+/// Scrambles each of `values`, a contiguous uint64 array of numbers of `num_bits` bits, in
+/// its place: turns each bit by a hash of those before it.
+#[pyfunction]
+pub fn scramble(
+    py: Python<'_>,
+    values: PyBuffer<u64>,
+    num_bits: u32,
+    first: u64,
+    second: u64,
+) -> PyResult<()> {
+    if !(1..=63).contains(&num_bits) {
+        let error = Error::invalid(format!("numbers of {num_bits} bits: 1 to 63 are scrambled"));
+        return Err(to_python(py, &error));
+    }
+    let mut scrambled = values.to_vec(py)?;
+    detached_if_many(py, scrambled.len(), || {
+        order::scramble(&mut scrambled, num_bits, [first, second]);
+        Ok(())
+    })?;
+    values.copy_from_slice(py, &scrambled)
 }
 
 /// Permutes each of `values`, a contiguous uint64 array, in its place: among its size of

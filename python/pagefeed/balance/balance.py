@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed import _core
 from pagefeed.balance.costs import SequenceCosts
 from pagefeed.core._base import (
     Int64Array,
@@ -230,13 +231,6 @@ _UNSET = [
 """By step: the bits whose number has not this bit."""
 
 
-AT_ONCE = 1 << 12
-"""Quantiles that are drawn together."""
-_BEHIND = np.arange(LEVELS - 1, -1, -1, dtype=np.uint64)[:, None]
-"""By level: the bits behind its own."""
-_FIRST_BRANCH = np.uint64(1) << np.arange(LEVELS, dtype=np.uint64)[:, None]
-
-
 @lru_cache(maxsize=16)
 def _keys(key: bytes) -> list[tuple[np.uint64, np.uint64]]:
     """Return the keys of quantiles, buckets, ranks and costs of an epoch."""
@@ -272,22 +266,13 @@ def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
     for step, unset in zip(_STEPS[:3], _UNSET[:3], strict=True):
         bits = (bits >> np.uint64(step)) & unset | (bits & unset) << np.uint64(step)
     bits = bits.byteswap() >> np.uint64(64 - LEVELS)
-    for at in range(0, len(bits), AT_ONCE):
-        bits[at : at + AT_ONCE] ^= _flips(bits[at : at + AT_ONCE], of_quantiles)
+    first, second = map(int, of_quantiles)
+    _core.scramble(bits, LEVELS, first, second)
     bits <<= np.uint64(64 - LEVELS)
     if bucket > 1:
         within ^= mix(number, of_buckets) >> np.uint64(64 - (bucket - 1).bit_length())
         bits |= within << np.uint64(BESIDE)
     return bits
-
-
-def _flips(bits: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Array:
-    """Return which bits are turned: each by a hash of the bits before it."""
-    # The branches of a tree, numbered through, for all levels together.
-    branches = (bits >> _BEHIND) >> np.uint64(1) | _FIRST_BRANCH
-    turned = mix(branches.ravel(), key).reshape(branches.shape) >> np.uint64(63)
-    flips: UInt64Array = np.bitwise_or.reduce(turned << _BEHIND, axis=0)
-    return flips
 
 
 def rank_draws(positions: Int64Array, key: bytes) -> UInt64Array:
