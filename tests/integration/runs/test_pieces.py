@@ -62,7 +62,7 @@ def test_the_next_epoch_is_begun_before_it_is_planned(token_files, monkeypatch):
 
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
-    monkeypatch.setattr("pagefeed.core.run.pieces.MOST_SEQUENCES", 40)
+    monkeypatch.setattr("pagefeed.core.run.route.MOST_SEQUENCES", 40)
     loader = make_loader(token_files, epochs=2, drop_last=drop_last, batch_size=6)
     run = loader.view().run
     cursor, index = run.at(run.beginning(0)), run.index
@@ -144,8 +144,8 @@ class CountingFeed(Feed):
 
 @pytest.mark.parametrize("plan_bytes", [0, 1000, 1 << 40])
 def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
-    monkeypatch.setattr("pagefeed.core.run.pieces.MOST_SEQUENCES", 4)
-    monkeypatch.setattr("pagefeed.core.batches.iteration.BEGIN_SEQUENCES", 20)
+    monkeypatch.setattr("pagefeed.core.run.route.MOST_SEQUENCES", 4)
+    monkeypatch.setattr(Iteration, "begin_sequences", 20)
     loader = make_loader(token_files, batch_size=2)
     engine, session = CountingEngine(), loader.view()
     feed = CountingFeed(engine, session.run.index)
