@@ -173,7 +173,8 @@ wheel: $(HAVE_WHEEL)  ## Build sdist and wheel of this system, try it without Ru
 	$(BIN)/python packaging/licences.py LICENSE-THIRD-PARTY
 	$(BIN)/maturin sdist --out dist
 	mkdir -p target/sdist
-	tar --extract --gzip --file dist/*.tar.gz --directory target/sdist \
+	@# Cargo builds what is newer, and files of an archive all have one old date.
+	tar --extract --touch --gzip --file dist/*.tar.gz --directory target/sdist \
 		--strip-components 1
 	cd target/sdist && PATH="$(CURDIR)/$(BIN):$$PATH" $(CURDIR)/$(BIN)/maturin build \
 		--release --locked $(WHEEL_OPTIONS) \
