@@ -5,6 +5,7 @@ from pathlib import Path
 
 import duckdb
 import fastparquet
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -93,3 +94,35 @@ def test_token_files_are_read_by_others(tmp_path: Path, codec: Compression):
     assert [[*row] for row in table["input_ids"]] == rows
     ours = pagefeed.parquet(file, column="input_ids")
     assert [row["input_ids"] for row in ours] == rows
+
+
+def test_tokens_of_three_bytes_are_read_by_others(tmp_path: Path):
+    vocab_size, num_rows = 70_000, 1200
+    rows = np.arange(num_rows * 1000).reshape(num_rows, 1000) * 7919 % vocab_size
+
+    def encode(text: str) -> list[int]:
+        return rows[int(text)].tolist() if text.isdecimal() else [1]
+
+    lines = [json.dumps({"text": str(number)}) for number in range(num_rows)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    tokenizer = pagefeed.Tokenizer(encode, vocab_size=vocab_size)
+    written = pagefeed.tokenize(
+        tmp_path / "a.jsonl", tmp_path / "out", tokenizer=tokenizer, compression="none"
+    )
+    (file,) = written.files
+    chunk = pq.read_metadata(file).row_group(0).column(0)
+    assert 3.0 < chunk.total_compressed_size / rows.size < 3.5
+    table = pq.read_table(file)["input_ids"].combine_chunks()
+    assert np.array_equal(table.flatten(), rows.ravel())
+    series = pl.read_parquet(file)["input_ids"].explode()
+    assert np.array_equal(series, rows.ravel())
+    query = f"select unnest(input_ids) as token from read_parquet('{file}')"
+    assert np.array_equal(duckdb.execute(query).fetchnumpy()["token"], rows.ravel())
+    with Path(file).open("rb") as opened:
+        frame = fastparquet.ParquetFile(opened).to_pandas(columns=["input_ids"])
+    assert np.array_equal(np.concatenate([*frame["input_ids"]]), rows.ravel())
+    ours = pagefeed.parquet(file, column="input_ids")
+    loader = pagefeed.Loader(
+        ours, sequences=pagefeed.Windows(1000), batch_size=num_rows, shuffle=None
+    )
+    assert np.array_equal(next(iter(loader))["input_ids"], rows)

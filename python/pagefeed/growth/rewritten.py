@@ -66,9 +66,8 @@ class RewrittenRows(Spans):
     Args:
         index: Of the files that there are.
         layout: Of the files that are gone.
-        snapshot: Of the table, of which these were.
-        fingerprint: What identifies the rows, as it was.
-        stored: Where the runs are.
+        fingerprint: That of the rows in the files that are gone.
+        stored: The runs: first row in ``index``, old page, rows and values before each.
     """
 
     in_file_order = False

@@ -67,8 +67,8 @@ impl Dictionary {
         Some(Self { num_values, width })
     }
 
-    /// Values from which on the pages save more than the dictionary takes, by any codec:
-    /// measured on real text.
+    /// Values of a row group from which on there is a dictionary. On real text it then
+    /// takes, with zstd, about the bytes that it saves, and with other codecs far fewer.
     pub fn pays_from(self) -> usize {
         16 * self.num_values as usize
     }

@@ -127,9 +127,9 @@ def sized(
     if batch_tokens is not None and global_batch_size is not None:
         raise InvalidArgumentError(
             f"{' and '.join(given)}: a budget fills the batch of one rank, and the "
-            "number of ranks may change; give global_batch_size= alone. Of Windows and "
-            f"Packed, {batch_tokens} tokens of a step are {batch_tokens} // length "
-            "sequences"
+            "number of ranks may change; leave batch_tokens= out. With Windows or "
+            f"Packed, a step of {batch_tokens} tokens is global_batch_size="
+            f"{batch_tokens} // length"
         )
     if len(given) != 1:
         raise InvalidArgumentError(
