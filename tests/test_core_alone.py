@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from code_lines import of_file
 from pagefeed import _core
 
 DATA_PLANE = Path(_core.__file__)
 PACKAGE = DATA_PLANE.parent
 CORE = ("core", "errors.py", "contract.py", "_names.py", DATA_PLANE.name)
 """The core and the contract, with the data plane and the names that it exports."""
+
+MOST_LINES = 6500
+"""Lines of code of the core and the contract, as ``tests/code_lines.py`` counts."""
 
 RUN = """
 import hashlib, json, sys
@@ -81,3 +85,9 @@ def test_the_core_delivers_alone_what_the_package_does(tmp_path_factory, folder)
     for line in found:
         *_, resumed_steps, resumed, steps, whole = line.split()
         assert (resumed_steps, resumed) == (steps, whole)
+
+
+def test_the_core_stays_small():
+    """What a reader must know of it fits on two desks."""
+    paths = [PACKAGE / "contract.py", *(PACKAGE / "core").rglob("*.py")]
+    assert sum(map(of_file, paths)) <= MOST_LINES

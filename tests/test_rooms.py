@@ -31,12 +31,13 @@ USES = {
         "reports",
         "tokenizer",
     },
-    "documents": {"aligned"},
     "erasure": {"selection"},
-    "flat": {"parquet_files", "remote", "selection"},
+    "flat": {"aligned", "parquet_files", "remote", "selection"},
+    "infilling": {"aligned"},
     "growth": {"erasure", "parquet_files", "selection"},
     "images": {"parquet_files", "remote", "tokenizer"},
     "integrations": {
+        "aligned",
         "documents",
         "launch",
         "metrics",
@@ -48,6 +49,7 @@ USES = {
     "mixing": {"launch", "mixture"},
     "mixture": {"balance", "growth"},
     "parquet_files": {
+        "aligned",
         "erasure",
         "infilling",
         "remote",
@@ -71,7 +73,6 @@ USES = {
     "tokenizer": {"remote"},
     "torch": {"integrations", "mixture"},
     "uncounted": {"documents", "text"},
-    "view": {"aligned", "documents"},
 }
 """Rooms that a room stands on, besides the core."""
 

@@ -21,10 +21,11 @@ from pagefeed.rooms import PROVIDED as _PROVIDED  # noqa: F401 - it says where t
 if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     __version__: str
     from pagefeed import errors, mixing
+    from pagefeed.aligned import Aligned
     from pagefeed.balance import Balance
     from pagefeed.context_parallel import ContextParallel
     from pagefeed.core.batches import Fields
-    from pagefeed.core.dataset import Aligned, PageIndex
+    from pagefeed.core.dataset import PageIndex
     from pagefeed.core.loader import Loader
     from pagefeed.core.order import Permutation, Shuffle
     from pagefeed.core.sequences import Packed, Windows

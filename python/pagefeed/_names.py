@@ -13,10 +13,11 @@ FACES = ("dataset", "errors", "mixing", "prepare", "reports", "run")
 
 _NAMES = {
     "_core": ("__version__",),
+    "aligned": ("Aligned",),
     "balance": ("Balance",),
     "context_parallel": ("ContextParallel",),
     "core.batches": ("Fields",),
-    "core.dataset": ("Aligned", "PageIndex"),
+    "core.dataset": ("PageIndex",),
     "core.loader": ("Loader",),
     "core.order": ("Permutation", "Shuffle"),
     "core.sequences": ("Packed", "Windows"),

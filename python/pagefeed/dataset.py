@@ -1,10 +1,8 @@
 """Datasets, as users name them in types, and what few people call of them."""
 
 from pagefeed._names import name_as_imported
+from pagefeed.aligned import Aligned, AlignedColumn, AlignedColumnNames
 from pagefeed.core.dataset import (
-    Aligned,
-    AlignedColumn,
-    AlignedColumnNames,
     Dataset,
     FolderColumn,
     Page,

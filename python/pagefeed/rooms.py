@@ -24,9 +24,9 @@ PROVIDED = {
     "global_batch_size": "pagefeed.elastic:Fleet.parse",
     "engine that decodes ahead": "pagefeed.documents:AheadEngine",
     # Columns beside the tokens.
-    "aligned columns": "pagefeed.aligned:AlignedColumns.of",
+    "aligned columns": "pagefeed.aligned.columns:AlignedColumns.of",
     "check of aligned columns": "pagefeed.aligned:check_aligned_index",
-    "metadata columns": "pagefeed.aligned:Metadata.of",
+    "metadata columns": "pagefeed.aligned.metadata:Metadata.of",
     # What rows there are.
     "erased rows": "pagefeed.erasure.erased:ErasedRows",
     # Where files lie.

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed._names import name_as_imported
-from pagefeed.aligned import AlignedColumns
 from pagefeed.core._base import Int64Array, check_vocab_size, parse_bytes
 from pagefeed.core.batches import (
     Batch,
@@ -20,6 +19,7 @@ from pagefeed.core.batches import (
     Format,
     check_infills,
     check_padding,
+    columns_beside,
     make_converter,
     parse_dtype,
     plan_batches,
@@ -28,7 +28,6 @@ from pagefeed.core.batches import (
 from pagefeed.core.dataset import Dataset, check_dataset, known_vocab_size
 from pagefeed.core.ranks import resolve_threads
 from pagefeed.core.sequences import Cut, SequenceIndex, check_sequences
-from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 
 __all__ = ["SequenceView"]
@@ -89,7 +88,7 @@ class SequenceView:
         self.padding = check_padding(padding, self.dtype, sequences)
         self.num_threads = resolve_threads(num_threads)
         self._convert = make_converter(format, pin_memory=False)
-        if isinstance(sequences, Documents):
+        if sequences.delivers != "tokens":
             raise InvalidArgumentError(
                 "a SequenceView gives sequences of tokens: for documents use a Loader, "
                 "or Windows or Packed here"
@@ -100,7 +99,7 @@ class SequenceView:
             vocab_size, padding=self.padding, eos=layout.eos, bos=layout.bos
         )
         check_infills([dataset], self.dtype, self.vocab_size)
-        self._aligned = AlignedColumns.of([dataset])
+        self._aligned = columns_beside([dataset])
         self._engine = token_engine(
             [dataset],
             layout,

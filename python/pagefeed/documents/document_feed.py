@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.aligned import AlignedColumns, Metadata
 from pagefeed.core._base import Int64Array, UInt32Array, UInt64Array, distinct
 from pagefeed.core.batches import (
     Batch,
@@ -23,6 +22,7 @@ from pagefeed.core.batches import (
 from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.core.run import NO_SEQUENCE, Run
 from pagefeed.core.sequences import EPOCH_SHIFT, epochs_of, numbers_of
+from pagefeed.core.wiring import provided
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import RowCut
 from pagefeed.documents.row_columns import (
@@ -46,9 +46,12 @@ class DocumentFeed(EngineFeed):
         InvalidArgumentError: If columns cannot be had under one name or be cut.
     """
 
+    _aligned: Any
+    """The aligned columns, which tell what they are of documents too."""
+
     def __init__(self, settings: LoaderSettings, run: Run) -> None:
         super().__init__(settings, run)
-        self._aligned = AlignedColumns.of(run.datasets, settings.dataset.fill)
+        self._aligned = provided("aligned columns")(run.datasets, settings.dataset.fill)
         documents, datasets = cast("RowCut", settings.sequences), run.datasets
         self._documents, metadata = documents, self._metadata
         if metadata is not None:
@@ -284,9 +287,7 @@ def _refuse_wide(datasets: Sequence[Dataset]) -> None:
                 )
 
 
-def _told(
-    dataset: Dataset, metadata: Metadata | None
-) -> list[PageIndex | FolderColumn]:
+def _told(dataset: Dataset, metadata: Any) -> list[PageIndex | FolderColumn]:
     """Where its metadata comes from."""
     if metadata is None:
         return []

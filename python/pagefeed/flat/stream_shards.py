@@ -10,13 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagefeed import _core
+from pagefeed.aligned import AlignedColumnNames, AlignedSource, parse_aligned
 from pagefeed.core._base import Int64Array, check_columns, lazy
-from pagefeed.core.dataset import (
-    AlignedColumnNames,
-    AlignedSource,
-    PageIndex,
-    parse_aligned,
-)
+from pagefeed.core.dataset import PageIndex
 from pagefeed.core.storage import PathLike, Paths, Storage
 from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
 from pagefeed.flat.flat_dataset import FlatDataset

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pagefeed.core.dataset import AlignedColumn, AlignedSource, OwnTokens, PageIndex
+from pagefeed.aligned import AlignedColumn, AlignedSource
+from pagefeed.core.dataset import OwnTokens, PageIndex
 
 __all__ = ["Arrange", "Document", "arrange_numbers", "arrange_spans", "document_at"]
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.aligned import Aligned
 from pagefeed.core._base import of_bfloat16
 from pagefeed.core.batches import Batch
-from pagefeed.core.dataset import Aligned
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["CompressedLogits"]

@@ -6,14 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
+from pagefeed.aligned import AlignedColumnNames, parse_aligned
 from pagefeed.core._base import check_column, check_columns, check_flag, near_name
-from pagefeed.core.dataset import (
-    AlignedColumnNames,
-    PageIndexUse,
-    cache_folder,
-    check_page_index,
-    parse_aligned,
-)
+from pagefeed.core.dataset import PageIndexUse, cache_folder, check_page_index
 from pagefeed.core.storage import (
     Located,
     PathLike,

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Self, cast, overload
 
+from pagefeed.aligned import parse_aligned
 from pagefeed.core._base import LABELS, Facts, check_flag, lazy
-from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind, parse_aligned
+from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.parquet_files.recorded import (
     RecordedTokenizer,

@@ -5,6 +5,7 @@ that keeps it busy ahead of its consumer.
 """
 
 from pagefeed._names import name_as_imported
+from pagefeed.core.batches.beside import ColumnsBeside, columns_beside
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.feeds import EngineFeed, Feed, check_infills, token_engine
 from pagefeed.core.batches.fields import FieldName, Fields
@@ -35,6 +36,7 @@ __all__ = [
     "Batch",
     "BatchIterator",
     "BatchPlan",
+    "ColumnsBeside",
     "DType",
     "EngineFeed",
     "Feed",
@@ -48,6 +50,7 @@ __all__ = [
     "RunView",
     "check_infills",
     "check_padding",
+    "columns_beside",
     "converted",
     "make_converter",
     "make_feed",

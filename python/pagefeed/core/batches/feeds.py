@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, check_vocab_size
+from pagefeed.core.batches.beside import ColumnsBeside, columns_beside
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.fields import Fields
 from pagefeed.core.batches.formats import Batch, as_numpy, converted, make_converter
@@ -85,44 +86,6 @@ class Feed(ABC):
         return of_sequences
 
 
-class NoColumns:
-    """The aligned columns of batches that have none."""
-
-    names = columns = ()
-
-    def check(self, fields: Fields) -> None:
-        """Refuse settings of fields that come from the files: none does."""
-
-    def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:
-        """Refuse ``learn_eos=False``, where labels are made."""
-        del datasets
-        if layout.learn_eos is False:
-            raise InvalidArgumentError(
-                "learn_eos=False is of data with labels of their own: leave it out"
-            )
-
-    def settings(self, fields: Fields, layout: SequenceLayout) -> dict[str, Any]:
-        """Return the engine's settings of fields."""
-        del layout
-        return {"fields": fields.settings}
-
-    def arrays(self, memory: _core.Buffer, shape: tuple[int, ...]) -> Batch:
-        """Return no columns."""
-        del memory, shape
-        return {}
-
-    def typed(self, batch: Batch) -> Batch:
-        """Return a batch as it is."""
-        return batch
-
-
-def _aligned_columns(datasets: Sequence[Dataset], fill: Sequence[str]) -> Any:
-    """Return the aligned columns of datasets, as their room makes them if there are."""
-    if any(data.aligned for data in datasets):
-        return provided("aligned columns")(datasets, fill)
-    return NoColumns()
-
-
 class EngineFeed(Feed):
     """A feed with an engine of the data plane.
 
@@ -141,7 +104,7 @@ class EngineFeed(Feed):
         self._vocab_size = settings.vocab_size
         if self._vocab_size is None and settings.uses_recorded:
             self._vocab_size = known_vocab_size(run.datasets)
-        self._aligned = _aligned_columns(run.datasets, settings.dataset.fill)
+        self._aligned = columns_beside(run.datasets, settings.dataset.fill)
         self._aligned.check(fields)
         self._metadata = None
         if "metadata" in fields.names:
@@ -246,7 +209,7 @@ class TokenFeed(EngineFeed):
 def token_engine(
     datasets: Sequence[Dataset],
     layout: SequenceLayout,
-    aligned: Any,
+    aligned: ColumnsBeside,
     fields: Fields | None = None,
     **settings: Any,
 ) -> ProcessEngine[_core.Engine]:

@@ -7,13 +7,6 @@ and :class:`Spans` are what other layers need of these, whatever the files are;
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.dataset.aligned import (
-    Aligned,
-    AlignedColumn,
-    AlignedColumnNames,
-    AlignedSource,
-    parse_aligned,
-)
 from pagefeed.core.dataset.counted_index import CountedIndex
 from pagefeed.core.dataset.dataset import (
     ChangeRow,
@@ -65,10 +58,6 @@ from pagefeed.core.dataset.spans import (
 )
 
 __all__ = [
-    "Aligned",
-    "AlignedColumn",
-    "AlignedColumnNames",
-    "AlignedSource",
     "BlockKind",
     "ChangeRow",
     "CountedIndex",
@@ -102,7 +91,6 @@ __all__ = [
     "kept_index",
     "known_vocab_size",
     "lengths_of_rows",
-    "parse_aligned",
     "part_of",
     "refuse_null_tokens",
     "refuse_nulls",

@@ -17,7 +17,6 @@ from pagefeed.core._base import (
     lazy,
     text_of,
 )
-from pagefeed.core.dataset.aligned import AlignedColumn, AlignedSource
 from pagefeed.core.dataset.folders import FolderColumn
 from pagefeed.core.dataset.page_index import PageIndex
 from pagefeed.core.dataset.spans import Spans
@@ -116,8 +115,9 @@ class Dataset(Source):
     """Further columns of the same rows, for the documents in a batch."""
     span_columns: tuple[str, ...] = ()
     """Columns with ranges of tokens of the same row."""
-    aligned: tuple[AlignedColumn, ...] = ()
-    """Columns with numbers for every token of the same row."""
+    aligned: tuple[Any, ...] = ()
+    """Columns with numbers for every token of the same row. The core asks of each its
+    ``column``, ``width`` and ``token_bytes``."""
     cache_dir: PathLike | None = None
     """Folder of the index."""
     verify_checksums: bool = False
@@ -187,7 +187,7 @@ class Dataset(Source):
         return self.column_index(column)
 
     @property
-    def aligned_sources(self) -> tuple[AlignedSource, ...]:
+    def aligned_sources(self) -> tuple[Any, ...]:
         """The pages of the aligned columns."""
         return tuple(self.column_index(each.column) for each in self.aligned)
 

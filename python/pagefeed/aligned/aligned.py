@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
@@ -23,14 +23,15 @@ from pagefeed.core._base import (
     check_whole,
     to_bfloat16,
 )
-from pagefeed.core.dataset.page_index import PageIndex
-from pagefeed.errors import InvalidArgumentError
+from pagefeed.core.dataset import PageIndex, refuse_nulls
+from pagefeed.errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 
 __all__ = [
     "Aligned",
     "AlignedColumn",
     "AlignedColumnNames",
     "AlignedSource",
+    "check_aligned_index",
     "parse_aligned",
 ]
 
@@ -313,3 +314,52 @@ def parse_aligned(
             f"{', '.join(taken)}: name each once"
         )
     return tuple(found)
+
+
+def check_aligned_index(
+    tokens: PageIndex, other: PageIndex, column: AlignedColumn
+) -> None:
+    """Refuse a column without its numbers for every token, by the counts of the index.
+
+    Raises:
+        UnsupportedError: If it holds no numbers, or nulls inside of lists.
+        CorruptFileError: If a row has not the values that its tokens need.
+    """
+    if other.handle.number_type is None:
+        raise UnsupportedError(
+            f"column {other.column!r} of {other.files[0]} holds no numbers: aligned "
+            "names lists of integers or floats, or lists of these"
+        )
+    refuse_nulls(
+        other,
+        other.null_pages,
+        "a row holds a null, which stands for no number",
+        "write the file without nulls in lists",
+    )
+    column.dtype(other)
+    column.width(other, tokens)
+    num_tokens, num_values = (
+        np.diff(index.file_first_value) for index in (tokens, other)
+    )
+    if column.like.first or column.like.count is not None:
+        return
+    wrong = np.flatnonzero(num_tokens * column.width(other, tokens) != num_values)
+    if len(wrong):
+        _refuse(tokens, other, column, int(wrong[0]))
+
+
+def _refuse(
+    tokens: PageIndex, other: PageIndex, column: AlignedColumn, file: int
+) -> NoReturn:
+    """Raise the error of the first row of a file with other values than its tokens."""
+    begin, end = tokens.file_first_page[file : file + 2].tolist()
+    asked = column.asked(column.dtype(other), column.width(other, tokens))
+    for page in range(begin, end):
+        tokens.handle.check_aligned(page, other.handle, asked)
+    found = int(np.diff(other.file_first_value)[file])
+    count = int(np.diff(tokens.file_first_value)[file])
+    raise CorruptFileError(
+        f"{other.files[file]}, column {other.column}: {found} values and {count} "
+        f"tokens of {column.width(other, tokens)} values each; index the file with "
+        "page_index=False, or write it again"
+    )

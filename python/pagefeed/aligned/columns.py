@@ -1,36 +1,24 @@
-"""Columns beside the tokens in a batch: aligned ones, and metadata of its documents."""
+"""Aligned columns of datasets, as batches have them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
+from pagefeed.aligned.aligned import AlignedColumn
 from pagefeed.core._base import IGNORED, Int64Array, require
-from pagefeed.core.batches import Batch, Fields
-from pagefeed.core.dataset import (
-    AlignedColumn,
-    Dataset,
-    FolderColumn,
-    PageIndex,
-    refuse_nulls,
-    refuse_unknown_rows,
-)
+from pagefeed.core.batches import Batch, ColumnsBeside, Fields
+from pagefeed.core.dataset import Dataset
 from pagefeed.core.sequences import SequenceLayout
-from pagefeed.errors import (
-    CorruptFileError,
-    DataError,
-    InvalidArgumentError,
-    LabelWarning,
-    UnsupportedError,
-)
+from pagefeed.errors import DataError, InvalidArgumentError, LabelWarning
 
-__all__ = ["AlignedColumns", "Metadata", "check_aligned_index"]
+__all__ = ["AlignedColumns"]
 
 
 class Numbers(NamedTuple):
@@ -44,7 +32,7 @@ class Numbers(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AlignedColumns:
+class AlignedColumns(ColumnsBeside):
     """The aligned columns of datasets, alike in all that have them.
 
     Args:
@@ -52,8 +40,8 @@ class AlignedColumns:
         handles: For each dataset, where they lie; None for those that it lacks.
     """
 
-    columns: tuple[Numbers, ...]
-    handles: tuple[tuple[_core.Index | _core.FlatField | None, ...], ...]
+    columns: tuple[Numbers, ...] = ()
+    handles: tuple[tuple[_core.Index | _core.FlatField | None, ...], ...] = ()
 
     @classmethod
     def of(
@@ -150,10 +138,7 @@ class AlignedColumns:
                 every token.
         """
         if "labels" not in self.names:
-            if layout.learn_eos is False:
-                raise InvalidArgumentError(
-                    "learn_eos=False is of data with labels of their own: leave it out"
-                )
+            super().check_eos(layout, datasets)
             return
         if layout.eos is None or layout.learn_eos is not None:
             return
@@ -174,8 +159,6 @@ class AlignedColumns:
         names = self.names
         made = [name for name in fields.made if name not in names]
         found: dict[str, Any] = {"fields": fields.settings | {"fields": made}}
-        if not names:
-            return found
         label = layout.eos if layout.learn_eos else None
         found |= {"aligned": self.handles, "per_token": self.per_token(label)}
         if "labels" in names and "loss_mask" in made:
@@ -263,8 +246,6 @@ class AlignedColumns:
         self, memory: _core.Buffer, shape: tuple[int, ...]
     ) -> dict[str, npt.NDArray[Any]]:
         """Return the columns of a batch by name, as views of its memory."""
-        if not self.columns:
-            return {}
         view = memoryview(memory)
         return {
             name: np.ndarray(shape + own, kind, view, memory.aligned_offset(number))
@@ -280,153 +261,3 @@ def _shown(numbers: Numbers) -> str:
         if setting.name not in ("width", "padding") and value != setting.default:
             facts.append(f"{setting.name}={value!r}")
     return ", ".join(facts)
-
-
-PLACES = ("sequence", "start", "stop", "first_token")
-"""Columns of the table that say where a part of a document is."""
-
-MetadataSource = _core.Index | _core.RecordColumn | list[int | None] | list[str | None]
-"""Pages, or a value for each file."""
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """The columns of a table of metadata.
-
-    Args:
-        names: Names of the columns.
-        are_spans: Which of them hold spans of tokens.
-        sources: For each dataset, where each column lies; None if it does not have it.
-    """
-
-    names: tuple[str, ...]
-    are_spans: tuple[bool, ...]
-    sources: tuple[tuple[MetadataSource | None, ...], ...]
-
-    @classmethod
-    def of(cls, datasets: Sequence[Dataset], fields: Fields) -> Metadata | None:
-        """Return the metadata of datasets; None if it is not among the fields.
-
-        Raises:
-            ColumnNotFoundError: If a column does not exist.
-            InvalidArgumentError: If a name is taken, or holds spans in some datasets
-                only.
-            UnsupportedError: If types of one name differ in datasets, or a column holds
-                no spans.
-        """
-        if "metadata" not in fields.names:
-            return None
-        spans = {name for data in datasets for name in data.span_columns}
-        plain = {name for data in datasets for name in data.metadata}
-        named = dict.fromkeys(
-            name for data in datasets for name in (*data.metadata, *data.span_columns)
-        )
-        _check_names(named, spans & plain)
-        for data in datasets:
-            refuse_unknown_rows(data.spans, "metadata")
-        sources = (tuple(_source(data, name) for name in named) for data in datasets)
-        made = cls(tuple(named), tuple(name in spans for name in named), tuple(sources))
-        _core.check_metadata(made.asked)
-        return made
-
-    @property
-    def asked(self) -> tuple[Sequence[str], Sequence[bool], Sequence[Any]]:
-        """Names, kinds and sources, as the engine takes them."""
-        return self.names, self.are_spans, self.sources
-
-    def of_documents(
-        self,
-        columns: Sequence[_core.ArrowArray],
-        is_there: _core.ArrowArray,
-        lengths: Int64Array,
-        most: int,
-    ) -> _core.ArrowTable:
-        """Return the table of whole documents, a row of a batch each.
-
-        Args:
-            columns: Rows of the columns.
-            is_there: Not null where there is a document.
-            lengths: Tokens of each: int64.
-            most: Tokens of each in the batch, at most.
-        """
-        return _core.document_table(
-            columns,
-            self.names,
-            self.are_spans,
-            is_there,
-            np.ascontiguousarray(lengths),
-            most,
-        )
-
-
-def _check_names(names: dict[str, None], both: set[str]) -> None:
-    for name in names:
-        if name in PLACES:
-            raise InvalidArgumentError(
-                f"a table of metadata has a column {name!r} of its own, which says "
-                "where a document is: rename that of the files"
-            )
-    if both:
-        raise InvalidArgumentError(
-            f"column {min(both)!r} is named by spans= of one dataset and by metadata= "
-            "of another, and a batch has one for both: name it alike"
-        )
-
-
-def _source(dataset: Dataset, name: str) -> MetadataSource | None:
-    if name not in dataset.metadata and name not in dataset.span_columns:
-        return None
-    source: PageIndex | FolderColumn = dataset.source_of(name)
-    if isinstance(source, FolderColumn):
-        values: Any = source.handle_of_files
-        return values
-    return source.handle
-
-
-def check_aligned_index(
-    tokens: PageIndex, other: PageIndex, each: AlignedColumn
-) -> None:
-    """Refuse a column without its numbers for every token, by the counts of the index.
-
-    Raises:
-        UnsupportedError: If it holds no numbers, or nulls inside of lists.
-        CorruptFileError: If a row has not the values that its tokens need.
-    """
-    if other.handle.number_type is None:
-        raise UnsupportedError(
-            f"column {other.column!r} of {other.files[0]} holds no numbers: aligned "
-            "names lists of integers or floats, or lists of these"
-        )
-    refuse_nulls(
-        other,
-        other.null_pages,
-        "a row holds a null, which stands for no number",
-        "write the file without nulls in lists",
-    )
-    each.dtype(other)
-    each.width(other, tokens)
-    num_tokens, num_values = (
-        np.diff(index.file_first_value) for index in (tokens, other)
-    )
-    if each.like.first or each.like.count is not None:
-        return
-    wrong = np.flatnonzero(num_tokens * each.width(other, tokens) != num_values)
-    if len(wrong):
-        _refuse(tokens, other, each, int(wrong[0]))
-
-
-def _refuse(
-    tokens: PageIndex, other: PageIndex, each: AlignedColumn, file: int
-) -> NoReturn:
-    """Raise the error of the first row of a file with other values than its tokens."""
-    begin, end = tokens.file_first_page[file : file + 2].tolist()
-    asked = each.asked(each.dtype(other), each.width(other, tokens))
-    for page in range(begin, end):
-        tokens.handle.check_aligned(page, other.handle, asked)
-    found = int(np.diff(other.file_first_value)[file])
-    count = int(np.diff(tokens.file_first_value)[file])
-    raise CorruptFileError(
-        f"{other.files[file]}, column {other.column}: {found} values and {count} "
-        f"tokens of {each.width(other, tokens)} values each; index the file with "
-        "page_index=False, or write it again"
-    )

@@ -1,0 +1,122 @@
+"""Metadata of the documents in a batch, as a table beside the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pagefeed import _core
+from pagefeed.core._base import Int64Array
+from pagefeed.core.batches import Fields
+from pagefeed.core.dataset import (
+    Dataset,
+    FolderColumn,
+    PageIndex,
+    refuse_unknown_rows,
+)
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["Metadata"]
+
+PLACES = ("sequence", "start", "stop", "first_token")
+"""Columns of the table that say where a part of a document is."""
+
+MetadataSource = _core.Index | _core.RecordColumn | list[int | None] | list[str | None]
+"""Pages, or a value for each file."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The columns of a table of metadata.
+
+    Args:
+        names: Names of the columns.
+        are_spans: Which of them hold spans of tokens.
+        sources: For each dataset, where each column lies; None if it does not have it.
+    """
+
+    names: tuple[str, ...]
+    are_spans: tuple[bool, ...]
+    sources: tuple[tuple[MetadataSource | None, ...], ...]
+
+    @classmethod
+    def of(cls, datasets: Sequence[Dataset], fields: Fields) -> Metadata | None:
+        """Return the metadata of datasets; None if it is not among the fields.
+
+        Raises:
+            ColumnNotFoundError: If a column does not exist.
+            InvalidArgumentError: If a name is taken, or holds spans in some datasets
+                only.
+            UnsupportedError: If types of one name differ in datasets, or a column holds
+                no spans.
+        """
+        if "metadata" not in fields.names:
+            return None
+        spans = {name for data in datasets for name in data.span_columns}
+        plain = {name for data in datasets for name in data.metadata}
+        named = dict.fromkeys(
+            name for data in datasets for name in (*data.metadata, *data.span_columns)
+        )
+        _check_names(named, spans & plain)
+        for data in datasets:
+            refuse_unknown_rows(data.spans, "metadata")
+        sources = (tuple(_source(data, name) for name in named) for data in datasets)
+        made = cls(tuple(named), tuple(name in spans for name in named), tuple(sources))
+        _core.check_metadata(made.asked)
+        return made
+
+    @property
+    def asked(self) -> tuple[Sequence[str], Sequence[bool], Sequence[Any]]:
+        """Names, kinds and sources, as the engine takes them."""
+        return self.names, self.are_spans, self.sources
+
+    def of_documents(
+        self,
+        columns: Sequence[_core.ArrowArray],
+        is_there: _core.ArrowArray,
+        lengths: Int64Array,
+        most: int,
+    ) -> _core.ArrowTable:
+        """Return the table of whole documents, a row of a batch each.
+
+        Args:
+            columns: Rows of the columns.
+            is_there: Not null where there is a document.
+            lengths: Tokens of each: int64.
+            most: Tokens of each in the batch, at most.
+        """
+        return _core.document_table(
+            columns,
+            self.names,
+            self.are_spans,
+            is_there,
+            np.ascontiguousarray(lengths),
+            most,
+        )
+
+
+def _check_names(names: dict[str, None], both: set[str]) -> None:
+    for name in names:
+        if name in PLACES:
+            raise InvalidArgumentError(
+                f"a table of metadata has a column {name!r} of its own, which says "
+                "where a document is: rename that of the files"
+            )
+    if both:
+        raise InvalidArgumentError(
+            f"column {min(both)!r} is named by spans= of one dataset and by metadata= "
+            "of another, and a batch has one for both: name it alike"
+        )
+
+
+def _source(dataset: Dataset, name: str) -> MetadataSource | None:
+    if name not in dataset.metadata and name not in dataset.span_columns:
+        return None
+    source: PageIndex | FolderColumn = dataset.source_of(name)
+    if isinstance(source, FolderColumn):
+        values: Any = source.handle_of_files
+        return values
+    return source.handle
