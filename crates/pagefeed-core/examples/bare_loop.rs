@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pagefeed_core::codec::{Codec, Decompressor};
-use pagefeed_core::decode::{PageRun, TokenPage, decode_dictionary, decode_tokens_into};
+use pagefeed_core::decode::{PageRun, decode_dictionary, decode_tokens_into};
 use pagefeed_core::gather::{Ahead, BatchToken};
 use pagefeed_core::header::{DataV1, PageHeader, PageKind};
 use pagefeed_core::levels::count_levels;
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::schema::Leaf;
+use pagefeed_core::tokens::TokenPage;
 use pagefeed_core::{Error, Result};
 use parquet::basic::Encoding;
 use parquet::schema::parser::parse_message_type;

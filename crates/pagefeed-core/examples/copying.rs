@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use pagefeed_core::decode::{TokenPage, Tokens};
 use pagefeed_core::gather::{Ahead, BatchToken, copy_segment};
+use pagefeed_core::tokens::{TokenPage, Tokens};
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagefeed_core::Result;
-use pagefeed_core::decode::{TokenPage, Tokens};
 use pagefeed_core::engine::{
     Batch, Bundles, Engine, EngineConfig, Layout, Page, PageEntry, PageSource, Plan, TokenType,
 };
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::storage::Fetched;
+use pagefeed_core::tokens::{TokenPage, Tokens};
 
 /// Pages of 16-bit tokens that cost `work`.
 struct Copied {

@@ -18,6 +18,7 @@ use std::ops::{Deref, DerefMut};
 use memmap2::MmapMut;
 
 use crate::error::{Error, Result};
+use crate::limits::check_page_size;
 use crate::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Buffers of this size and more are kept for all threads.
@@ -261,6 +262,32 @@ pub(crate) fn will_write<T>(memory: &[T]) {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn will_write<T>(_memory: &[T]) {}
+
+/// Makes room for `additional` elements, within the limit and the memory there is.
+pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
+    let count = values.len().saturating_add(additional);
+    let bytes = count.saturating_mul(size_of::<T>());
+    check_page_size(bytes as u64)?;
+    if values.is_empty() && values.capacity() < additional {
+        *values = Vec::new(); // Nothing of what was there is worth a copy.
+    }
+    let before = values.capacity();
+    values
+        .try_reserve(additional)
+        .map_err(|_| no_memory(bytes))?;
+    if values.capacity() > before {
+        will_write(values.spare_capacity_mut());
+    }
+    Ok(())
+}
+
+/// All values of an iterator, if there is memory for them.
+pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
+    let mut collected = Vec::new();
+    reserve(&mut collected, values.len())?;
+    collected.extend(values);
+    Ok(collected)
+}
 
 #[cfg(test)]
 mod tests {

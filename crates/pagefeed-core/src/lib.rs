@@ -7,7 +7,8 @@
 //! [`index`] knows where every page of a column lies, [`store`] reads bytes,
 //! [`page`] opens one stored page (checksum, decompression, levels), [`decode`]
 //! turns pages into tokens or Arrow arrays, [`pages`] loads them by number,
-//! [`infill`] rearranges documents, [`packing`] puts them into sequences, [`gather`] copies tokens into batches,
+//! [`tokens`] holds them, [`infill`] rearranges documents, [`packing`] puts them into sequences,
+//! [`gather`] copies tokens into batches,
 //! [`fields`] makes what comes with them, [`metadata`] what is known of their documents,
 //! [`engine`] executes plans on its own threads. [`write`](mod@write) makes files of
 //! tokens; [`order`] hashes and permutes numbers. Nothing here knows about Python.
@@ -16,6 +17,7 @@ pub mod buffers;
 pub mod codec;
 pub mod decode;
 mod descriptors;
+mod encodings;
 pub mod engine;
 pub mod error;
 pub mod fields;
@@ -26,6 +28,7 @@ pub mod index;
 pub mod infill;
 pub mod levels;
 pub mod limits;
+pub mod lists;
 pub mod metadata;
 pub mod order;
 pub mod packing;
@@ -33,7 +36,6 @@ pub mod pad;
 pub mod page;
 pub mod pages;
 pub mod parallel;
-pub mod per_token;
 pub mod pickle;
 mod prefetch;
 pub mod schema;
@@ -43,6 +45,7 @@ pub mod store;
 pub mod sync;
 pub mod text;
 pub mod thrift;
+pub mod tokens;
 pub mod write;
 
 pub use error::{Error, Kind, Result};

@@ -1,6 +1,10 @@
 //! Limits checked before every allocation. They are far above what writers
 //! produce and far below what would hurt.
 
+use std::cell::Cell;
+
+use crate::error::{Error, Result};
+
 /// Largest footer read, in bytes.
 pub const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// Deepest nesting of thrift structures.
@@ -33,3 +37,28 @@ pub const MAX_COUNTED_PAGE_BYTES: usize = 1 << 30;
 pub const MAX_PAGE_INDEX_BYTES: u64 = 1 << 30;
 /// Most bytes read from a file at once: a record may span several pages.
 pub const MAX_READ_BYTES: usize = 4 << 30;
+
+thread_local! {
+    /// Most bytes that a page decoded by this thread may take.
+    static MOST_BYTES: Cell<u64> = const { Cell::new(MAX_DECODED_PAGE_BYTES as u64) };
+}
+
+/// Makes this thread refuse pages that decode to more bytes, from now on.
+pub fn limit_pages(bytes: usize) {
+    MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
+}
+
+/// Refuses a page that decodes to more bytes than it may.
+pub(crate) fn check_page_size(size: u64) -> Result<u64> {
+    let most = MOST_BYTES.get();
+    if size <= most {
+        return Ok(size);
+    }
+    let advice = match most < MAX_DECODED_PAGE_BYTES as u64 {
+        true => ": give more memory, or write the file anew with smaller pages",
+        false => "",
+    };
+    Err(Error::limit(format!(
+        "a page decodes to {size} bytes, the limit is {most}{advice}"
+    )))
+}

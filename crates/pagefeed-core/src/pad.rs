@@ -1,67 +1,19 @@
 //! Lists of integers as batches: rows of one length, and the fields made of them.
 
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
     UInt32Type,
 };
-use arrow_array::{Array, ArrayRef, LargeListArray, UInt32Array};
-use arrow_buffer::OffsetBuffer;
-use arrow_schema::{DataType, Field as Column};
-use arrow_select::concat::concat;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
 
-use crate::decode::{Joins, NumberType};
 use crate::engine::{Batch, Buffer, TokenType};
 use crate::error::{Error, Kind, Result};
-use crate::fields::{Borders, Field, Fields, Maker, Sections, as_numbers};
+use crate::fields::{Borders, Field, Fields, Maker, Sections};
 use crate::gather::BatchToken;
-use crate::per_token::PerToken;
-
-/// Tokens of rows that end at `ends`, which rise to the number of tokens, as lists.
-pub fn lists_of(tokens: Vec<u32>, ends: &[usize]) -> Result<ArrayRef> {
-    if !ends.is_sorted() || ends.last().copied().unwrap_or(0) != tokens.len() {
-        return Err(Error::invalid("rows end where their tokens do not"));
-    }
-    let item = Arc::new(Column::new_list_field(DataType::UInt32, false));
-    let offsets = [0].iter().chain(ends).map(|&end| end as i64).collect();
-    let tokens = Arc::new(UInt32Array::from(tokens));
-    let lists = LargeListArray::try_new(item, OffsetBuffer::new(offsets), tokens, None)?;
-    Ok(Arc::new(lists))
-}
-
-/// Lengths of the lists; those of null ones are 0.
-pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
-    let bounds = |row| bounds(lists, row).map(|(begin, end)| (end - begin) as i64);
-    if items(lists).is_none() {
-        return Err(Error::unsupported(format!(
-            "only lists have lengths, not {}",
-            lists.data_type()
-        )));
-    }
-    Ok((0..lists.len())
-        .map(|row| bounds(row).unwrap_or(0))
-        .collect())
-}
-
-/// All lists, each cut to `most`, as one.
-pub fn joined(lists: &ArrayRef, most: usize) -> Result<ArrayRef> {
-    let all = values(lists)?;
-    let ranges = (0..lists.len()).map(|row| bounds(lists, row).unwrap_or_default());
-    let parts: Vec<ArrayRef> = ranges
-        .map(|(begin, end)| all.slice(begin, most.min(end - begin)))
-        .collect();
-    let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-    let one = match parts.is_empty() {
-        true => all.slice(0, 0),
-        false => concat(&parts)?,
-    };
-    let item = Arc::new(Column::new_list_field(one.data_type().clone(), true));
-    let offsets = OffsetBuffer::<i64>::from_lengths([one.len()]);
-    let list = LargeListArray::try_new(item, offsets, one, None)?;
-    Ok(Arc::new(list))
-}
+use crate::lists::{bounds, items, list_lengths, not_tokens, values};
+use crate::tokens::{Joins, NumberType, PerToken, as_numbers};
 
 /// How lists become the rows of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -177,47 +129,6 @@ where
     Ok(())
 }
 
-/// Begin and end of a list among all values, unless it is null.
-pub(crate) fn bounds(lists: &ArrayRef, row: usize) -> Option<(usize, usize)> {
-    if lists.is_null(row) {
-        return None;
-    }
-    match lists.data_type() {
-        DataType::List(_) => {
-            let offsets = lists.as_list::<i32>().value_offsets();
-            Some((offsets[row] as usize, offsets[row + 1] as usize))
-        }
-        DataType::LargeList(_) => {
-            let offsets = lists.as_list::<i64>().value_offsets();
-            Some((offsets[row] as usize, offsets[row + 1] as usize))
-        }
-        DataType::FixedSizeList(_, _) => {
-            let size = lists.as_fixed_size_list().value_length() as usize;
-            Some((row * size, (row + 1) * size))
-        }
-        DataType::Struct(fields) if fields.len() == 1 => bounds(lists.as_struct().column(0), row),
-        _ => None,
-    }
-}
-
-pub(crate) fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
-    let are_integers = |values: &&ArrayRef| values.data_type().is_integer();
-    items(lists)
-        .filter(are_integers)
-        .ok_or_else(|| not_tokens(lists))
-}
-
-/// What lists hold; `None` if they are no lists.
-pub(crate) fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
-    match lists.data_type() {
-        DataType::List(_) => Some(lists.as_list::<i32>().values()),
-        DataType::LargeList(_) => Some(lists.as_list::<i64>().values()),
-        DataType::FixedSizeList(_, _) => Some(lists.as_fixed_size_list().values()),
-        DataType::Struct(fields) if fields.len() == 1 => items(lists.as_struct().column(0)),
-        _ => None,
-    }
-}
-
 /// Lists with so much for each token as rows of `length` tokens in their own type, cut or
 /// filled up with padding; behind them, if that is wanted, how many numbers each token has.
 /// `lengths` are the tokens of each row, `starts` where those of each begin in the one row
@@ -301,13 +212,6 @@ pub fn padded_numbers(
         }
     }
     Ok(Batch::from(buffer))
-}
-
-fn not_tokens(lists: &ArrayRef) -> Error {
-    Error::unsupported(format!(
-        "only lists of integers of up to 64 bits can be padded, not {}",
-        lists.data_type()
-    ))
 }
 
 #[cfg(test)]

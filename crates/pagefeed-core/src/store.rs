@@ -1,6 +1,6 @@
 //! Bytes of local files: `pread` on files kept open, access advice.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,76 +14,8 @@ use crate::buffers::RecycledBuffer;
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_READ_BYTES;
-use crate::storage::Storage;
+use crate::storage::{FileId, Stamp, Storage};
 use crate::sync::Instant;
-
-/// What identifies the state of a file cheaply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// Size in bytes.
-    pub size: u64,
-    /// Time of the last modification in nanoseconds since 1970.
-    pub modified_ns: i64,
-    /// Inode number.
-    pub inode: u64,
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            size: metadata.size(),
-            modified_ns: metadata
-                .mtime()
-                .saturating_mul(1_000_000_000)
-                .saturating_add(metadata.mtime_nsec()),
-            inode: metadata.ino(),
-        }
-    }
-}
-
-/// A file and the state it must be in.
-#[derive(Clone, Debug)]
-pub struct FileId {
-    /// Path.
-    pub path: Arc<str>,
-    /// State at the time of indexing.
-    pub stamp: Stamp,
-}
-
-impl FileId {
-    /// Refuses a file that is now in the state `found`.
-    pub fn check(&self, found: Stamp) -> Result<()> {
-        let stamp = self.stamp;
-        let mut differences = Vec::new();
-        if found.size != stamp.size {
-            differences.push(format!("{} bytes then, {} now", stamp.size, found.size));
-        }
-        if found.modified_ns != stamp.modified_ns {
-            differences.push(format!(
-                "modified at {} ns then, at {} ns now",
-                stamp.modified_ns, found.modified_ns
-            ));
-        }
-        if found.inode != stamp.inode {
-            differences.push(match self.path.contains("://") {
-                true => "it has another version (ETag)".to_string(),
-                false => format!("inode {} then, {} now", stamp.inode, found.inode),
-            });
-        }
-        if differences.is_empty() {
-            return Ok(());
-        }
-        Err(self.stale(&format!(
-            "the file changed since it was indexed ({})",
-            differences.join("; ")
-        )))
-    }
-
-    fn stale(&self, what: &str) -> Error {
-        let message = format!("{what}; put the indexed file back or build the index again");
-        Error::new(Kind::Stale, message).in_file(&self.path)
-    }
-}
 
 /// Reads byte ranges of files, keeping some of them open.
 pub struct Store {

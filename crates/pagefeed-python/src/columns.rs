@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
 use arrow_schema::Field;
-use pagefeed_core::decode::NumberType;
 use pagefeed_core::engine::Aligned;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::infill::Infilling;
@@ -24,7 +23,7 @@ use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::pages::token_ids::TokenIds;
-use pagefeed_core::per_token::PerToken;
+use pagefeed_core::tokens::{NumberType, PerToken};
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use pagefeed_core::Error;
 use pagefeed_core::error::Result;
 use pagefeed_core::fields::{Field, FieldType, Fields, IGNORED};
-use pagefeed_core::pad::{Padding, lists_of};
+use pagefeed_core::lists::token_lists;
+use pagefeed_core::pad::Padding;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -115,7 +116,7 @@ pub fn token_rows(
             token_type,
             fields: AskedFields::parse(fields)?,
         };
-        padding.batch(&lists_of(tokens, &ends)?, &starts)
+        padding.batch(&token_lists(tokens, &ends)?, &starts)
     })
     .map(Buffer::from)
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::index::{FlatFile, FlatPages, Index as CoreIndex, Records};
 use pagefeed_core::infill::{arrange_lists, infilled_field};
@@ -10,8 +9,9 @@ use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::record_column::{RecordColumn as CoreColumn, RecordValues};
 use pagefeed_core::pages::row_column::InfilledRows;
 use pagefeed_core::pages::stream_spans::{ShardPayloads, StreamSpans};
-use pagefeed_core::storage::Fetched;
-use pagefeed_core::store::{FileId, Store};
+use pagefeed_core::storage::{Fetched, FileId};
+use pagefeed_core::store::Store;
+use pagefeed_core::tokens::NumberType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

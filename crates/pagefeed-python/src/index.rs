@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::ArrayRef;
-use pagefeed_core::decode::NumberType;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
@@ -22,6 +21,7 @@ use pagefeed_core::pages::text::Tokenization;
 use pagefeed_core::pages::text_column::TextColumn;
 use pagefeed_core::pages::token_column::{TokenColumn, row_lengths};
 use pagefeed_core::storage::{Fetched, Storage};
+use pagefeed_core::tokens::NumberType;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use object_store::path::Path;
 use pagefeed_core::error::{Error, Kind, Result};
-use pagefeed_core::store::Stamp;
+use pagefeed_core::storage::Stamp;
 use tokio::sync::Semaphore;
 use twox_hash::{XxHash3_64, XxHash3_128};
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::{Either, select, try_join_all};
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::store::Stamp;
+use pagefeed_core::storage::Stamp;
 use tokio::time::sleep;
 use twox_hash::XxHash3_64;
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use object_store::path::Path;
 use pagefeed_core::error::{Error, Result};
-use pagefeed_core::storage::{FileRanges, Storage};
-use pagefeed_core::store::{FileId, Stamp, Store};
+use pagefeed_core::storage::{FileId, FileRanges, Stamp, Storage};
+use pagefeed_core::store::Store;
 
 use crate::counters::Counts;
 use crate::live::{Live, listed, stamp};

@@ -14,22 +14,21 @@
 //! | DELTA_BINARY_PACKED | the blocks are there | count times width |
 //! | DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY | the blocks of lengths are there | the sums of all lengths |
 //!
-//! The size is held against [`MAX_DECODED_PAGE_BYTES`], or what the thread was told to
-//! [`limit_pages`] to, and what comes from nothing but nulls against
+//! The size is held against [`MAX_DECODED_PAGE_BYTES`](crate::limits::MAX_DECODED_PAGE_BYTES), or what the thread was told to
+//! [`limit_pages`](crate::limits::limit_pages) to, and what comes from nothing but nulls against
 //! [`MAX_PADDING_BYTES`]. Within those, large memory is asked for so that the system may
 //! refuse it: see [`crate::buffers`].
-
-use std::cell::Cell;
 
 use arrow_schema::DataType;
 use parquet::basic::{Encoding, Type as PhysicalType};
 
-use super::encodings::delta::Delta;
-use super::encodings::hybrid::Runs;
-use super::encodings::indices;
+use crate::buffers::reserve;
+use crate::encodings::delta::Delta;
+use crate::encodings::hybrid::Runs;
+use crate::encodings::indices;
 use crate::error::{Error, Result};
 use crate::levels::{count_up_to, num_levels};
-use crate::limits::{MAX_DECODED_PAGE_BYTES, MAX_PADDING_BYTES};
+use crate::limits::{MAX_PADDING_BYTES, check_page_size};
 use crate::page::DataPage;
 use crate::schema::{Leaf, children};
 
@@ -80,7 +79,7 @@ pub(crate) fn decoded_size(
         // The reader refuses what it does not know.
         _ => 0,
     };
-    check(size)
+    check_page_size(size)
 }
 
 /// The bytes of a page's values, which were found to be there. Some writers leave others
@@ -121,39 +120,14 @@ pub(crate) fn array_size(
              is {MAX_PADDING_BYTES}"
         )));
     }
-    check(places.saturating_add(padding).saturating_add(decoded_size))
-}
-
-thread_local! {
-    /// Most bytes that a page decoded by this thread may take.
-    static MOST_BYTES: Cell<u64> = const { Cell::new(MAX_DECODED_PAGE_BYTES as u64) };
-}
-
-/// Makes this thread refuse pages that decode to more bytes, from now on.
-pub fn limit_pages(bytes: usize) {
-    MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
-}
-
-/// Refuses a size above the limit.
-pub(crate) fn check(size: u64) -> Result<u64> {
-    let most = MOST_BYTES.get();
-    if size <= most {
-        return Ok(size);
-    }
-    let advice = match most < MAX_DECODED_PAGE_BYTES as u64 {
-        true => ": give more memory, or write the file anew with smaller pages",
-        false => "",
-    };
-    Err(Error::limit(format!(
-        "a page decodes to {size} bytes, the limit is {most}{advice}"
-    )))
+    check_page_size(places.saturating_add(padding).saturating_add(decoded_size))
 }
 
 /// Lengths of the strings of a dictionary, stored one by one behind them.
 pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
     sized(bytes, num_entries as u64 * 4, num_entries)?;
     let mut lengths = Vec::new();
-    super::tokens::integers::reserve(&mut lengths, num_entries)?;
+    reserve(&mut lengths, num_entries)?;
     for _ in 0..num_entries {
         let (string, rest) = split_string(bytes)?;
         // Pages are less than 2 GiB.

@@ -14,12 +14,11 @@ use arrow_select::concat::concat;
 use self::append::append;
 use super::page::Scratch;
 use super::{EngineConfig, Page, PageEntry, PageSource};
-use crate::decode::{Joins, Numbers, TokenPage};
 use crate::error::{Error, Result};
-use crate::infill::{Postponed, arrange};
+use crate::infill::Postponed;
 use crate::packing::{Packing, pack};
-use crate::per_token::PerToken;
 use crate::storage::Fetched;
+use crate::tokens::{Joins, Numbers, PerToken, TokenPage, arrange};
 
 /// Bundles that the segments of a plan refer to: rows of several pages, joined.
 #[derive(Clone, Debug, Default)]

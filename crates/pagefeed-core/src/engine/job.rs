@@ -10,9 +10,9 @@ use super::page::Scratch;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
 use super::{EngineConfig, Page, PageSource, PartReads};
-use crate::decode::TokenPage;
 use crate::error::Result;
 use crate::storage::Fetched;
+use crate::tokens::TokenPage;
 
 /// What a worker does outside the lock.
 pub(super) enum Job {

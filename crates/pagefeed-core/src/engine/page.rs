@@ -3,10 +3,10 @@
 use arrow_array::{Array, ArrayRef};
 
 use super::assembly::loose::LooseParts;
-use crate::decode::{Numbers, TokenPage};
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Postponed};
 use crate::page::PageOpener;
+use crate::tokens::{Numbers, TokenPage};
 
 /// A page as it is held in memory.
 #[derive(Debug)]

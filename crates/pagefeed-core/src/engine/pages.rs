@@ -427,11 +427,11 @@ impl PageTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::TokenPage;
     use crate::engine::PageSource;
     use crate::error::{Error, Result};
     use crate::page::PageOpener;
     use crate::storage::Fetched;
+    use crate::tokens::TokenPage;
 
     struct Nothing;
 

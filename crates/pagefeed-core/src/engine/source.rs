@@ -1,10 +1,10 @@
 //! Where pages come from.
 
 use super::Page;
-use crate::decode::TokenPage;
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
+use crate::tokens::TokenPage;
 
 /// What the scheduler knows of a page, or of a bundle.
 #[derive(Clone, Copy, Debug, Default)]

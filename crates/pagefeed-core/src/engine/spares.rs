@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::decode::TokenPage;
+use crate::tokens::TokenPage;
 
 /// Spent pages by size. All are kept that there is room for: freeing and allocating
 /// from several threads scatters what is held over the allocator's arenas, at up to
@@ -49,7 +49,7 @@ impl SparePages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::Tokens;
+    use crate::tokens::Tokens;
 
     #[test]
     fn the_nearest_size_is_taken() {

@@ -8,12 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::decode::TokenPage;
-use crate::decode::Tokens;
-use crate::fields::Field;
-use crate::fields::Fields;
+use crate::fields::{Field, Fields};
 use crate::page::PageOpener;
 use crate::storage::Fetched;
+use crate::tokens::{TokenPage, Tokens};
 
 mod ahead;
 mod bundles;

@@ -1,7 +1,7 @@
 //! Where segments begin in a batch, as bits: they may be noted in any order, and take
 //! the same memory however short the documents are.
 
-use crate::decode::Joins;
+use crate::tokens::Joins;
 
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use super::lengths::{longest, put_lengths};
-use super::{Borders, Field, Fields, Number, Parts, Slots};
+use super::{Borders, Field, Fields, Parts, Slots};
+use crate::tokens::Number;
 
 /// What fields came to, beside their memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

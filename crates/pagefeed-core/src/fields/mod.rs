@@ -12,8 +12,7 @@ mod slots;
 
 pub use borders::Borders;
 pub use make::{Made, Maker};
-pub(crate) use sections::as_numbers;
-pub use sections::{Number, Parts, Sections};
+pub use sections::{Parts, Sections};
 pub use slots::{FieldType, Slots};
 
 use crate::error::{Error, Result};

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Field, FieldType, Fields, Slots};
+use crate::tokens::{Number, as_numbers};
 
 /// Alignment of a field: a line of the cache, and any vector.
 const ALIGNMENT: usize = 64;
@@ -111,38 +112,6 @@ impl<'a> Parts<'a> {
         }
     }
 }
-
-/// Memory as numbers; the bytes at its ends that are not aligned are left out.
-pub(crate) fn as_numbers<T: Number>(bytes: &mut [u8]) -> &mut [T] {
-    // SAFETY: any bits are a number.
-    unsafe { bytes.align_to_mut() }.1
-}
-
-/// Numbers that fields are made of: any bits are one.
-pub trait Number: Copy + sealed::Sealed {
-    /// From one that it holds: a place, a label, 0 or 1.
-    fn of(value: i64) -> Self;
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-macro_rules! numbers {
-    ($($number:ty),*) => {
-        $(
-            impl sealed::Sealed for $number {}
-            impl Number for $number {
-                #[inline(always)]
-                fn of(value: i64) -> Self {
-                    value as Self
-                }
-            }
-        )*
-    };
-}
-
-numbers!(u8, u16, i32, i64, f32);
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::sections::Number;
 use crate::error::{Error, Result};
+use crate::tokens::Number;
 
 /// Type of the numbers of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::codec::Codec;
 
 pub(crate) use parse::parse_null_count;
-pub use parse::{schema_tree, value_of};
+pub use parse::value_of;
 pub use read::{Tail, read_tail};
 
 /// A footer: its schema and, of its row groups, the chunks of one column.

@@ -84,16 +84,6 @@ impl Footer {
     }
 }
 
-/// The schema in a footer.
-pub fn schema_tree(footer: &[u8]) -> Result<SchemaTree> {
-    let mut tree = None;
-    let mut reader = Reader::new(footer);
-    read_fields!(reader, {
-        (2, Wire::List) => tree = Some(SchemaTree::parse(reader)?),
-    })?;
-    tree.ok_or_else(|| missing("a schema"))
-}
-
 /// Some writers leave the total at 0; the row groups' counts are verified page by page.
 pub(super) fn check_rows(num_rows: u64, mut groups: impl Iterator<Item = u64>) -> Result<()> {
     let sum = groups.try_fold(0u64, |sum, rows| sum.checked_add(rows));

@@ -5,8 +5,7 @@ use twox_hash::XxHash3_128;
 
 use crate::error::{Error, Kind, Result};
 use crate::limits::MAX_FOOTER_BYTES;
-use crate::storage::Storage;
-use crate::store::FileId;
+use crate::storage::{FileId, Storage};
 
 /// Bytes read at first: footers, and the page indexes before them, mostly fit.
 const GUESS: u64 = 64 << 10;

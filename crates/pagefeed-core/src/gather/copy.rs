@@ -4,10 +4,9 @@
 
 use std::ops::BitOr;
 
-use crate::decode::{TokenPage, Tokens, with_values};
-use crate::fields::Number;
 use crate::prefetch::fetch;
 use crate::simd::vectorized;
+use crate::tokens::{Number, TokenPage, Tokens, with_values};
 
 /// A type that tokens can be delivered in.
 pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {

@@ -1,7 +1,7 @@
 //! What is gathered: tokens of a page that lie in a row, or of its lines.
 
 use super::copy::{Ahead, BatchToken};
-use crate::decode::TokenPage;
+use crate::tokens::TokenPage;
 
 /// Why a segment could not be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::decode::{TokenPage, Tokens};
+use crate::tokens::{TokenPage, Tokens};
 
 fn page(tokens: Tokens) -> TokenPage {
     let num_tokens = tokens.len() as u32;

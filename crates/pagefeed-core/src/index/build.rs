@@ -14,8 +14,7 @@ use crate::error::{Error, Kind, Result, catch_panic};
 use crate::footer::{Chunk, Footer, RowGroup, read_tail};
 use crate::parallel::on_threads;
 use crate::schema::ColumnSchema;
-use crate::storage::Storage;
-use crate::store::FileId;
+use crate::storage::{FileId, Storage};
 use crate::sync::{Mutex, PoisonError};
 
 /// What one file contributes.

@@ -11,7 +11,7 @@ use arrow_schema::Field;
 use super::columns::columns;
 use super::segment::{list_field, list_row, list_values, lists, unexpected};
 use crate::error::{Error, Result};
-use crate::store::{FileId, Stamp};
+use crate::storage::{FileId, Stamp};
 
 columns! {
     /// What is known of each file besides its path.

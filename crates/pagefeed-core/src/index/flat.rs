@@ -19,10 +19,10 @@ use super::segment::{list_field, list_row, lists};
 use super::table::{Table, TableBuilder};
 use super::{Index, PageRecord, field_of_all};
 use crate::codec::Codec;
-use crate::decode::{Joins, NumberType};
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 use crate::storage::Storage;
+use crate::tokens::{Joins, NumberType};
 
 /// Pages that a shuffle of row groups moves as one.
 const PAGES_PER_GROUP: usize = 64;

@@ -12,8 +12,7 @@ use crate::decode::PageRun;
 use crate::error::{Error, Result};
 use crate::header::{PageHeader, PageKind};
 use crate::limits::MAX_READ_BYTES;
-use crate::storage::{FileRanges, Storage};
-use crate::store::FileId;
+use crate::storage::{FileId, FileRanges, Storage};
 
 impl Index {
     /// Reads the stored bytes of `page`, one run per leaf of its schema.

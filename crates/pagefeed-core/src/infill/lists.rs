@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, FieldRef};
 
 use super::{Infilling, Run};
 use crate::error::{Error, Result};
-use crate::{decode, pad};
+use crate::lists::{bounds, items, list_array};
 
 /// What a column of lists is when its rows are infilled: lists of any length.
 pub fn infilled_field(field: &FieldRef) -> Result<FieldRef> {
@@ -39,8 +39,7 @@ pub fn arrange_lists(
     epoch: u64,
     filling: Option<u64>,
 ) -> Result<ArrayRef> {
-    let values =
-        pad::items(lists).ok_or_else(|| Error::internal("infilled rows that are no lists"))?;
+    let values = items(lists).ok_or_else(|| Error::internal("infilled rows that are no lists"))?;
     let markers = markers(infilling, values.data_type(), filling)?.to_data();
     let own = values.to_data();
     let capacity = own.len() + lists.len() * infilling.tokens.len();
@@ -53,10 +52,10 @@ pub fn arrange_lists(
         .peekable();
     let mut validity = Vec::with_capacity(lists.len());
     for row in 0..lists.len() {
-        let bounds = pad::bounds(lists, row);
-        let (begin, end) = bounds.unwrap_or((0, 0));
+        let own = bounds(lists, row);
+        let (begin, end) = own.unwrap_or((0, 0));
         let chosen = pending.next_if(|pending| pending.row == row);
-        validity.push(bounds.is_some() || chosen.is_some());
+        validity.push(own.is_some() || chosen.is_some());
         match chosen {
             None => written.try_extend(0, begin, end)?,
             Some(chosen) => {
@@ -78,7 +77,7 @@ pub fn arrange_lists(
     }
     let values = make_array(written.freeze());
     let nulls = Some(validity.into()).filter(|_| lists.null_count() > 0);
-    decode::lists(lists.data_type(), &offsets, values, nulls)
+    list_array(lists.data_type(), &offsets, values, nulls)
 }
 
 /// The markers as an array of the type of the tokens, or of an aligned column.

@@ -4,9 +4,8 @@
 //! Which documents are infilled depends on their numbers alone, so that their lengths are
 //! known without reading them; where they are cut, and in which order their parts come,
 //! on the epoch too. [`Infilling`] decides by keyed hashes, [`Arranged`] says what a row
-//! then holds, [`arrange`] writes the rows of a page so.
+//! then holds.
 
-mod arrange;
 mod lists;
 #[cfg(test)]
 mod tests;
@@ -16,7 +15,6 @@ use std::sync::Arc;
 
 use crate::order::mix;
 
-pub use arrange::arrange;
 pub use lists::{arrange_lists, infilled_field};
 
 /// Where the number of a page ends and the epoch it is read for begins: documents of a

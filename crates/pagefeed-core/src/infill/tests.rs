@@ -7,8 +7,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, ListArray};
 
 use super::*;
-use crate::decode::{Numbers, TokenPage, Tokens};
-use crate::per_token::PerToken;
+use crate::tokens::{Numbers, PerToken, TokenPage, Tokens, arrange};
 
 fn infilling(rate: f64, with_end: bool) -> Infilling {
     Infilling {

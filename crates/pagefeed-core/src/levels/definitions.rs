@@ -1,7 +1,7 @@
 //! Definition levels of a page, counted stretch by stretch.
 
 use super::{check_run, num_levels};
-use crate::decode::encodings::hybrid::{Run, Runs};
+use crate::encodings::hybrid::{Run, Runs};
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;

@@ -4,9 +4,9 @@ mod definitions;
 
 use std::ops::Range;
 
-use crate::decode::encodings::hybrid::{Run, Runs};
-use crate::decode::encodings::unpack::{Part, parts};
-use crate::decode::tokens::integers::reserve;
+use crate::buffers::reserve;
+use crate::encodings::hybrid::{Run, Runs};
+use crate::encodings::unpack::{Part, parts};
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;

@@ -2,6 +2,7 @@
 //!
 //! [`table`] puts it together, [`spans`] cuts lists of ranges of tokens to the parts.
 
+mod part;
 pub mod spans;
 pub mod table;
 
@@ -14,7 +15,8 @@ use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
 use crate::error::Result;
-pub use table::{Part, TableSchema};
+pub use part::Part;
+pub use table::TableSchema;
 
 /// Columns of rows as those of a table: what their paths lead to, and spans as such.
 pub fn span_fields(

@@ -9,7 +9,7 @@ use arrow_buffer::{NullBufferBuilder, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields};
 use arrow_select::interleave::interleave;
 
-use super::Part;
+use super::part::Part;
 use crate::error::{Error, Result};
 
 const START: &str = "start";

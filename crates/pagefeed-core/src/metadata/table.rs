@@ -10,24 +10,12 @@ use arrow_select::concat::concat_batches;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_record_batch;
 
+use super::part::Part;
 use super::spans;
 use crate::error::{Error, Result};
 
 /// Columns that say where a part is; those of the files follow.
 pub const PLACES: [&str; 4] = ["sequence", "start", "stop", "first_token"];
-
-/// A run of tokens of one document in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Row of the batch.
-    pub sequence: usize,
-    /// Its first token there.
-    pub start: usize,
-    /// The same, counted in the document.
-    pub first_token: usize,
-    /// Number of tokens.
-    pub num_tokens: usize,
-}
 
 /// What the columns of a table are.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use parquet::basic::Encoding;
 
-use crate::decode::tokens::integers::reserve;
+use crate::buffers::reserve;
 use crate::error::{Error, Result};
 use crate::header::DataV1;
 use crate::schema::Leaf;

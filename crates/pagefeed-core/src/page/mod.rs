@@ -6,11 +6,11 @@ mod scratch;
 
 use crate::buffers::RecycledBuffer;
 use crate::codec::Codec;
-use crate::decode::TokenPage;
 use crate::error::{Error, Kind, Result};
 use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
 use crate::schema::Leaf;
+use crate::tokens::TokenPage;
 use levels::{levels_size, split_levels};
 use scratch::{Areas, KEEP_BYTES, Scratch, check_size};
 

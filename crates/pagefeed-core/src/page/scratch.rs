@@ -3,8 +3,8 @@
 use super::kept::KeptPages;
 use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
-use crate::decode::check_page_size;
 use crate::error::{Error, Result};
+use crate::limits::check_page_size;
 
 /// Scratch buffers larger than this are given back after each page: every thread has
 /// some, which together would be more than the pages they were for.

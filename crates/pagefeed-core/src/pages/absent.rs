@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::decode::{Numbers, TokenPage};
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::pages::indexed::Indexed;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::storage::Fetched;
+use crate::tokens::{Numbers, TokenPage};
 
 /// Pages of tokens, whose numbers stand at the places of their columns in batches; those
 /// of a column that the dataset lacks are absent, and batches have padding for them.

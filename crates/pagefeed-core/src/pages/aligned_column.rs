@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::{NumberRows, NumberType, Numbers, OpenedRun, decode_number_dictionary};
+use crate::decode::{NumberRows, OpenedRun, decode_number_dictionary};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
@@ -12,8 +12,8 @@ use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
-use crate::per_token::{Given, PerToken};
 use crate::storage::Storage;
+use crate::tokens::{Given, NumberType, Numbers, PerToken};
 
 /// A column of lists of numbers with one for each token.
 pub struct AlignedColumn {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-use crate::decode::Tokens;
 use crate::error::Result;
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::tokens::Tokens;
 
 /// What identifies a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array, Int64Array, UInt16Array, UInt32Array};
 use arrow_schema::{DataType, Field};
 
-use crate::decode::{NumberType, Numbers, TokenPage, Tokens, lists, with_values};
 use crate::error::{Error, Kind, Result};
 use crate::index::{Flat, FlatRows, Index, PageRecord, Records};
+use crate::lists::list_array;
 use crate::storage::Storage;
+use crate::tokens::{NumberType, Numbers, TokenPage, Tokens, with_values};
 
 /// A number of a record that comes with its token.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +81,7 @@ pub fn to_array(page: TokenPage) -> Result<ArrayRef> {
 /// Values as lists, of which each goes from one of the offsets to the next.
 pub(super) fn lists_of_elements(row_offsets: &[u32], values: ArrayRef) -> Result<ArrayRef> {
     let item = Field::new("element", values.data_type().clone(), false);
-    lists(&DataType::List(Arc::new(item)), row_offsets, values, None)
+    list_array(&DataType::List(Arc::new(item)), row_offsets, values, None)
 }
 
 /// Whether records are tokens and nothing else, in a type in which they are held: their

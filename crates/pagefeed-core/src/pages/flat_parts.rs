@@ -3,13 +3,13 @@
 
 use std::ops::Range;
 
-use crate::decode::{Joins, TokenPage, Tokens};
 use crate::engine::{PagePart, PartReads};
 use crate::error::{Error, Result};
 use crate::index::{Flat, FlatRows, Index, PageRecord};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{GAP, Storage, join_near};
+use crate::tokens::{Joins, TokenPage, Tokens};
 
 /// What is read of a page.
 struct Place<'a> {

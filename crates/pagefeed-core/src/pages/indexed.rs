@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 
-use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::pages::dictionaries::{DictionaryCache, KeptDictionary, Key};
 use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::{Fetched, FileRanges, Storage, fetch};
+use crate::tokens::Tokens;
 
 /// An index whose pages are to be read.
 #[derive(Clone)]

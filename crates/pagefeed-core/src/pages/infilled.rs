@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 
-use crate::decode::{TokenPage, conform};
+use crate::decode::conform;
 use crate::engine::{ExtraReads, Page, PageEntry};
 use crate::error::{Error, Result};
-use crate::infill::{Infilling, Postponed, arrange, arrange_lists};
+use crate::infill::{Infilling, Postponed, arrange_lists};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::source::{ColumnSource, Loading};
-use crate::per_token::PerToken;
 use crate::storage::Fetched;
+use crate::tokens::{PerToken, TokenPage, arrange};
 
 /// Bytes of a token, at most mostly.
 const TOKEN_BYTES: usize = 4;

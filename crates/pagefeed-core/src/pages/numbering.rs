@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::TokenPage;
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
@@ -14,6 +13,7 @@ use crate::pages::indexed::Indexed;
 use crate::pages::row_ranges::SharedPages;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::storage::Fetched;
+use crate::tokens::TokenPage;
 
 /// Pages of several sources, numbered through in their order.
 pub struct NumberedPages {

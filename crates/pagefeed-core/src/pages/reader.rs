@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 
-use crate::decode::{TokenPage, conform, decode_array};
+use crate::decode::{conform, decode_array};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
@@ -20,6 +20,7 @@ use crate::pages::flat;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::saturated;
 use crate::storage::Fetched;
+use crate::tokens::TokenPage;
 
 /// Reads and decodes `page` as `data_type`, a type that takes the column of any file: an
 /// array of exactly the rows and, for a list of one leaf, the values that the index

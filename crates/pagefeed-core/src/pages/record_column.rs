@@ -6,7 +6,7 @@ use arrow_array::{ArrayRef, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{Numbers, TokenPage, conform};
+use crate::decode::conform;
 use crate::engine::{ExtraReads, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::pages::flat::{self, FlatField};
@@ -15,6 +15,7 @@ use crate::pages::numbering::entry_of;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
+use crate::tokens::{Numbers, TokenPage};
 
 /// Which values of the records.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 //! The pages of one column of one dataset.
 
-use crate::decode::TokenPage;
 use crate::engine::{ExtraReads, Page, PageEntry, PartSource};
 use crate::error::Result;
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
+use crate::tokens::TokenPage;
 
 /// What a page is made with.
 pub struct Loading<'a> {

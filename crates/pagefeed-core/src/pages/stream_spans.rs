@@ -8,14 +8,13 @@ use arrow_array::{ArrayRef, BinaryArray, Int64Array, ListArray, StructArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields};
 
-use crate::decode::{NumberType, TokenPage};
 use crate::engine::ExtraReads;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::pages::flat::FlatField;
-use crate::storage::{Storage, read_near};
-use crate::store::FileId;
+use crate::storage::{FileId, Storage, read_near};
 use crate::sync::{Mutex, PoisonError};
+use crate::tokens::{NumberType, TokenPage};
 
 /// The number of a token that has no payload.
 const NO_PAYLOAD: u32 = u32::MAX;

@@ -7,12 +7,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, GenericListArray, Int32Array, OffsetSizeTrait, UInt32Array};
 use arrow_schema::{DataType, Field, FieldRef};
 
-use crate::decode::{Joins, Numbers, TokenPage, Tokens, lists, with_values};
 use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
 use crate::index::{Index, PageRecord};
+use crate::lists::list_array;
 use crate::pages::numbering::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
+use crate::tokens::{Joins, Numbers, TokenPage, Tokens, with_values};
 
 /// The number of tokens of every row of a column, as it was counted.
 pub trait RowCounts: Send + Sync {
@@ -253,7 +254,7 @@ impl Tokenization {
             }
         };
         let data_type = DataType::List(self.item());
-        lists(&data_type, &page.row_offsets, values, None)
+        list_array(&data_type, &page.row_offsets, values, None)
     }
 }
 

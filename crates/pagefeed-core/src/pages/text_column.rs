@@ -3,7 +3,7 @@
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-use crate::decode::{TokenPage, conform};
+use crate::decode::conform;
 use crate::engine::{Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
@@ -13,6 +13,7 @@ use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::text::Tokenization;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::Fetched;
+use crate::tokens::TokenPage;
 
 /// Pages of a column of texts: loading one includes encoding it.
 pub struct TextColumn {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::decode::{Numbers, TokenPage, decode_dictionary, decode_tokens_into};
+use crate::decode::{decode_dictionary, decode_tokens_into};
 use crate::engine::{Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
@@ -11,13 +11,13 @@ use crate::pages::aligned_column::AlignedColumn;
 use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::flat::{self, FlatField};
-use crate::pages::flat_parts;
 use crate::pages::indexed::Indexed;
 use crate::pages::numbering::{entry_of, saturated};
-use crate::pages::reader;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::token_ids::TokenIds;
+use crate::pages::{flat_parts, reader};
 use crate::storage::{Fetched, FileRanges, Storage};
+use crate::tokens::{Numbers, TokenPage};
 
 /// Pages of a column of lists of tokens.
 pub struct TokenColumn {

@@ -2,10 +2,10 @@
 
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray, downcast_integer_array};
 
-use crate::decode::{TokenPage, Tokens, with_values};
 use crate::error::{Error, Kind, Result};
-use crate::pad;
+use crate::lists;
 use crate::simd::vectorized;
+use crate::tokens::{TokenPage, Tokens, with_values};
 
 /// The ids from 0 on, below the size of the vocabulary if that is known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +44,7 @@ impl TokenIds {
 
     /// The same of lists of integers; nulls are no tokens.
     pub fn check_lists(&self, lists: &ArrayRef, first_row: u64) -> Result<()> {
-        let values = pad::values(lists)?;
+        let values = lists::values(lists)?;
         downcast_integer_array! {
             values => self.check_rows(lists, values, first_row),
             _ => Ok(()),
@@ -62,7 +62,7 @@ impl TokenIds {
         }
         // It may lie outside of the rows, or under a null.
         for row in 0..lists.len() {
-            let (begin, end) = pad::bounds(lists, row).unwrap_or((0, 0));
+            let (begin, end) = lists::bounds(lists, row).unwrap_or((0, 0));
             let mut place = begin;
             while let Some((at, value)) = self.find(&values.values()[place..end]) {
                 if values.is_valid(place + at) {

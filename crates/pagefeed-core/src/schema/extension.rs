@@ -8,7 +8,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 use parquet::basic::LogicalType;
 
-use super::{Leaf, children};
+use super::leaf::{Leaf, children};
 use crate::error::Result;
 
 const NAME: &str = "ARROW:extension:name";

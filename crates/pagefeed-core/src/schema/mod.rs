@@ -4,6 +4,7 @@ pub mod common;
 pub mod converted;
 pub mod extension;
 pub mod hint;
+mod leaf;
 pub mod naming;
 pub mod rewrite;
 pub mod tree;
@@ -11,35 +12,18 @@ pub mod tree;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef};
+use arrow_schema::{DataType, Field};
 use parquet::arrow::{
     FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema_by_columns,
 };
-use parquet::basic::{ConvertedType, Repetition, Type as PhysicalType};
+use parquet::basic::{ConvertedType, Type as PhysicalType};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescriptor, Type};
+use parquet::schema::types::SchemaDescriptor;
 
 use crate::error::{Error, Result, catch_damage};
-use crate::footer;
-
-/// One leaf of the schema: what is stored as a column chunk.
-#[derive(Clone, Debug)]
-pub struct Leaf {
-    /// Number of the leaf among all leaves of the file.
-    pub ordinal: usize,
-    /// Dotted path.
-    pub path: Arc<str>,
-    /// Physical type.
-    pub physical: PhysicalType,
-    /// Repetition level of an element that continues the innermost list.
-    pub max_repetition: i16,
-    /// Definition level of a value that is there.
-    pub max_definition: i16,
-    /// Definition level from which on the outermost list has an element; 0 without lists.
-    pub element_definition: i16,
-    /// The crate's own description.
-    pub descriptor: ColumnDescPtr,
-}
+pub use leaf::Leaf;
+pub(crate) use leaf::children;
+use tree::SchemaTree;
 
 /// A column as asked for, in one schema: its leaves and its Arrow type.
 #[derive(Debug)]
@@ -68,7 +52,7 @@ impl ColumnSchema {
     ///
     /// INT96 is a time in nanoseconds; of a table, in microseconds of UTC, which hold all.
     pub fn resolve(footer: &[u8], column: &str, of_table: bool) -> Result<Self> {
-        let tree = footer::schema_tree(footer)?;
+        let tree = SchemaTree::of_footer(footer)?;
         let selected = tree.select(column)?;
         // The tree is sound, so that the crate may recurse and allocate by it.
         let metadata = catch_damage(|| Ok(ParquetMetaDataReader::decode_metadata(footer)?))?;
@@ -113,42 +97,6 @@ impl ColumnSchema {
     }
 }
 
-impl Leaf {
-    /// Leaf number `ordinal` of a schema.
-    pub fn new(ordinal: usize, schema: &SchemaDescriptor) -> Self {
-        let descriptor = schema.column(ordinal);
-        Self {
-            ordinal,
-            path: descriptor.path().string().into(),
-            physical: descriptor.physical_type(),
-            max_repetition: descriptor.max_rep_level(),
-            max_definition: descriptor.max_def_level(),
-            element_definition: element_definition(schema.root_schema(), &descriptor),
-            descriptor,
-        }
-    }
-}
-
-/// Definition level at which the outermost list on the path of a leaf has an element.
-fn element_definition(root: &Type, leaf: &ColumnDescriptor) -> i16 {
-    let (mut node, mut level) = (root, 0);
-    for name in leaf.path().parts() {
-        if !node.is_group() {
-            break;
-        }
-        let Some(child) = node.get_fields().iter().find(|field| field.name() == name) else {
-            break;
-        };
-        match child.get_basic_info().repetition() {
-            Repetition::REPEATED => return level + 1,
-            Repetition::OPTIONAL => level += 1,
-            Repetition::REQUIRED => {}
-        }
-        node = child;
-    }
-    0
-}
-
 /// The Arrow field of the selected leaves, with the writer's Arrow schema as advice
 /// if the crate takes it.
 fn arrow(metadata: &ParquetMetaData, leaves: &Range<usize>) -> Result<(Arc<Field>, FieldLevels)> {
@@ -180,18 +128,6 @@ fn arrow(metadata: &ParquetMetaData, leaves: &Range<usize>) -> Result<(Arc<Field
     match convert(hint.is_some()) {
         Err(_) if hint.is_some() => convert(false),
         converted => converted,
-    }
-}
-
-/// The fields inside a type: the item of a list, the entries of a map, the fields of a struct.
-pub(crate) fn children(data_type: &DataType) -> &[FieldRef] {
-    match data_type {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => std::slice::from_ref(item),
-        DataType::Struct(fields) => fields,
-        _ => &[],
     }
 }
 

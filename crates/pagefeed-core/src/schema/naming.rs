@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use arrow_schema::{Field, FieldRef, Fields};
 
+use super::tree::SchemaTree;
 use crate::error::{Error, Result};
-use crate::footer::schema_tree;
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
 /// How the name of what a table does not have ends, in a footer that was renamed.
@@ -70,7 +70,7 @@ type Changes = Vec<(Range<usize>, String)>;
 impl Naming {
     /// Returns a footer with the names of the table.
     pub fn rename<'a>(&self, footer: &'a [u8]) -> Result<Cow<'a, [u8]>> {
-        schema_tree(footer)?; // Which refuses what is not sound.
+        SchemaTree::of_footer(footer)?; // Which refuses what is not sound.
         let root = schema_of(footer)?;
         let by_id = self.by_id && root.children.iter().any(has_id);
         if !by_id && !self.by_name {

@@ -54,6 +54,16 @@ impl<'a> Element<'a> {
 }
 
 impl SchemaTree {
+    /// The schema in a footer.
+    pub fn of_footer(footer: &[u8]) -> Result<Self> {
+        let mut tree = None;
+        let mut reader = Reader::new(footer);
+        read_fields!(reader, {
+            (2, Wire::List) => tree = Some(Self::parse(reader)?),
+        })?;
+        tree.ok_or_else(|| Error::corrupt("the footer lacks a schema"))
+    }
+
     /// Parses the list of schema elements `reader` stands at.
     pub fn parse(reader: &mut Reader<'_>) -> Result<Self> {
         let count = reader.list_of(Wire::Struct)?;

@@ -14,8 +14,9 @@ use arrow_schema::DataType;
 use columns::{ROWS, Random, columns};
 use files::{open, properties, write};
 use pagefeed_core::Kind;
-use pagefeed_core::decode::{Paths, Tokens, decode_array_by, decode_tokens};
+use pagefeed_core::decode::{Paths, decode_array_by, decode_tokens};
 use pagefeed_core::page::PageOpener;
+use pagefeed_core::tokens::Tokens;
 
 /// Views and dictionaries of text, which may be read as plain text.
 fn as_read(array: &ArrayRef, data_type: &DataType) -> ArrayRef {
@@ -102,7 +103,7 @@ fn tokens_are_what_arrays_hold() {
     }
 }
 
-fn rows_of(page: &pagefeed_core::decode::TokenPage) -> Vec<Vec<i64>> {
+fn rows_of(page: &pagefeed_core::tokens::TokenPage) -> Vec<Vec<i64>> {
     let values: Vec<i64> = match &page.tokens {
         Tokens::U16(values) => values.iter().map(|v| i64::from(*v)).collect(),
         Tokens::I32(values) => values.iter().map(|v| i64::from(*v)).collect(),

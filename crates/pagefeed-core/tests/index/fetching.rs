@@ -15,8 +15,8 @@ use pagefeed_core::pages::dictionaries::DictionaryCache;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::source::ColumnSource;
 use pagefeed_core::pages::token_column::TokenColumn;
-use pagefeed_core::storage::Storage;
-use pagefeed_core::store::{FileId, Stamp, Store};
+use pagefeed_core::storage::{FileId, Stamp, Storage};
+use pagefeed_core::store::Store;
 use parquet::file::properties::WriterVersion;
 
 use crate::common::{Folder, build_with, write};

@@ -4,8 +4,8 @@ use std::fs;
 
 use pagefeed_core::Kind;
 use pagefeed_core::index::{BuildOptions, Index};
-use pagefeed_core::storage::Storage;
-use pagefeed_core::store::{FileId, Store};
+use pagefeed_core::storage::{FileId, Storage};
+use pagefeed_core::store::Store;
 
 use crate::common::{Folder, build_with};
 use crate::handmade::{HandMade, Part};

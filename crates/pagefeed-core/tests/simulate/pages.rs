@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pagefeed_core::decode::{TokenPage, Tokens};
 use pagefeed_core::engine::{Engine, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use pagefeed_core::error::{Error, Kind, Result};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::sync::simulated::{self, Random, sleep};
 use pagefeed_core::sync::{Condvar, Mutex, PoisonError};
+use pagefeed_core::tokens::{TokenPage, Tokens};
 
 /// What befalls a page whenever it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pagefeed_core::decode::Tokens;
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::pages::dictionaries::{Claim, DictionaryCache, KeptDictionary, Key};
 use pagefeed_core::sync::simulated::{self, Random, fail, note, sleep};
 use pagefeed_core::sync::thread::Builder;
+use pagefeed_core::tokens::Tokens;
 
 /// What a seed makes of a cache and those who use it.
 pub struct Sharing {

@@ -15,8 +15,8 @@ use arrow_array::{
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, Fields};
 
-use super::lists;
 use crate::error::{Error, Result};
+use crate::lists::list_array;
 
 /// The values of `array` as `target`, a common type of its own and others.
 pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
@@ -108,7 +108,7 @@ fn list(array: &ArrayRef, item: &FieldRef, target: &DataType) -> Result<ArrayRef
         _ => return Err(impossible(array, target)),
     };
     let values = conform(values, item.data_type())?;
-    lists(target, &offsets, values, array.nulls().cloned())
+    list_array(target, &offsets, values, array.nulls().cloned())
 }
 
 fn offsets_and_values<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (Vec<u64>, &ArrayRef) {

@@ -9,19 +9,21 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
 use parquet::basic::{Encoding, Type as PhysicalType};
-use parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
+use parquet::column::page::{Page, PageIterator, PageReader};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::buffers::{RecycledBuffer, check_available};
-use crate::decode::bounds;
 use crate::decode::cursor::{OpenPage, PageCursor};
+use crate::decode::steps::{Step, StepReader};
 use crate::decode::tokens::integers::{IntegerReader, Storage, read_dictionary};
 use crate::decode::tokens::narrow::is_narrow;
-use crate::decode::{PageRun, Tokens};
+use crate::decode::{PageRun, bounds};
 use crate::error::{Error, Result, catch_damage};
+use crate::limits::check_page_size;
 use crate::page::{DataPage, PageOpener};
 use crate::schema::{ColumnSchema, Leaf};
+use crate::tokens::Tokens;
 
 /// Decodes rows as [`decode_array`](crate::decode::decode_array) does.
 ///
@@ -51,7 +53,7 @@ pub(crate) fn decode(
             let chunk = Chunk::open(opener, leaf, run, base, |page, decoded_size| {
                 let data_type = schema.field.data_type();
                 let more = bounds::array_size(page, leaf, decoded_size, data_type, ordinal)?;
-                size = bounds::check(size.saturating_add(more))?;
+                size = check_page_size(size.saturating_add(more))?;
                 Ok(())
             })?;
             if chunk.num_rows < skipped + selected {
@@ -101,21 +103,6 @@ fn first_record(run: &PageRun) -> Result<u64> {
 
 fn to_usize(rows: u64) -> Result<usize> {
     usize::try_from(rows).map_err(|_| Error::limit(format!("{rows} rows at once")))
-}
-
-/// One step of a column chunk.
-#[derive(Clone)]
-enum Step {
-    /// The dictionary, in front of everything.
-    Dictionary(Page),
-    /// Rows without bytes, always skipped.
-    Gap(usize),
-    /// A data page.
-    Data {
-        page: Page,
-        starts_mid_record: bool,
-        num_rows: usize,
-    },
 }
 
 /// Pages of one leaf, from the common first row on.
@@ -291,82 +278,3 @@ impl Iterator for OneChunk {
 }
 
 impl PageIterator for OneChunk {}
-
-pub(crate) struct StepReader(VecDeque<Step>);
-
-impl PageReader for StepReader {
-    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
-        match self.0.pop_front() {
-            None => Ok(None),
-            Some(Step::Dictionary(page) | Step::Data { page, .. }) => Ok(Some(page)),
-            Some(Step::Gap(rows)) => Err(ParquetError::General(format!(
-                "{rows} rows before the first page were to be skipped"
-            ))),
-        }
-    }
-
-    /// Row counts are told only for pages that may be skipped without a look: those
-    /// that hold whole records.
-    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
-        let Some(step) = self.0.front() else {
-            return Ok(None);
-        };
-        let (num_rows, is_dict) = match *step {
-            Step::Dictionary(_) => (None, true),
-            Step::Gap(rows) => (Some(rows), false),
-            Step::Data {
-                starts_mid_record,
-                num_rows,
-                ..
-            } => {
-                let ends_mid_record = self.starts_mid_record(1);
-                let is_whole = !starts_mid_record && !ends_mid_record;
-                (is_whole.then_some(num_rows), false)
-            }
-        };
-        Ok(Some(PageMetadata {
-            num_rows,
-            num_levels: None,
-            is_dict,
-        }))
-    }
-
-    fn skip_next_page(&mut self) -> ParquetResult<()> {
-        self.0.pop_front();
-        Ok(())
-    }
-
-    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
-        Ok(!self.starts_mid_record(0))
-    }
-}
-
-impl StepReader {
-    /// Reads one page of whole rows without lists.
-    pub(crate) fn of_one(page: Page) -> Self {
-        let num_rows = page.num_values() as usize;
-        Self(VecDeque::from([Step::Data {
-            page,
-            starts_mid_record: false,
-            num_rows,
-        }]))
-    }
-
-    fn starts_mid_record(&self, index: usize) -> bool {
-        matches!(
-            self.0.get(index),
-            Some(Step::Data {
-                starts_mid_record: true,
-                ..
-            })
-        )
-    }
-}
-
-impl Iterator for StepReader {
-    type Item = ParquetResult<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
-}

@@ -1,31 +1,32 @@
 //! Pages decoded into Arrow arrays.
 
 pub(crate) mod conform;
+mod entries;
 pub(crate) mod fallback;
 mod nested;
 mod records;
 mod string_builder;
 mod strings;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::types::{Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type};
-use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, GenericListArray, OffsetSizeTrait, PrimitiveArray,
-};
-use arrow_buffer::{ArrowNativeType, Buffer, NullBuffer, OffsetBuffer};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, PrimitiveArray};
+use arrow_buffer::Buffer;
 use arrow_schema::{DataType, FieldRef};
 
-use super::{PageRun, Tokens};
+use super::PageRun;
+use crate::buffers::collect;
 use crate::decode::cursor::PageCursor;
 use crate::decode::tokens::decode_rows;
-use crate::decode::tokens::integers::{IntegerReader, Storage, collect};
+use crate::decode::tokens::integers::{IntegerReader, Storage};
 use crate::decode::tokens::rows::RowReader;
 use crate::error::{Error, Result};
+use crate::lists::list_array;
 use crate::page::PageOpener;
 use crate::schema::{ColumnSchema, extension, rewrite};
+use crate::tokens::Tokens;
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
 /// into an Arrow array of exactly `num_rows` rows; `runs` holds one run of pages per
@@ -130,16 +131,11 @@ fn decode_fast(
     }
     match (&schema.leaves[..], runs) {
         ([leaf], [run]) => {
-            let cursor = PageCursor::new(leaf, run, own_rows(run, &rows));
+            let cursor = PageCursor::new(leaf, run, run.rows_of(&rows));
             integers(opener, cursor, schema.field.data_type())
         }
         _ => Ok(None),
     }
-}
-
-/// Rows of the row group as those of a run.
-fn own_rows(run: &PageRun, rows: &Range<u64>) -> Range<u64> {
-    rows.start - run.first_row..rows.end - run.first_row
 }
 
 /// Integers and lists of them, as long as nothing is null.
@@ -165,7 +161,7 @@ fn integers(
     };
     Ok(match data_type {
         DataType::FixedSizeList(_, size) => fixed_size_list(item, *size, &offsets, values)?,
-        _ => Some(lists(data_type, &offsets, values, None)?),
+        _ => Some(list_array(data_type, &offsets, values, None)?),
     })
 }
 
@@ -224,41 +220,6 @@ fn cut<T: ArrowPrimitiveType, V>(
 ) -> Result<ArrayRef> {
     let values = collect(values.into_iter().map(narrow))?;
     Ok(whole::<T>(Buffer::from_vec(values)))
-}
-
-/// Values as lists of this type, of which each goes from one of `offsets`, which rise, to the
-/// next: lists with offsets, also in place of those of a fixed size.
-pub(crate) fn lists<T: ArrowNativeType>(
-    data_type: &DataType,
-    offsets: &[T],
-    values: ArrayRef,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef> {
-    match data_type {
-        DataType::LargeList(item) => lists_of::<i64, T>(item, offsets, values, nulls),
-        DataType::List(item) | DataType::FixedSizeList(item, _) => {
-            lists_of::<i32, T>(item, offsets, values, nulls)
-        }
-        other => Err(Error::internal(format!("{other} is no type of lists"))),
-    }
-}
-
-fn lists_of<O: OffsetSizeTrait, T: ArrowNativeType>(
-    item: &FieldRef,
-    offsets: &[T],
-    values: ArrayRef,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef> {
-    let last = offsets.last().map_or(0, |last| last.as_usize());
-    O::from_usize(last).ok_or_else(too_many)?;
-    let offsets = offsets.iter().map(|offset| O::usize_as(offset.as_usize()));
-    let offsets = OffsetBuffer::new(collect(offsets)?.into());
-    let list = GenericListArray::<O>::try_new(Arc::clone(item), offsets, values, nulls)?;
-    Ok(Arc::new(list))
-}
-
-fn too_many() -> Error {
-    Error::limit("a page holds more values than its Arrow type can address")
 }
 
 fn fixed_size_list(

@@ -8,10 +8,11 @@ use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use super::records::Records;
-use super::{own_rows, strings, too_many};
+use super::strings;
+use crate::buffers::reserve;
 use crate::decode::PageRun;
-use crate::decode::tokens::integers::reserve;
 use crate::error::{Error, Result};
+use crate::lists::too_many;
 use crate::page::PageOpener;
 use crate::schema::{ColumnSchema, Leaf};
 
@@ -32,7 +33,7 @@ pub(crate) fn decode(
     }
     let mut columns: Vec<Column> = Vec::with_capacity(runs.len());
     for ((leaf, run), data_type) in schema.leaves.iter().zip(runs).zip(types) {
-        let Some(column) = strings::read(opener, run, leaf, data_type, own_rows(run, rows))? else {
+        let Some(column) = strings::read(opener, run, leaf, data_type, run.rows_of(rows))? else {
             return Ok(None);
         };
         columns.push(column);

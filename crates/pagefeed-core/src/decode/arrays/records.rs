@@ -1,7 +1,7 @@
 //! Levels of some rows of a leaf, one by one: which value belongs where.
 
+use crate::buffers::reserve;
 use crate::decode::cursor::OpenPage;
-use crate::decode::tokens::integers::reserve;
 use crate::error::Result;
 use crate::levels::unpack_levels;
 use crate::schema::Leaf;

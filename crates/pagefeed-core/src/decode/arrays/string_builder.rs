@@ -9,13 +9,13 @@ use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuf
 use arrow_schema::DataType;
 use bytes::Bytes;
 
-use super::strings::Entries;
-use crate::buffers::RecycledBuffer;
-use crate::decode::bounds::{check, split_string};
-use crate::decode::encodings::indices::for_each_part;
-use crate::decode::encodings::unpack::Part;
-use crate::decode::tokens::integers::reserve;
+use super::entries::Entries;
+use crate::buffers::{RecycledBuffer, reserve};
+use crate::decode::bounds::split_string;
+use crate::encodings::indices::for_each_part;
+use crate::encodings::unpack::Part;
 use crate::error::{Error, Result};
+use crate::limits::check_page_size;
 
 /// UTF-8 is validated in stretches of at least so many bytes, while they are still in
 /// the cache.
@@ -108,7 +108,7 @@ impl<T: ByteArrayType> Strings<T> {
     /// Makes room for `additional` bytes, within the limit.
     fn reserve(&mut self, additional: usize) -> Result<()> {
         let size = self.end.saturating_add(additional);
-        check(size as u64)?;
+        check_page_size(size as u64)?;
         if size > self.data.len() {
             let mut data = RecycledBuffer::new(size.max(self.end * 2))?;
             data[..self.end].copy_from_slice(&self.data[..self.end]);

@@ -7,20 +7,19 @@ use parquet::data_type::{
     DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
 };
 
-use super::elements::Elements;
-use super::held::Numbers;
-use super::integers::{mismatch, plain, reserve};
+use super::integers::plain;
 use super::narrow::check_declared;
-use super::numbers::Tokens;
-use super::rows::RowReader;
+use super::rows::{Elements, RowReader};
 use super::values::decode_values;
+use crate::buffers::reserve;
 use crate::codec::Codec;
 use crate::decode::cursor::{PageCursor, missing_dictionary};
-use crate::decode::{NumberType, PageRun, bounds};
+use crate::decode::{PageRun, bounds};
 use crate::error::{Error, Result};
 use crate::header::PageHeader;
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
+use crate::tokens::{NumberType, Numbers, Tokens, mismatch};
 
 /// A run of pages, decompressed: where its rows begin, and the values as they are
 /// encoded, of which any rows are decoded at their own cost.
@@ -301,8 +300,8 @@ fn append_decoded<D: DataType>(
 mod tests {
     use super::*;
     use crate::Kind;
-    use crate::decode::limit_pages;
     use crate::decode::tests::{StoredPage, leaf};
+    use crate::limits::limit_pages;
 
     #[test]
     fn a_run_is_opened_if_all_its_values_are_there_and_not_too_many() {

@@ -6,16 +6,16 @@ use parquet::basic::{ConvertedType, Encoding, LogicalType, Type as PhysicalType}
 use parquet::data_type::{DataType, Int32Type, Int64Type};
 
 use super::narrow::check_declared;
-use super::numbers::{Tokens, with_values};
 use super::values::decode_values;
-use crate::buffers::{no_memory, will_write};
+use crate::buffers::{collect, reserve};
 use crate::codec::Codec;
-use crate::decode::bounds::{check as check_size, damaged_plain};
+use crate::decode::bounds::damaged_plain;
 use crate::decode::cursor::missing_dictionary;
-use crate::decode::encodings::indices::look_up;
+use crate::encodings::indices::look_up;
 use crate::error::{Error, Kind, Result};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
+use crate::tokens::{Tokens, mismatch, with_values};
 
 /// How a leaf stores its integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,14 +147,6 @@ fn narrowed<T: Copy + TryInto<u16>>(values: &[T]) -> Result<Option<Tokens>> {
     Ok(Some(Tokens::U16(narrow)))
 }
 
-/// All values of an iterator, if there is memory for them.
-pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
-    let mut collected = Vec::new();
-    reserve(&mut collected, values.len())?;
-    collected.extend(values);
-    Ok(collected)
-}
-
 /// Appends the values of pages to [`Tokens`], widening them when it must.
 pub(crate) struct IntegerReader<'a> {
     pub(crate) leaf: &'a Leaf,
@@ -238,10 +230,6 @@ fn append<D: DataType, T, const SIZE: usize>(
     })
 }
 
-pub(crate) fn mismatch() -> Error {
-    Error::internal("the dictionary is of another type than its column")
-}
-
 fn append_indices(
     bytes: &[u8],
     num_values: usize,
@@ -265,24 +253,6 @@ fn append_indices(
 /// Makes room for `additional` tokens, within the limit and the memory there is.
 fn reserve_tokens(tokens: &mut Tokens, additional: usize) -> Result<()> {
     with_values!(tokens, values => reserve(values, additional))
-}
-
-/// Makes room for `additional` elements, within the limit and the memory there is.
-pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
-    let count = values.len().saturating_add(additional);
-    let bytes = count.saturating_mul(size_of::<T>());
-    check_size(bytes as u64)?;
-    if values.is_empty() && values.capacity() < additional {
-        *values = Vec::new(); // Nothing of what was there is worth a copy.
-    }
-    let before = values.capacity();
-    values
-        .try_reserve(additional)
-        .map_err(|_| no_memory(bytes))?;
-    if values.capacity() > before {
-        will_write(values.spare_capacity_mut());
-    }
-    Ok(())
 }
 
 impl Tokens {

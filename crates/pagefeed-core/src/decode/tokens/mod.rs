@@ -1,11 +1,8 @@
 //! Pages of integer columns, decoded into rows of tokens.
 
 pub(crate) mod aligned;
-mod elements;
-pub(crate) mod held;
 pub(crate) mod integers;
 pub(crate) mod narrow;
-pub(crate) mod numbers;
 pub(crate) mod rows;
 mod values;
 
@@ -16,8 +13,8 @@ use super::{PageRun, bounds};
 use crate::error::Result;
 use crate::page::PageOpener;
 use crate::schema::Leaf;
+use crate::tokens::{Joins, TokenPage, Tokens};
 use integers::{IntegerReader, Storage, read_dictionary};
-use numbers::{Joins, TokenPage, Tokens};
 use rows::RowReader;
 
 /// Decodes a run of an integer column, at most one list deep, into its rows.

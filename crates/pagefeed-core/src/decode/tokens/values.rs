@@ -10,7 +10,7 @@ use parquet::data_type::DataType;
 use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 
 use crate::buffers::RecycledBuffer;
-use crate::decode::arrays::fallback::StepReader;
+use crate::decode::steps::StepReader;
 use crate::error::{Error, Result, catch_damage};
 use crate::page::DataPage;
 use crate::schema::Leaf;

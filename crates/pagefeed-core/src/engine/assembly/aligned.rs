@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use crate::decode::{NumberType, Numbers, TokenPage};
 use crate::engine::EngineConfig;
-use crate::fields::{Borders, Slots, as_numbers};
+use crate::fields::{Borders, Slots};
 use crate::gather::{Misfit, OwnTokens};
-use crate::per_token::PerToken;
+use crate::tokens::{NumberType, Numbers, PerToken, TokenPage, as_numbers};
 
 /// A column that comes with the tokens.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,11 @@
 use arrow_array::{ArrayRef, RecordBatch};
 
 use super::gathering::Gathering;
-use crate::decode::TokenPage;
 use crate::engine::Page;
 use crate::error::Result;
 use crate::gather::{LinePart, OwnTokens};
 use crate::metadata::Part;
+use crate::tokens::TokenPage;
 
 /// Parts of documents that were written, in the order of their places.
 #[derive(Debug, Default)]

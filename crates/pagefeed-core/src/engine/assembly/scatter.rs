@@ -8,7 +8,6 @@ use super::gathering::Gathering;
 use super::loose::LooseParts;
 use super::parts::{Parts, Place};
 use super::refusal::{bad_token, describe};
-use crate::decode::{Joins, TokenPage};
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
 use crate::engine::{EngineConfig, Page, TokenType};
@@ -19,6 +18,7 @@ use crate::gather::{
 };
 use crate::packing::Piece;
 use crate::prefetch::fetch;
+use crate::tokens::{Joins, TokenPage};
 
 /// Writes the segments of tokens whose pages are there; an error is about one page.
 pub(super) fn gather(

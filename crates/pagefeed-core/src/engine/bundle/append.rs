@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::PageRows;
-use crate::decode::{Numbers, TokenPage, Tokens};
 use crate::engine::Aligned;
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Pending, Postponed};
+use crate::tokens::{Numbers, TokenPage, Tokens};
 
 /// Appends rows of `page`; all rows together have about `count` tokens.
 pub(super) fn append(

@@ -1,8 +1,8 @@
 //! Fields by hand; `tests/property` holds them against a model for random documents.
 
 use super::*;
-use crate::decode::Joins;
 use crate::fields::{FieldType, IGNORED, Sections};
+use crate::tokens::Joins;
 
 const ALL: [Field; 13] = Field::ALL;
 

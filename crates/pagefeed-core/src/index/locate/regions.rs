@@ -7,8 +7,7 @@ use bytes::Bytes;
 use super::offset_index::wrong;
 use crate::error::{Error, Result};
 use crate::limits::MAX_PAGE_INDEX_BYTES;
-use crate::storage::{Storage, join_near};
-use crate::store::FileId;
+use crate::storage::{FileId, Storage, join_near};
 
 /// Bytes between two ranges that are read along rather than in a read of their own.
 const MAX_GAP: u64 = 64 << 10;

@@ -14,8 +14,7 @@ use crate::index::chunk::{ChunkPages, StoredPage};
 use crate::levels::{LevelCounts, count_levels};
 use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
-use crate::storage::Storage;
-use crate::store::FileId;
+use crate::storage::{FileId, Storage};
 use crate::thrift::{Reader, Wire, read_fields};
 
 /// Bytes read where only headers are wanted.

@@ -11,7 +11,7 @@ use arrow_schema::FieldRef;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 
-use crate::decode::{TokenPage, conform};
+use crate::decode::conform;
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::metadata::{spans, unwrapped};
@@ -24,6 +24,7 @@ use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::stream_spans::StreamSpans;
 use crate::storage::{Fetched, FileRanges};
+use crate::tokens::TokenPage;
 
 use origin::Column;
 pub use origin::{Origin, common_fields};

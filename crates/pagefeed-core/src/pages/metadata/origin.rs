@@ -6,12 +6,13 @@ use arrow_array::{ArrayRef, UInt32Array, new_null_array};
 use arrow_schema::{DataType, Field, FieldRef};
 use arrow_select::take::take;
 
-use crate::decode::{TokenPage, conform};
+use crate::decode::conform;
 use crate::error::{Error, Result};
 use crate::metadata::{inner, spans};
 use crate::pages::indexed::Indexed;
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::schema::common::common_field;
+use crate::tokens::TokenPage;
 
 /// Where a column of one dataset comes from.
 pub enum Origin {

@@ -9,8 +9,8 @@ use arrow_array::types::Int64Type;
 use bytes::Bytes;
 
 use super::*;
-use crate::decode::{Numbers, Tokens};
-use crate::store::Stamp;
+use crate::storage::Stamp;
+use crate::tokens::{Numbers, Tokens};
 
 /// Two files, and how often they were read.
 struct Files {

@@ -1,9 +1,11 @@
-//! The rows of a page, written with their markers.
+//! The rows of a page, infilled: written with their markers.
 
-use super::{Arranged, Infilling, Marker, Run};
-use crate::decode::{Numbers, TokenPage, Tokens};
+use super::integers::Tokens;
+use super::numbers::Numbers;
+use super::page::TokenPage;
+use super::per_token::PerToken;
 use crate::error::{Error, Result};
-use crate::per_token::PerToken;
+use crate::infill::{Arranged, Infilling, Marker, Run};
 
 /// Writes the rows of `from` to `page`, those of `rows` infilled, which rise; the numbers
 /// of aligned columns follow their tokens, and markers have the padding of each. So has a token that is parted from the

@@ -1,4 +1,4 @@
-//! Types of numbers, by the names that NumPy has for them.
+//! Types of numbers, by the names that NumPy has for them, and memory as numbers of a type.
 
 use arrow_schema::DataType;
 
@@ -78,3 +78,35 @@ impl NumberType {
         all.find(|each| each.name() == name)
     }
 }
+
+/// Memory as numbers; the bytes at its ends that are not aligned are left out.
+pub(crate) fn as_numbers<T: Number>(bytes: &mut [u8]) -> &mut [T] {
+    // SAFETY: any bits are a number.
+    unsafe { bytes.align_to_mut() }.1
+}
+
+/// Numbers that fields are made of: any bits are one.
+pub trait Number: Copy + sealed::Sealed {
+    /// From one that it holds: a place, a label, 0 or 1.
+    fn of(value: i64) -> Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {
+        $(
+            impl sealed::Sealed for $number {}
+            impl Number for $number {
+                #[inline(always)]
+                fn of(value: i64) -> Self {
+                    value as Self
+                }
+            }
+        )*
+    };
+}
+
+numbers!(u8, u16, i32, i64, f32);

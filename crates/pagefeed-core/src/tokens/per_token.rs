@@ -1,6 +1,7 @@
 //! How many numbers a column has for a token, and what they are in a batch.
 
-use crate::decode::{NumberType, Numbers};
+use super::number_type::NumberType;
+use super::numbers::Numbers;
 use crate::error::{Error, Kind, Result};
 
 /// Numbers that are made at a time.

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use arrow_buffer::{Buffer, MutableBuffer};
 
-use super::integers::{collect, mismatch, reserve};
-use super::numbers::{Tokens, with_values};
-use crate::decode::encodings::indices::look_up;
+use super::integers::{Tokens, mismatch, with_values};
+use super::number_type::as_numbers;
+use crate::buffers::{collect, reserve};
+use crate::encodings::indices::look_up;
 use crate::error::Result;
-use crate::fields::as_numbers;
 use crate::simd::vectorized;
 
 /// What 0 stands for in 16 bits that hold wider numbers: labels without loss are
@@ -98,7 +98,7 @@ impl Numbers {
     }
 
     /// As they are held: what [`Numbers::look_up`] takes for a table.
-    pub(super) fn into_table(self) -> Tokens {
+    pub(crate) fn into_table(self) -> Tokens {
         self.held
     }
 
@@ -168,7 +168,7 @@ impl Numbers {
     }
 
     /// Appends the entries of `table` that `values` of a page name.
-    pub(super) fn look_up(
+    pub(crate) fn look_up(
         &mut self,
         page: &[u8],
         values: Range<usize>,

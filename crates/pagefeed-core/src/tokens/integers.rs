@@ -1,20 +1,17 @@
-//! What columns of integers are decoded to: their dictionaries and their rows.
+//! Integers in memory, in as few bytes as they came in: dictionaries, and the rows of pages.
 
 use std::ops::Range;
 
-use arrow_array::ArrayRef;
-
-use super::held::Numbers;
-use crate::infill::{Arranged, Postponed};
+use crate::error::Error;
 
 /// Does `$what` with the `$values`, whatever their type.
 macro_rules! with_values {
     ($tokens:expr, $values:ident => $what:expr) => {
         match $tokens {
-            $crate::decode::Tokens::U16($values) => $what,
-            $crate::decode::Tokens::I32($values) => $what,
-            $crate::decode::Tokens::U32($values) => $what,
-            $crate::decode::Tokens::I64($values) => $what,
+            $crate::tokens::Tokens::U16($values) => $what,
+            $crate::tokens::Tokens::I32($values) => $what,
+            $crate::tokens::Tokens::U32($values) => $what,
+            $crate::tokens::Tokens::I64($values) => $what,
         }
     };
 }
@@ -95,33 +92,6 @@ impl Default for Tokens {
     }
 }
 
-/// One page of a token column: rows of integers, joined.
-#[derive(Clone, Debug, Default)]
-pub struct TokenPage {
-    /// All tokens of all rows.
-    pub tokens: Tokens,
-    /// Row `r` is `tokens[row_offsets[r]..row_offsets[r + 1]]`; null rows are empty.
-    pub row_offsets: Vec<u32>,
-    /// Tokens before these, of the first row, that are not there.
-    pub skipped: u32,
-    /// The numbers of further columns, as many as tokens each.
-    pub aligned: Vec<Numbers>,
-    /// What is known of the rows: arrays of as many, if it was asked for.
-    pub metadata: Vec<ArrayRef>,
-    /// Whether its rows are parts of longer ones.
-    pub joins: Joins,
-    /// The rows that are infilled, in their order; their tokens are so already.
-    pub infilled: Vec<Arranged>,
-    /// Those that are to be infilled once they are packed.
-    pub postponed: Option<Postponed>,
-}
-
-/// Where a page without borders of documents goes on: only files that do not know them
-/// have such pages, of one row each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Joins {
-    /// The first row goes on from the page before.
-    pub before: bool,
-    /// The last row goes on in the next page.
-    pub after: bool,
+pub(crate) fn mismatch() -> Error {
+    Error::internal("the dictionary is of another type than its column")
 }

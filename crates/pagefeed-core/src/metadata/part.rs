@@ -1,0 +1,14 @@
+//! Where a part of a document lies.
+
+/// A run of tokens of one document in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Row of the batch.
+    pub sequence: usize,
+    /// Its first token there.
+    pub start: usize,
+    /// The same, counted in the document.
+    pub first_token: usize,
+    /// Number of tokens.
+    pub num_tokens: usize,
+}

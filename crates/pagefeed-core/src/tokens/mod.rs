@@ -1,0 +1,21 @@
+//! What pages of tokens are in memory: integers, the numbers beside them, their rows.
+//!
+//! [`Tokens`] are integers of a few types, [`Numbers`] bits of any type in as few as they
+//! need, [`PerToken`] how many of them belong to a token. A [`TokenPage`] holds rows of
+//! both, and [`arrange`] writes those that are infilled.
+
+mod infilled;
+mod integers;
+mod number_type;
+mod numbers;
+mod page;
+mod per_token;
+
+pub use infilled::arrange;
+pub use integers::Tokens;
+pub(crate) use integers::{mismatch, with_values};
+pub(crate) use number_type::as_numbers;
+pub use number_type::{Number, NumberType};
+pub use numbers::Numbers;
+pub use page::{Joins, TokenPage};
+pub use per_token::{Given, PerToken};
