@@ -34,7 +34,7 @@ ROUNDS = 5
 class NoEngine:
     """Takes plans and does nothing."""
 
-    def submit(self, *plan: Any) -> None:
+    def submit(self, plan: Any) -> None:
         """Forget a plan."""
 
     @property

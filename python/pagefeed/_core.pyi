@@ -326,18 +326,7 @@ class Engine:
         vocab_size: int | None = None,
         metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None = None,
     ) -> Engine: ...
-    def submit(
-        self,
-        num_batches: int,
-        page: npt.NDArray[np.uint64],
-        row: npt.NDArray[np.uint32],
-        first_token: npt.NDArray[np.uint32] | None,
-        num_tokens: npt.NDArray[np.uint32] | None,
-        destination: npt.NDArray[np.int64],
-        destination_offset: npt.NDArray[np.uint32],
-        bundles: tuple[npt.NDArray[Any], ...] | None = None,
-        batch_rows: int | None = None,
-    ) -> None: ...
+    def submit(self, plan: Any) -> None: ...  # A BatchPlan of core.batches.
     def next_batch(self) -> Buffer: ...
     def clear(self, *, keep_pages: bool = False) -> None: ...
     def close(self) -> None: ...

@@ -132,7 +132,7 @@ class SequenceView:
         """
         plan = plan_batches(self._sequences, self._checked(numbers), 1)
         with self._engine.alone() as engine:
-            engine.submit(*plan)
+            engine.submit(plan)
             try:
                 # Copied: a caller may keep more of them than fit in the memory.
                 rows = [self._copy(engine.next_batch()) for _ in numbers]

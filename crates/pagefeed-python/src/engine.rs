@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagefeed_core::engine::{
-    Bundles, Engine as CoreEngine, EngineConfig, Layout, Places, Plan, TokenType,
-};
+use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, Layout, TokenType};
 use pagefeed_core::pages::token_ids::TokenIds;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
@@ -19,6 +17,7 @@ use crate::fields::AskedFields;
 use crate::index::Index;
 use crate::metadata::Asked;
 use crate::packing::AskedPacking;
+use crate::plan::AskedPlan;
 use crate::run::{detached, interruptible};
 
 /// Executes plans on its own threads; see `pagefeed.core.loader` for the plans.
@@ -161,70 +160,9 @@ impl Engine {
         })
     }
 
-    /// Appends `num_batches` to the work; the arrays are those of the core's `Plan`, one
-    /// element for each segment: `page` uint64, `destination`, the row among those of all
-    /// these batches, int64, and the rest uint32. Without `first_token` and `num_tokens`
-    /// all are cells. `bundles` are those of the core's `Bundles`, in its order: `key` and
-    /// `part_page` uint64, the rest uint32. `batch_rows` are the rows of each of these batches,
-    /// if not those that the engine was told.
-    #[pyo3(signature = (
-        num_batches, page, row, first_token, num_tokens, destination,
-        destination_offset, bundles=None, batch_rows=None
-    ))]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one array per column of the plan"
-    )]
-    fn submit(
-        &self,
-        py: Python<'_>,
-        num_batches: usize,
-        page: &Bound<'_, PyAny>,
-        row: &Bound<'_, PyAny>,
-        first_token: Option<&Bound<'_, PyAny>>,
-        num_tokens: Option<&Bound<'_, PyAny>>,
-        destination: &Bound<'_, PyAny>,
-        destination_offset: &Bound<'_, PyAny>,
-        bundles: Option<[Bound<'_, PyAny>; 9]>,
-        batch_rows: Option<usize>,
-    ) -> PyResult<()> {
-        let bundles = match bundles {
-            None => Bundles::default(),
-            Some([keys, sequences, offsets, pages, rows, counts, erased @ ..]) => Bundles {
-                key: elements(py, &keys)?,
-                num_sequences: elements(py, &sequences)?,
-                part_offsets: elements(py, &offsets)?,
-                part_page: elements(py, &pages)?,
-                part_row: elements(py, &rows)?,
-                part_rows: elements(py, &counts)?,
-                erased_offsets: elements(py, &erased[0])?,
-                erased_first: elements(py, &erased[1])?,
-                erased_end: elements(py, &erased[2])?,
-            },
-        };
-        let page: Vec<u64> = elements(py, page)?;
-        let or_all = |array: Option<&Bound<'_, PyAny>>, value: u32| match array {
-            Some(array) => elements(py, array),
-            None => Ok(vec![value; page.len()]),
-        };
-        let destination: Vec<i64> = elements(py, destination)?;
-        let places = Places::new(
-            &destination,
-            num_batches,
-            batch_rows.unwrap_or(self.batch_rows),
-        );
-        let places = places.map_err(|error| to_python(py, &error))?;
-        let plan = Plan {
-            batch_offsets: places.batch_offsets,
-            row: elements(py, row)?,
-            first_token: or_all(first_token, 0)?,
-            num_tokens: or_all(num_tokens, 1)?,
-            destination_row: places.rows,
-            destination_offset: elements(py, destination_offset)?,
-            page,
-            bundles,
-            batch_rows,
-        };
+    /// Appends the batches of a plan to the work.
+    fn submit(&self, py: Python<'_>, plan: AskedPlan<'_>) -> PyResult<()> {
+        let plan = plan.plan(py, self.batch_rows)?;
         detached(py, || self.engine.submit(plan))
     }
 

@@ -21,6 +21,7 @@ mod naming;
 mod numbers;
 mod order;
 mod packing;
+mod plan;
 mod rows;
 mod run;
 mod storage;

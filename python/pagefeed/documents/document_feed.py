@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed import _core
-from pagefeed.core._base import Int64Array, UInt32Array, UInt64Array, distinct
+from pagefeed.core._base import Int64Array, UInt32Array, distinct
 from pagefeed.core.batches import (
     Batch,
     BatchPlan,
@@ -21,7 +21,7 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.core.run import NO_SEQUENCE, Run
-from pagefeed.core.sequences import EPOCH_SHIFT, epochs_of, numbers_of
+from pagefeed.core.sequences import EPOCH_SHIFT, Segments, epochs_of, numbers_of
 from pagefeed.core.wiring import provided
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import RowCut
@@ -145,13 +145,15 @@ class DocumentFeed(EngineFeed):
         num_columns = self._num_columns
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
+            segments=Segments(
+                sequence=np.repeat(places, num_columns),
+                page=page.reshape(-1),
+                row=row.reshape(-1),
+                first_token=np.zeros(page.size, dtype=np.uint32),
+                num_tokens=np.ones(page.size, dtype=np.uint32),
+                offset=np.tile(columns, len(places)),
+            ),
             num_batches=num_batches,
-            page=page.reshape(-1),
-            row=row.reshape(-1),
-            first_token=None,
-            num_tokens=None,
-            destination=np.repeat(places, num_columns),
-            destination_offset=np.tile(columns, len(places)),
             batch_rows=num_rows,
         )
 
@@ -235,10 +237,10 @@ class DocumentFeed(EngineFeed):
 
     def _cells(
         self, all_rows: Int64Array, part: Int64Array, epochs: Int64Array
-    ) -> tuple[UInt64Array, UInt32Array]:
+    ) -> tuple[Int64Array, UInt32Array]:
         """Page, numbered through, and row in it: [documents, columns] each."""
         num_columns = self._num_columns
-        page = np.empty((len(all_rows), num_columns), dtype=np.uint64)
+        page = np.empty((len(all_rows), num_columns), dtype=np.int64)
         row = np.empty((len(all_rows), num_columns), dtype=np.uint32)
         for number in distinct(part).tolist():
             which = np.flatnonzero(part == number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pagefeed import _core
@@ -31,10 +32,10 @@ class Documents(NamedTuple):
     """Its row in that page."""
 
 
-class ImagePlan(NamedTuple):
-    """Plans of the same batches: of tokens, and of images, a document each."""
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan(BatchPlan):
+    """A plan of tokens, and one of the images of the same batches, a document each."""
 
-    tokens: BatchPlan
     images: BatchPlan
     documents: list[Documents]
     """Of each batch."""
@@ -65,14 +66,12 @@ class ImageEngine:
         self._tokens, self._images, self._make = tokens, images, make
         self._documents = deque[Documents]()
 
-    def submit(
-        self, tokens: BatchPlan, images: BatchPlan, documents: list[Documents]
-    ) -> None:
+    def submit(self, plan: ImagePlan) -> None:
         """Append the batches of a plan; returns at once."""
-        self._tokens.submit(*tokens)
-        if images.num_batches:
-            self._images.submit(*images)
-        self._documents.extend(documents)
+        self._tokens.submit(plan)
+        if plan.images.num_batches:
+            self._images.submit(plan.images)
+        self._documents.extend(plan.documents)
 
     @property
     def plan_bytes(self) -> int:

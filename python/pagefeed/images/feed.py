@@ -22,7 +22,7 @@ from pagefeed.contract import (
 )
 from pagefeed.core._base import Int64Array, format_bytes
 from pagefeed.core.batches import ProcessEngine, make_converter
-from pagefeed.core.sequences import numbers_of
+from pagefeed.core.sequences import Segments, numbers_of
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
 from pagefeed.images.columns import Images, images_of, pyarrow
 from pagefeed.images.engine import Delivered, Documents, ImageEngine, ImagePlan
@@ -108,7 +108,7 @@ class ImageFeed(Feed):
         """Return the dataset of each row of a batch, by those of its sequences."""
         return self._tokens.dataset_ids(made, of_sequences)
 
-    def plan(self, sequences: Int64Array) -> ImagePlan:  # type: ignore[override]
+    def plan(self, sequences: Int64Array) -> ImagePlan:
         """Plan whole batches of ``sequences``, in their order."""
         found = self._documents_of(sequences.reshape(-1))
         num_batches, rows = sequences.shape
@@ -119,15 +119,18 @@ class ImageFeed(Feed):
         ]
         count = len(found.page)
         images = BatchPlan(
+            segments=Segments(
+                sequence=np.arange(count),
+                page=found.page,
+                row=found.of_page.astype(np.uint32),
+                first_token=np.zeros(count, dtype=np.uint32),
+                num_tokens=np.ones(count, dtype=np.uint32),
+                offset=np.zeros(count, dtype=np.uint32),
+            ),
             num_batches=count,
-            page=found.page.view(np.uint64),
-            row=found.of_page.astype(np.uint32),
-            first_token=None,
-            num_tokens=None,
-            destination=np.arange(count),
-            destination_offset=np.zeros(count, dtype=np.uint32),
         )
-        return ImagePlan(self._tokens.plan(sequences), images, each)
+        tokens = vars(self._tokens.plan(sequences))
+        return ImagePlan(**tokens, images=images, documents=each)
 
     def batch(self, delivered: Any) -> Batch:
         """Return a batch with its images, decoded if that is asked for."""

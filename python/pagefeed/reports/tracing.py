@@ -124,7 +124,7 @@ def trace(
         try:
             origins = cursor.origins(step, number)
             engine = one.engine()
-            engine.submit(*one.plan(np.array([[sequence]])))
+            engine.submit(one.plan(np.array([[sequence]])))
             try:
                 batch = one.batch(engine.next_batch())
             finally:

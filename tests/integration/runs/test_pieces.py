@@ -13,6 +13,7 @@ from pagefeed.core.order import EpochOrder
 from pagefeed.core.order.lists import BlockList
 from pagefeed.core.order.starts import Starts
 from pagefeed.core.run import DatasetCursor, DatasetRun
+from pagefeed.core.sequences import Segments
 
 
 def make_loader(files, **options):
@@ -75,13 +76,13 @@ def test_pieces_of_a_plan_are_the_plan(token_files, monkeypatch, drop_last):
     num_batches = np.array([piece.num_batches for piece in pieces])
     assert num_batches.sum() == whole.num_batches == count
     before = 6 * (np.cumsum(num_batches) - num_batches)
-    pieces = [
-        piece._replace(destination=piece.destination + rows)
+    tables = [
+        piece.segments._replace(sequence=piece.segments.sequence + rows)
         for piece, rows in zip(pieces, before, strict=True)
     ]
-    for name in whole._fields[1:-2]:
-        joined = np.concatenate([getattr(piece, name) for piece in pieces])
-        assert np.array_equal(joined, getattr(whole, name))
+    for name in Segments._fields:
+        joined = np.concatenate([getattr(table, name) for table in tables])
+        assert np.array_equal(joined, getattr(whole.segments, name))
 
 
 def test_short_epochs_are_ordered_once_each(token_files):
@@ -108,8 +109,8 @@ class CountingEngine:
     def plan_bytes(self):
         return self.num_pending * self.bytes_of_batch
 
-    def submit(self, *plan):
-        self.num_pending += plan[0]
+    def submit(self, plan):
+        self.num_pending += plan.num_batches
         self.most_bytes = max(self.most_bytes, self.plan_bytes)
 
     def next_batch(self):

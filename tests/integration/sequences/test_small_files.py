@@ -119,8 +119,9 @@ def pages_of_first_batch(loader: pf.Loader) -> tuple[int, int]:
     """Pages, and bundles of pages, that the first batch is planned from."""
     run = loader.view().run
     sequences = run.at(run.beginning(0)).sequences(0, 1)
-    pages = np.unique(plan_batches(run.index, sequences, loader.batch_size).page)
-    num_bundles = int(are_bundles(pages.astype(np.int64)).sum())
+    plan = plan_batches(run.index, sequences, loader.batch_size)
+    pages = np.unique(plan.segments.page)
+    num_bundles = int(are_bundles(pages).sum())
     return len(pages) - num_bundles, num_bundles
 
 

@@ -16,7 +16,8 @@ from models.field_model import assert_model
 from pagefeed import _core
 from pagefeed.core._base import FIELDS as ALL_FIELDS
 from pagefeed.core._base import IGNORED
-from pagefeed.core.batches.fields import Fields
+from pagefeed.core.batches import BatchPlan, Fields
+from pagefeed.core.sequences import Segments
 from pagefeed.errors import InvalidArgumentError
 
 FIELDS = Fields(names=tuple(ALL_FIELDS)).made
@@ -120,15 +121,15 @@ def test_fields_agree_with_the_model(
         first = number * ROW_TOKENS
         tokens[row, start : start + count] = np.arange(first, first + count)
     destination = np.array(parts, dtype=np.uint32).reshape(-1, 3).T.copy()
-    engine.submit(
-        1,
-        (source // ROWS_OF_PAGE).astype(np.uint64),
-        (source % ROWS_OF_PAGE).astype(np.uint32),
-        np.zeros(len(parts), dtype=np.uint32),
-        destination[2],
-        destination[0].astype(np.int64),
-        destination[1],
+    segments = Segments(
+        sequence=destination[0].astype(np.int64),
+        page=source // ROWS_OF_PAGE,
+        row=(source % ROWS_OF_PAGE).astype(np.uint32),
+        first_token=np.zeros(len(parts), dtype=np.uint32),
+        num_tokens=destination[2],
+        offset=destination[1],
     )
+    engine.submit(BatchPlan(segments=segments, num_batches=1))
     memory = engine.next_batch()
     batch = fields.arrays(memory, (rows, length), dtype)
     assert tuple(batch) == names
@@ -179,13 +180,9 @@ def test_memory_is_aligned_and_counted(index):
     """Each field lies on its own lines of the cache, inside what was asked for."""
     fields = Fields(names=FIELDS)
     engine = engine_of(index, 2, 100, "uint16", fields, ROOMY)
-    engine.submit(
-        1,
-        np.empty(0, dtype=np.uint64),
-        *np.empty((3, 0), dtype=np.uint32),
-        np.empty(0, dtype=np.int64),
-        np.empty(0, dtype=np.uint32),
-    )
+    nothing = np.empty((2, 0), dtype=np.int64)
+    segments = Segments(*nothing, *np.empty((4, 0), dtype=np.uint32))
+    engine.submit(BatchPlan(segments=segments, num_batches=1))
     memory = engine.next_batch()
     arrays = fields.arrays(memory, (2, 100), "uint16")
     assert memory.max_seqlen == arrays.pop("max_seqlen") == 100

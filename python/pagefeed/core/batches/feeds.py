@@ -32,7 +32,7 @@ class BatchEngine(Protocol):
     """What executes plans, in order and ahead of the consumer."""
 
     @property
-    def submit(self) -> Callable[..., None]:
+    def submit(self) -> Callable[[Any], None]:
         """Append the batches of a plan; returns at once."""
 
     @property

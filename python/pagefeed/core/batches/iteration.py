@@ -232,7 +232,7 @@ class Iteration:
         for piece in self._pieces:
             if piece is not None:
                 rows = self.cursor.route.rows(self._num_planned)
-                self._engine.submit(*self._plan(piece.reshape(-1, rows)))
+                self._engine.submit(self._plan(piece.reshape(-1, rows)))
                 if self._tells_datasets:
                     datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
                     self._dataset_ids.extend(datasets.reshape(-1, rows))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from pagefeed.core._base import Int64Array, UInt64Array, distinct
+from pagefeed.core._base import Int64Array, distinct
 from pagefeed.core.run import NO_SEQUENCE
 from pagefeed.core.sequences import (
     EPOCH_SHIFT,
     AnyIndex,
     Bundles,
+    Segments,
     epochs_of,
     epochs_of_bundles,
     numbers_of,
@@ -22,21 +22,16 @@ from pagefeed.core.sequences import (
 __all__ = ["BatchPlan", "plan_batches"]
 
 
-class BatchPlan(NamedTuple):
-    """Segments of consecutive batches, sorted by batch, as the engine takes them."""
+@dataclass(frozen=True, kw_only=True)
+class BatchPlan:
+    """Segments of consecutive batches, as the engine takes them."""
 
+    segments: Segments
+    """The segments, sorted by batch. Their ``sequence`` is a row among those of all the
+    batches. Of a row of a column, ``offset`` is the number of the column."""
     num_batches: int
-    page: npt.NDArray[np.uint64]
-    row: npt.NDArray[np.uint32]
-    first_token: npt.NDArray[np.uint32] | None
-    """None, with ``num_tokens``, if all are rows of columns."""
-    num_tokens: npt.NDArray[np.uint32] | None
-    destination: Int64Array
-    """Row among those of all the batches."""
-    destination_offset: npt.NDArray[np.uint32]
-    """Place in the row; of a row of a column, the column's number."""
-    bundles: tuple[npt.NDArray[Any], ...] | None = None
-    """The bundles that ``page`` refers to."""
+    bundles: Bundles | None = None
+    """The bundles that ``segments.page`` refers to."""
     batch_rows: int | None = None
     """Rows of each batch; None for those that the engine was told."""
 
@@ -56,27 +51,17 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
     numbers = numbers_of(sequences) if tells_epochs else sequences
     if len(places) == len(sequences):
         segments = index.segments(numbers)
-        place = segments.sequence
     else:
         segments = index.segments(numbers[places])
-        place = places[segments.sequence]
+        segments = segments._replace(sequence=places[segments.sequence])
     if tells_epochs:
-        page = segments.page + (epochs[place] << EPOCH_SHIFT)
+        page = segments.page + (epochs[segments.sequence] << EPOCH_SHIFT)
         segments = segments._replace(page=page)
-    bundles: tuple[npt.NDArray[Any], ...] | None = None
-    if index.layout.packing is not None and len(segments.page):
-        found = _bundles(index, segments.page)
-        key, page = _unsigned(found.key), _unsigned(found.part_page)
-        bundles = key, *found[1:3], page, *found[4:]
+    has_bundles = index.layout.packing is not None and len(segments.page) > 0
     return BatchPlan(
+        segments=segments,
         num_batches=len(sequences) // batch_size,
-        page=_unsigned(segments.page),
-        row=segments.row,
-        first_token=segments.first_token,
-        num_tokens=segments.num_tokens,
-        destination=place,
-        destination_offset=segments.offset,
-        bundles=bundles,
+        bundles=_bundles(index, segments.page) if has_bundles else None,
         batch_rows=batch_size,
     )
 
@@ -95,8 +80,3 @@ def _bundles(index: AnyIndex, pages: Int64Array) -> Bundles:
         page = bundles.part_page + shift
         found.append(bundles._replace(key=mine, part_page=page))
     return Bundles.joined(found)
-
-
-def _unsigned(numbers: Int64Array) -> UInt64Array:
-    """The same numbers, none negative, in the same memory."""
-    return np.ascontiguousarray(numbers).view(np.uint64)

@@ -99,7 +99,7 @@ class Segments(NamedTuple):
     first_token: UInt32Array
     """First token, from the start of that row; later rows follow on: uint32."""
     num_tokens: UInt32Array
-    """Number of tokens: uint32 [segments]."""
+    """Number of tokens; 1 of a whole row of a column: uint32 [segments]."""
     offset: UInt32Array
     """Place of the first token in the sequence: uint32 [segments]."""
 

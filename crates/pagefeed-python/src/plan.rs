@@ -1,0 +1,91 @@
+//! Plans in Python: tables whose columns are taken by name.
+
+use pagefeed_core::engine::{Bundles, Places, Plan};
+use pyo3::prelude::*;
+
+use crate::engine::elements;
+use crate::error::to_python;
+
+/// The `BatchPlan` of `pagefeed.core.batches`: segments of consecutive batches.
+#[derive(FromPyObject)]
+pub struct AskedPlan<'py> {
+    num_batches: usize,
+    segments: AskedSegments<'py>,
+    bundles: Option<AskedBundles<'py>>,
+    /// Rows of each of the batches, if not those that the engine was told.
+    batch_rows: Option<usize>,
+}
+
+/// The `Segments` of `pagefeed.core.sequences`, one element for each segment: `sequence`, the
+/// row among those of all the batches, and `page` int64, the rest uint32.
+#[derive(FromPyObject)]
+struct AskedSegments<'py> {
+    sequence: Bound<'py, PyAny>,
+    page: Bound<'py, PyAny>,
+    row: Bound<'py, PyAny>,
+    first_token: Bound<'py, PyAny>,
+    num_tokens: Bound<'py, PyAny>,
+    offset: Bound<'py, PyAny>,
+}
+
+/// The `Bundles` of `pagefeed.core.sequences`: `key` and `part_page` int64, the rest uint32.
+#[derive(FromPyObject)]
+struct AskedBundles<'py> {
+    key: Bound<'py, PyAny>,
+    num_sequences: Bound<'py, PyAny>,
+    part_offsets: Bound<'py, PyAny>,
+    part_page: Bound<'py, PyAny>,
+    part_row: Bound<'py, PyAny>,
+    part_rows: Bound<'py, PyAny>,
+    erased_offsets: Bound<'py, PyAny>,
+    erased_first: Bound<'py, PyAny>,
+    erased_end: Bound<'py, PyAny>,
+}
+
+impl AskedPlan<'_> {
+    /// The plan as the engine takes it, whose batches have `batch_rows` rows if it does not
+    /// say.
+    pub fn plan(&self, py: Python<'_>, batch_rows: usize) -> PyResult<Plan> {
+        let segments = &self.segments;
+        let destination: Vec<i64> = elements(py, &segments.sequence)?;
+        let batch_rows = self.batch_rows.unwrap_or(batch_rows);
+        let places = Places::new(&destination, self.num_batches, batch_rows)
+            .map_err(|error| to_python(py, &error))?;
+        Ok(Plan {
+            batch_offsets: places.batch_offsets,
+            row: elements(py, &segments.row)?,
+            first_token: elements(py, &segments.first_token)?,
+            num_tokens: elements(py, &segments.num_tokens)?,
+            destination_row: places.rows,
+            destination_offset: elements(py, &segments.offset)?,
+            page: numbers(py, &segments.page)?,
+            bundles: match &self.bundles {
+                None => Bundles::default(),
+                Some(bundles) => bundles.bundles(py)?,
+            },
+            batch_rows: self.batch_rows,
+        })
+    }
+}
+
+impl AskedBundles<'_> {
+    fn bundles(&self, py: Python<'_>) -> PyResult<Bundles> {
+        Ok(Bundles {
+            key: numbers(py, &self.key)?,
+            num_sequences: elements(py, &self.num_sequences)?,
+            part_offsets: elements(py, &self.part_offsets)?,
+            part_page: numbers(py, &self.part_page)?,
+            part_row: elements(py, &self.part_row)?,
+            part_rows: elements(py, &self.part_rows)?,
+            erased_offsets: elements(py, &self.erased_offsets)?,
+            erased_first: elements(py, &self.erased_first)?,
+            erased_end: elements(py, &self.erased_end)?,
+        })
+    }
+}
+
+/// Numbers of pages or bundles, none of them negative, from an array of int64.
+fn numbers(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    let numbers: Vec<i64> = elements(py, array)?;
+    Ok(numbers.into_iter().map(i64::cast_unsigned).collect())
+}
