@@ -153,6 +153,10 @@ bench: $(HAVE_DEV) $(HAVE_CORE)  ## Measure (ARGS="--help" for the options)
 loaders: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Measure loaders side by side (ARGS="--only pagefeed memmap")
 	PYTHONPATH=benchmarks $(BENCHMARKS_VENV)/bin/python -m loaders $(ARGS)
 
+.PHONY: images
+images: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Compare loaders of images, and write the table of docs/explanation/images.md
+	$(BENCHMARKS_VENV)/bin/python benchmarks/bench_images.py --page $(ARGS)
+
 .PHONY: evaluation
 evaluation: $(HAVE_BENCHMARKS) $(HAVE_CORE)  ## Train a small model on each order (ARGS="--size small")
 	PYTHONPATH=benchmarks $(BENCHMARKS_VENV)/bin/python benchmarks/evaluation/evaluate.py $(ARGS)

@@ -1,6 +1,8 @@
 """Texts with images, decoded and packed: pagefeed, `datasets`, and WebDataset's form.
 
-    python benchmarks/bench_images.py [--images 3000] [--rounds 3] [--workers 2]
+    python benchmarks/bench_images.py [--images 800] [--rounds 3] [--workers 2] [--page]
+
+``--page`` writes the table into docs/explanation/images.md. It takes some two minutes.
 
 All deliver the same JPEGs as arrays, in sequences of 2048 tokens (a token for every 28
 x 28 pixels), 4 a step, shuffled. ``datasets`` streams the Parquet files through a
@@ -19,6 +21,7 @@ import argparse
 import io
 import json
 import os
+import re
 import resource
 import statistics
 import subprocess
@@ -40,7 +43,15 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 LENGTH, BATCH_SIZE, FILES, STEP_SECONDS, BUFFER = 2048, 4, 4, 0.03, 1000
 PLACEHOLDER, SIDE = "<image>", 28
 WORDS = [f"w{n}" for n in range(500)]
-LOADERS = ("pagefeed", "datasets", "webdataset")
+LOADERS = {
+    "pagefeed": "",
+    "datasets": "not measured: the buffer of rows is lost",
+    "webdataset": "no state",
+}
+"""Loaders, and what is said of the resume of those that have no exact one."""
+PAGE = Path(__file__).resolve().parent.parent / "docs/explanation/images.md"
+TABLE = re.compile(r"^\| \| images/s .*?^Medians of .*?$", re.DOTALL | re.MULTILINE)
+"""The table of loaders in the page, and the line beneath it."""
 
 
 def tokens(width: int, height: int) -> int:
@@ -50,7 +61,7 @@ def tokens(width: int, height: int) -> int:
 
 def decode(data: bytes | memoryview) -> np.ndarray:
     """Return the pixels of an image."""
-    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    return np.array(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
 def tokenizer() -> Tokenizer:
@@ -304,12 +315,43 @@ def resumed(steps: Any) -> dict[str, Any]:
     return {"first_batch": seconds, "exact": found == rest}
 
 
+Runs = dict[tuple[str, float], list[dict[str, Any]]]
+"""The figures of each round, by loader and seconds a step."""
+
+
+def table(runs: Runs) -> str:
+    """Return the table of medians, as the page has it."""
+
+    def median(rounds: list[dict[str, Any]], name: str) -> float:
+        return statistics.median(figures[name] for figures in rounds)
+
+    heads = ("images/s", "images per processor second", "waits", "memory")
+    heads += ("first batch of a resume",)
+    lines = [f"| | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
+    for kind, inexact in LOADERS.items():
+        fast, slow = runs[kind, 0.0], runs[kind, STEP_SECONDS]
+        resume = inexact
+        if "exact" in slow[0]:
+            is_exact = all(figures["exact"] for figures in slow)
+            batches = "the" if is_exact else "not the"
+            milliseconds = 1000 * median(slow, "first_batch")
+            resume = f"{milliseconds:,.0f} ms, {batches} batches that were left"
+        name = kind if kind == "pagefeed" else f"`{kind}`"
+        lines.append(
+            f"| {name} | {median(fast, 'by_clock'):,.0f} "
+            f"| {median(fast, 'by_processor'):,.0f} | {median(slow, 'waits'):.0%} "
+            f"| {median(fast, 'memory') / (1 << 20):,.0f} MiB | {resume} |"
+        )
+    return "\n".join(lines).replace("%", " %")
+
+
 def main() -> None:
     """Measure all in turn, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=3000)
+    parser.add_argument("--images", type=int, default=800)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--one", choices=LOADERS)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--step-seconds", type=float, default=0.0)
@@ -317,7 +359,7 @@ def main() -> None:
     if asked.one:
         measure(asked.one, asked.folder, asked.workers, asked.step_seconds)
         return
-    found: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    runs: Runs = {}
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), asked.images)
         for _ in range(asked.rounds):
@@ -327,25 +369,16 @@ def main() -> None:
                     command += ["--folder", folder, "--workers", str(asked.workers)]
                     command += ["--step-seconds", str(step_seconds)]
                     out = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-                    told = json.loads(out.stdout.splitlines()[-1])
-                    found.setdefault((kind, step_seconds), []).append(told)
-    print("| | images/s | images/CPU s | waits | memory | first batch | exact |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for kind in LOADERS:
-        fast, slow = found[kind, 0.0], found[kind, STEP_SECONDS]
-
-        def middle(runs: list[dict[str, Any]], name: str) -> float:
-            return statistics.median(run[name] for run in runs)
-
-        resume = "| - | -"
-        if "first_batch" in slow[0]:
-            exact = "yes" if all(run["exact"] for run in slow) else "no"
-            resume = f"| {1000 * middle(slow, 'first_batch'):.0f} ms | {exact}"
-        print(
-            f"| {kind} | {middle(fast, 'by_clock'):.0f} "
-            f"| {middle(fast, 'by_processor'):.0f} | {middle(slow, 'waits'):.0%} "
-            f"| {middle(fast, 'memory') / (1 << 20):.0f} MiB {resume} |"
-        )
+                    figures = json.loads(out.stdout.splitlines()[-1])
+                    runs.setdefault((kind, step_seconds), []).append(figures)
+    made = table(runs)
+    made += f"\n\nMedians of {asked.rounds} rounds with {asked.images:,} images."
+    print(made)
+    if asked.page:
+        text, count = TABLE.subn(made, PAGE.read_text())
+        if count != 1:
+            sys.exit(f"{PAGE} has {count} tables of loaders, and should have one")
+        PAGE.write_text(text)
 
 
 if __name__ == "__main__":

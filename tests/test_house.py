@@ -36,6 +36,11 @@ def test_files_are_short():
     assert long == {}
 
 
+def test_the_room_of_images_is_small():
+    room = ROOT / "python" / "pagefeed" / "images"
+    assert 0 < sum(map(of_file, room.rglob("*.py"))) <= 700
+
+
 def test_only_code_is_counted(tmp_path):
     source = tmp_path / "some.py"
     source.write_text('"""Doc."""\n\nimport os\n\n# Why.\nX = {\n    1: os,\n}\n')

@@ -1,15 +1,16 @@
-"""Columns of images, and of their sizes, as Arrow has them."""
+"""Read columns of images, and of their sizes, from Arrow arrays."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from pagefeed.core._base import Int64Array, require
 from pagefeed.errors import UnsupportedError
 
-__all__ = ["Images", "images_of", "pyarrow", "shapes_of"]
+__all__ = ["images_of", "pyarrow", "shapes_of"]
 
 
 def pyarrow(name: str = "pyarrow") -> Any:
@@ -17,21 +18,16 @@ def pyarrow(name: str = "pyarrow") -> Any:
     return require(name, extra="pyarrow", purpose="images beside text")
 
 
-class Images(NamedTuple):
-    """Images of some rows."""
-
-    counts: Int64Array
-    """Images of each row: int64 [rows]."""
-    data: list[memoryview | None]
-    """Their bytes, in order; None for a null."""
-
-
-def images_of(column: Any) -> Images:
-    """Return the images of rows; views of the column's memory.
+def images_of(column: Any) -> tuple[Int64Array, list[memoryview | None]]:
+    """Return the images of rows, as views of the memory of the column.
 
     Args:
         column: An Arrow array: of each row an image or a list of them, each binary or a
             struct with ``bytes``, as the hub has them.
+
+    Returns:
+        The number of images of each row, int64 [rows]; and the bytes of each image in
+        order, None for a null.
 
     Raises:
         UnsupportedError: If it holds anything else.
@@ -45,46 +41,45 @@ def images_of(column: Any) -> Images:
         values = compute.struct_field(values, "bytes")
     if not (types.is_binary(values.type) or types.is_large_binary(values.type)):
         raise UnsupportedError(
-            f"a column of images holds binary, or structs with bytes, one or a list of "
-            f"them a row, and this one {column.type}"
+            f"a column of images holds {column.type}: expected binary, or structs with "
+            "bytes, one or a list of them a row"
         )
-    views = (
-        memoryview(x.as_buffer()).cast("B") if x.is_valid else None for x in values
-    )
-    counts = np.asarray(counts.fill_null(0), dtype=np.int64)
-    return Images(counts, [*views])
+    data = [memoryview(x.as_buffer()).cast("B") if x.is_valid else None for x in values]
+    return np.asarray(counts.fill_null(0), dtype=np.int64), data
 
 
 def shapes_of(column: Any) -> tuple[Int64Array, Int64Array]:
-    """Return the sizes of the images of rows, as a column of the files has them.
+    """Return the sizes of the images of rows, from a column of sizes.
 
     Args:
         column: Of each row a size or a list of them: a struct with ``width`` and
             ``height``, or a list of the two.
 
     Returns:
-        Images of each row, int64 [rows]; width and height, int64 [images, 2]: 0 where
-        they are not told.
+        The number of images of each row, int64 [rows]; width and height of each image,
+        int64 [images, 2], 0 for a null.
 
     Raises:
         UnsupportedError: If it holds anything else.
     """
     try:
-        rows = [
-            [row] if isinstance(row, dict) or (row and isinstance(row[0], int)) else row
-            for row in column.to_pylist()
-        ]
-        sizes = [
-            (size["width"], size["height"])
-            if isinstance(size, dict)
-            else size or (0, 0)
-            for row in rows
-            for size in row or ()
-        ]
-        found = np.array(sizes, dtype=np.int64).reshape(len(sizes), 2)
-    except (KeyError, TypeError, ValueError) as problem:
+        rows = [_sizes_of(row) for row in column.to_pylist()]
+        sizes = np.array([*chain(*rows)], dtype=np.int64).reshape(-1, 2)
+    except (TypeError, ValueError) as problem:
         raise UnsupportedError(
-            "a column of sizes holds structs with width and height, or lists of the "
-            f"two, one or a list of them a row, and this one {column.type}"
+            f"a column of sizes holds {column.type}: expected structs with width and "
+            "height, or lists of the two, one or a list of them a row"
         ) from problem
-    return np.array([len(row or ()) for row in rows], dtype=np.int64), found
+    return np.array([*map(len, rows)], dtype=np.int64), sizes
+
+
+def _sizes_of(row: Any) -> list[tuple[int, int]]:
+    """Return width and height of each image of a row; 0, 0 for a null in a list."""
+    match row:
+        case None | []:
+            return []
+        case {"width": width, "height": height} | [int(width), int(height)]:
+            return [(width, height)]
+        case [*sizes]:
+            return [*chain(*(_sizes_of(size) or [(0, 0)] for size in sizes))]
+    raise TypeError(f"{row!r:.60} is no size")

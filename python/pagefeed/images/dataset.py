@@ -3,84 +3,70 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, cast
 
 from pagefeed.contract import PageIndex, provided
 from pagefeed.core._base import check_choice, check_column, check_positive
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 from pagefeed.images.feed import ImageFeed
 from pagefeed.images.numbers import IMAGE_TOKENS, ImageNumbers, OfSize, SizesOf
-from pagefeed.images.rows import image_rows, placeholder_id
-from pagefeed.images.survey import told_long
+from pagefeed.images.rows import ImageRows, placeholder_id
+from pagefeed.images.survey import long_rows
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.tokenizer import Tokenizer
 
 __all__ = ["ImageDataset", "with_images"]
 
 
-class Known:
-    """The numbers of images by the files they lie in; not taken to other processes."""
-
-    def __init__(self) -> None:
-        self.of_files: dict[tuple[str, ...], ImageNumbers] = {}
-
-    def __reduce__(self) -> tuple[type[Known], tuple[()]]:
-        """Pickle as nothing known."""
-        return Known, ()
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImageDataset(ParquetDataset):
-    """Rows of tokens, some of them those of images; made by :func:`with_images`."""
+    """Rows of text with images; made by :func:`with_images`."""
 
     images: str
     """The column of images."""
     image_id: int
-    """The token that stands for a part of an image."""
+    """The token of the placeholder, repeated for each token of an image."""
     of_size: OfSize
-    """What follows from the size of an image."""
+    """Functions of the size of an image: tokens, cost, decoded bytes."""
     sizes: str | None = None
-    """A column with the sizes of images."""
+    """The column of sizes; None to read the headers of images."""
     drops: bool = False
-    """Rows that cannot be right have no tokens."""
+    """Whether a row with a broken image is left out; otherwise it is an error."""
     decode: Any = None
-    """What makes something of the bytes of an image, and what runs it."""
-    known: Known = field(default_factory=Known, compare=False)
-    """What was read of images."""
+    """The function that decodes images, and its workers."""
+    known: dict[Any, ImageNumbers] = field(default_factory=dict, compare=False)
+    """Sizes and tokens by the files that have them; derived datasets share it."""
 
     @property
     def numbers(self) -> ImageNumbers:
         """Sizes and tokens of all images, read on first use."""
-        found = self.known.of_files
-        if self.files not in found:
+        if self.files not in self.known:
             sizes = None if self.sizes is None else self.column_index(self.sizes)
-            source = SizesOf(self.column_index(self.images), sizes, self.drops)
-            found[self.files] = ImageNumbers(source, self.of_size)
-        return found[self.files]
+            columns = SizesOf(self.column_index(self.images), sizes, self.drops)
+            self.known[self.files] = ImageNumbers(columns, self.of_size)
+        return self.known[self.files]
 
     def column_index(self, column: str) -> PageIndex:
-        """Return the page index of any column of the same rows."""
+        """Return the page index of another column of the same rows."""
         if column == IMAGE_TOKENS:
             return self.numbers.index
         return super().column_index(column)
 
-    def feed(
-        self, settings: Any, run: Any, make: Callable[[Any, Any], Any]
-    ) -> ImageFeed:
-        """Return what adds images to the batches of tokens."""
+    def feed(self, settings: Any, run: Any, make: Any) -> ImageFeed:
+        """Return the feed whose batches have images beside tokens."""
         return ImageFeed(settings, run, make)
 
     def infill(self, infill: object) -> NoReturn:
-        """Refuse: the middle of a document could be cut inside an image.
+        """Raise an error: infilling could cut a document inside an image.
 
         Raises:
             InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(
-            f"infill({infill!r:.60}) cuts documents anywhere, and images are never "
-            "cut: infill datasets without images, and mix them"
+            f"infill({infill!r:.60}) may cut a document inside an image: infill a "
+            "dataset without images, and mix the two"
         )
 
 
@@ -146,28 +132,30 @@ def with_images(
     for name, function in of_size._asdict().items():
         if not callable(function):
             raise InvalidArgumentError(
-                f"{name}={function!r:.60} must be a function of width and height, as "
-                "lambda width, height: 576"
+                f"{name}={function!r:.60} must be a function of width and height, such "
+                "as lambda width, height: 576"
             )
-    if not isinstance(decode, Mapping) and callable(decode):
-        decode = {column: decode}
-    decode = None if decode is None else provided("decode")(decode)
-    if decode is not None and set(decode.functions) != {column}:
-        raise InvalidArgumentError(
-            f"decode names {sorted(decode.functions)}: give a function for {column!r}"
-        )
-    if decode is not None:  # Called so in a batch.
+    if decode is not None:
+        decode = provided("decode")({column: decode} if callable(decode) else decode)
+        if set(decode.functions) != {column}:
+            raise InvalidArgumentError(
+                f"decode names {sorted(decode.functions)}: name {column!r} alone"
+            )
+        # The name of the images in a batch.
         decode = replace(decode, functions={"data": decode.functions[column]})
     if plain.column in (column, sizes):
         raise InvalidArgumentError(
-            f"column {plain.column!r} has the texts: name those of images and sizes"
+            f"column {plain.column!r} has the texts: name another for images or sizes"
         )
     image_id = placeholder_id(tokenizer, placeholder)
-    same = {each.name: getattr(plain, each.name) for each in fields(ParquetDataset)}
+    encoder = plain.row_encoder
+    columns = (plain.column,) if encoder is None else encoder.columns
+    columns = (*columns, IMAGE_TOKENS)
+    same = {field.name: getattr(plain, field.name) for field in fields(ParquetDataset)}
     same |= {"selection": None, "erasures": ()}
-    rows = image_rows(tokenizer, plain.column, plain.row_encoder, image_id, drops=drops)
-    found = ImageDataset(
-        **{**same, "row_encoder": rows},
+    same["row_encoder"] = ImageRows(tokenizer, columns, encoder, image_id, drops)
+    of_all_rows = ImageDataset(
+        **same,
         images=column,
         image_id=image_id,
         of_size=of_size,
@@ -175,50 +163,45 @@ def with_images(
         drops=drops,
         decode=decode,
     )
-    chosen = plain.selection
-    if chosen is not None or plain.erasures:
-        erased = tuple(each.over(found.spans) for each in plain.erasures)
-        chosen = None if chosen is None else chosen.over(found.spans)
-        found = replace(found, selection=chosen, erasures=erased)
-    return _without(found, max_tokens, drops_long=long == "drop")
+    data = cast("ImageDataset", plain.over(of_all_rows))
+    return _without_bad_rows(data, max_tokens, drops_long=long == "drop")
 
 
 def _rgb_bytes(width: int, height: int) -> int:
     return 3 * width * height
 
 
-def _without(
-    found: ImageDataset, most: int | None, *, drops_long: bool
+def _without_bad_rows(
+    data: ImageDataset, most: int | None, *, drops_long: bool
 ) -> ImageDataset:
-    """Leave out rows that have too many tokens, or none as they are broken."""
-    edges = [1] if found.drops else []
+    """Leave out rows with more than ``most`` tokens, and rows with broken images."""
+    edges = [1] if data.drops else []
     if most is not None:
         edges.append(1 + check_positive(most, "max_tokens"))
     if not edges:
-        return found
-    parts = [*found.by_length(edges).values()]
-    if most is not None and len(parts[-1]):
-        [row] = parts[-1].spans.rows_of_index([0]).tolist()
-        told = told_long(found.numbers, len(parts[-1]), row, most)
+        return data
+    by_length = [*data.by_length(edges).values()]
+    if most is not None and len(too_long := by_length[-1]):
+        [row] = too_long.spans.rows_of_index([0]).tolist()
+        message = long_rows(data.numbers, len(too_long), row, most)
         if not drops_long:
-            raise InvalidArgumentError(f"{told}: long='drop' leaves them out")
-        warnings.warn(f"{told}: they are left out", PagefeedWarning, stacklevel=3)
-    if found.drops and len(parts[0]):
+            raise InvalidArgumentError(f"{message}: long='drop' leaves them out")
+        warnings.warn(f"{message}: they are left out", PagefeedWarning, stacklevel=3)
+    if data.drops and len(broken := by_length[0]):
         warnings.warn(
-            f"{len(parts[0]):,} of {len(found):,} rows have broken images, others than "
-            "they have placeholders, or no tokens: they are left out",
+            f"{len(broken):,} of {len(data):,} rows are left out: they have broken "
+            "images, more or fewer images than placeholders, or no tokens",
             PagefeedWarning,
             stacklevel=3,
         )
-    return parts[1] if found.drops else parts[0]
+    return by_length[1] if data.drops else by_length[0]
 
 
 def _checked(dataset: object) -> tuple[ParquetDataset, Tokenizer]:
-    """Return a dataset of texts whose tokens are counted, and its tokenizer."""
+    """Return the dataset and its tokenizer; refuse one that cannot take images."""
     if isinstance(dataset, ImageDataset):
         raise InvalidArgumentError(
-            f"{dataset!r:.60} has images already: give with_images() the dataset "
-            "without them"
+            f"{dataset!r:.60} has images already: give the dataset without them"
         )
     if not isinstance(dataset, ParquetDataset) or dataset.tokenizer is None:
         raise InvalidArgumentError(
@@ -227,7 +210,6 @@ def _checked(dataset: object) -> tuple[ParquetDataset, Tokenizer]:
         )
     if dataset.infilling is not None:
         raise InvalidArgumentError(
-            "infilled documents are cut anywhere, and images are never cut: give the "
-            "dataset before infill()"
+            "infill() may cut a document inside an image: leave it out"
         )
     return dataset, dataset.tokenizer

@@ -1,70 +1,55 @@
-"""The engines of tokens and of images, one step after the other."""
+"""An engine that delivers tokens and images of the same batches."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pagefeed import _core
 from pagefeed.contract import Batch, BatchPlan
 from pagefeed.core._base import Int64Array
 
-__all__ = ["Delivered", "Documents", "ImageEngine", "ImagePlan"]
+__all__ = ["Delivered", "ImageEngine", "ImagePlan"]
 
 BOTH = ("pages_loaded", "pages_reloaded", "bytes_read", "wait_seconds", "peak_bytes")
-"""Counters that are summed over both engines."""
+"""Counters that `stats` sums over both engines."""
 
 
-class Documents(NamedTuple):
-    """Documents with images, in the order of their tokens; int64 [documents] each."""
-
-    place: Int64Array
-    """Which of the planned sequences each is in."""
-    part: Int64Array
-    """Number of its dataset."""
-    row: Int64Array
-    """Its row among all rows of the files."""
-    page: Int64Array
-    """The page of its images, numbered through."""
-    of_page: Int64Array
-    """Its row in that page."""
+Delivered = tuple[Batch, Int64Array]
+"""A batch whose images are not decoded, and its documents as in :class:`ImagePlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePlan(BatchPlan):
-    """A plan of tokens, and one of the images of the same batches, a document each."""
+    """A plan of tokens, and one of the images in the same batches."""
 
     images: BatchPlan
-    documents: list[Documents]
-    """Of each batch."""
-
-
-class Delivered(NamedTuple):
-    """A batch whose images are not decoded, and its documents."""
-
-    batch: Batch
-    documents: Documents
+    """One batch for each document with images."""
+    documents: list[Int64Array]
+    """For each batch, its documents with images in the order of their tokens: dataset,
+    and row among all rows of its files: int64 [documents, 2]."""
 
 
 class ImageEngine:
-    """Executes plans of tokens and images in step.
+    """Runs an engine of tokens and one of images, and joins what they deliver.
 
     Args:
         tokens: The engine of tokens.
         images: The engine of images.
-        make: Makes a batch of what both deliver, and of its documents.
+        make: Makes a batch of its tokens, the images of each document, and the
+            documents.
     """
 
     def __init__(
         self,
         tokens: Any,
         images: _core.Engine,
-        make: Callable[[Any, list[_core.Buffer], Documents], Batch],
+        make: Callable[[Any, list[_core.Buffer], Int64Array], Batch],
     ) -> None:
         self._tokens, self._images, self._make = tokens, images, make
-        self._documents = deque[Documents]()
+        self._documents = deque[Int64Array]()
 
     def submit(self, plan: ImagePlan) -> None:
         """Append the batches of a plan; returns at once."""
@@ -86,8 +71,8 @@ class ImageEngine:
     def next_batch(self) -> Delivered:
         """Return the next batch."""
         tokens, documents = self._tokens.next_batch(), self._documents.popleft()
-        images = [self._images.next_batch() for _ in documents.row]
-        return Delivered(self._make(tokens, images, documents), documents)
+        images = [self._images.next_batch() for _ in documents]
+        return self._make(tokens, images, documents), documents
 
     def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken."""

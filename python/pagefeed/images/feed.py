@@ -1,11 +1,10 @@
-"""Batches of tokens with the images that lie in them."""
+"""Batches of tokens together with their images."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -24,243 +23,222 @@ from pagefeed.core._base import Int64Array, format_bytes
 from pagefeed.core.batches import ProcessEngine, make_converter
 from pagefeed.core.sequences import Segments, numbers_of
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedWarning
-from pagefeed.images.columns import Images, images_of, pyarrow
-from pagefeed.images.engine import Delivered, Documents, ImageEngine, ImagePlan
+from pagefeed.images.columns import images_of, pyarrow
+from pagefeed.images.engine import Delivered, ImageEngine, ImagePlan
 from pagefeed.images.survey import check_cut, check_images
 
 __all__ = ["ImageFeed"]
 
 TOKENS_SHARE = 3
-"""Part of the memory that is for tokens; the rest is for images."""
+"""One part in this many of the memory is for tokens, the rest for images."""
 
 
 class ImageFeed(Feed):
-    """Adds images to the batches of tokens.
+    """Makes batches of tokens that also have ``images``.
 
     Args:
-        settings: Of the loader.
-        run: What it delivers; some of its datasets have images.
-        make: Returns what makes batches of tokens.
+        settings: The settings of the loader.
+        run: The run of the loader, with at least one dataset that has images.
+        make: Returns the feed of tokens, from settings and run.
 
     Raises:
-        InvalidArgumentError: If images would be cut, or do not fit into the memory.
+        InvalidArgumentError: If sequences would cut images, if images do not fit into
+            the memory, or if datasets have different placeholders or decoders.
     """
 
-    def __init__(
-        self, settings: LoaderSettings, run: Run, make: Callable[[Any, Any], Any]
-    ) -> None:
+    def __init__(self, settings: LoaderSettings, run: Run, make: Any) -> None:
         self._settings, self._run = settings, run
-        self._parts = {
-            number: cast("Any", dataset)
-            for number, dataset in enumerate(run.datasets)
-            if hasattr(dataset, "image_id")
-        }
-        """The datasets that have images, by their numbers."""
-        first, *others = self._parts.values()
-        for other in others:
-            if other.image_id != first.image_id or other.decode != first.decode:
-                raise InvalidArgumentError(
-                    "datasets of a mixture have unlike placeholder= or decode=: give "
-                    "all of them the same"
-                )
-        self._image_id, self._decode = first.image_id, first.decode
+        datasets: Any = enumerate(run.datasets)
+        self._datasets = {n: data for n, data in datasets if hasattr(data, "image_id")}
+        """The datasets that have images, by their numbers in the run."""
+        given = [(data.image_id, data.decode) for data in self._datasets.values()]
+        self._image_id, self._decode = given[0]
+        if given != given[:1] * len(given):
+            raise InvalidArgumentError(
+                "datasets of a mixture have different placeholder= or decode=: give "
+                "with_images() the same of both for all of them"
+            )
         check_cut(settings)
         of_tokens = replace(settings, memory=settings.memory // TOKENS_SHARE)
         memory = settings.engine_bytes - of_tokens.engine_bytes
-        self._room = check_images(settings, run, self._parts, memory)
+        self._memory = check_images(settings, run, self._datasets, memory)
         self._tokens: Feed = make(of_tokens, run)
         self._convert = make_converter(settings.format, pin_memory=False)
-        pages = [len(part.numbers.source) for part in self._parts.values()]
-        sizes = np.cumsum([0, *pages]).tolist()
-        self._first_page = dict(zip(self._parts, sizes, strict=False))
         self._engine = ProcessEngine(self._started)
 
     def _started(self) -> Any:
-        """Start all threads."""
-        threads, (memory, ahead, of_step) = self._settings.num_threads, self._room
+        """Start the engines and their threads."""
+        threads, (memory, ahead, of_step) = self._settings.num_threads, self._memory
+        datasets = self._datasets.values()
         images = _core.Engine(
             [],
-            columns=[part.numbers.source.handle for part in self._parts.values()],
+            columns=[data.numbers.source.handle for data in datasets],
             names=["images"],
             num_threads=threads,
             memory=memory,
-            batch_rows=1,  # So that no more waits than is needed.
-            verify_checksums=[part.verify_checksums for part in self._parts.values()],
+            batch_rows=1,  # A document; so the fewest bytes wait.
+            verify_checksums=[data.verify_checksums for data in datasets],
         )
-        made = ImageEngine(self._tokens.engine(), images, self._made)
+        engine = ImageEngine(self._tokens.engine(), images, self._made)
         if self._decode is None:
-            return made
-        return provided("engine that decodes ahead")(
-            made,
-            self._decode,
-            self._sized,
-            threads,
-            most_bytes=ahead,
-            of_step=of_step,
-        )
+            return engine
+        ahead_engine = provided("engine that decodes ahead")
+        limits = {"most_bytes": ahead, "of_step": of_step}
+        return ahead_engine(engine, self._decode, self._sized, threads, **limits)
 
     def close(self) -> None:
-        """End this process's engines, and all threads."""
+        """Stop the engines of this process and their threads."""
         super().close()
         self._tokens.close()
 
     def dataset_ids(self, made: Batch, of_sequences: Any) -> Any:
-        """Return the dataset of each row of a batch, by those of its sequences."""
+        """Return the number of the dataset of each row of a batch."""
         return self._tokens.dataset_ids(made, of_sequences)
 
     def plan(self, sequences: Int64Array) -> ImagePlan:
-        """Plan whole batches of ``sequences``, in their order."""
-        found = self._documents_of(sequences.reshape(-1))
-        num_batches, rows = sequences.shape
-        borders = np.searchsorted(found.place, np.arange(num_batches + 1) * rows)
-        each = [
-            Documents(*(column[begin:end] for column in found))
-            for begin, end in pairwise(borders)
-        ]
-        count = len(found.page)
+        """Plan batches of ``sequences``: int64 [batches, rows]."""
+        positions = np.flatnonzero(sequences.reshape(-1) != NO_SEQUENCE)
+        numbers = numbers_of(sequences.reshape(-1)[positions])
+        documents = self._run.index.documents_of(numbers)
+        has, page, row_in_page = np.zeros((3, len(documents.row)), dtype=np.int64)
+        pages_before = 0  # The engine numbers the pages of all datasets through.
+        for number, dataset in self._datasets.items():
+            known, source = dataset.numbers, dataset.numbers.source
+            here = np.flatnonzero(documents.dataset == number)
+            rows = documents.row[here]
+            has[here] = known.first[rows + 1] > known.first[rows]
+            pages = source.pages_of_rows(rows)
+            row_in_page[here] = rows - source.first_rows(pages)
+            page[here] = pages_before + pages
+            pages_before += len(source)
+        chosen = np.flatnonzero(has & documents.is_left)
+        count = len(chosen)
         images = BatchPlan(
             segments=Segments(
                 sequence=np.arange(count),
-                page=found.page,
-                row=found.of_page.astype(np.uint32),
+                page=page[chosen],
+                row=row_in_page[chosen].astype(np.uint32),
                 first_token=np.zeros(count, dtype=np.uint32),
                 num_tokens=np.ones(count, dtype=np.uint32),
                 offset=np.zeros(count, dtype=np.uint32),
             ),
             num_batches=count,
         )
+        batch = positions[documents.which[chosen]] // sequences.shape[1]
+        ends = np.searchsorted(batch, np.arange(1, len(sequences)))
+        rows = np.stack([documents.dataset, documents.row], axis=1)[chosen]
         tokens = vars(self._tokens.plan(sequences))
-        return ImagePlan(**tokens, images=images, documents=each)
+        return ImagePlan(**tokens, images=images, documents=np.split(rows, ends))
 
     def batch(self, delivered: Any) -> Batch:
-        """Return a batch with its images, decoded if that is asked for."""
+        """Return a batch with its images, decoded if ``decode`` was given."""
         if self._decode is None:
-            made: Batch = delivered[0]
-            return made
+            return cast("Batch", delivered[0])
         images = delivered.into
 
-        def refuse(_: str, number: int, problem: Exception) -> DataError:
-            return self._refused(images, number, problem)
+        def refuse(_: str, image: int, problem: Exception) -> DataError:
+            file, row = images["file"][image], int(images["row"][image])
+            column = next(iter(self._datasets.values())).images
+            return DataError(
+                f"{file}, row {row} of the file, column {column!r}, image "
+                f"{int(images['number'][image])}: decode failed: "
+                f"{type(problem).__name__}: {problem}"
+            ).at(file=file, column=column)
 
-        made = delivered.finished(refuse)
+        batch: Batch = delivered.finished(refuse)
         self._measure(bytes_of(images["data"]), delivered.sizes[1])
-        return made
+        return batch
 
-    def _sized(self, made: Delivered) -> tuple[Batch, Any, tuple[int, int]]:
+    def _sized(self, delivered: Delivered) -> tuple[Batch, Any, tuple[int, int]]:
         """Return a batch, its images, and their bytes as stored and decoded."""
-        (batch, documents), said = made, 0.0
-        for number, part in self._parts.items():
-            rows = documents.row[documents.part == number]
-            said += part.numbers.of_rows("decoded", rows).sum()
+        batch, documents = delivered
+        decoded = [
+            self._datasets[number].numbers.of_rows("decoded", np.array([row]))[0]
+            for number, row in documents.tolist()
+        ]
         images = batch["images"]
-        return batch, images, (bytes_of(images["data"]), int(said))
+        return batch, images, (bytes_of(images["data"]), int(sum(decoded)))
 
-    def _measure(self, made: int, said: int) -> None:
-        """Count images as large as they turn out to be; warn that they are larger."""
+    def _measure(self, measured: int, promised: int) -> None:
+        """Plan with the measured size of decoded images; warn if it is larger."""
         engine = cast("Any", self.engine())
-        if said and made > engine.scale * said:
+        if promised and measured > engine.scale * promised:
             if engine.scale == 1:
                 warnings.warn(
-                    f"decode made {format_bytes(made)} of the images of a step, and "
-                    f"decoded_bytes says {format_bytes(said)}: memory= is exceeded "
-                    "unless with_images(decoded_bytes=) says as much",
+                    f"decode returned {format_bytes(measured)} for the images of a "
+                    f"step, and decoded_bytes {format_bytes(promised)}: the loader "
+                    "exceeds memory= unless with_images(decoded_bytes=) says as much",
                     PagefeedWarning,
                     stacklevel=2,
                 )
-            engine.scale = made / said
+            engine.scale = measured / promised
 
     def _made(
-        self, tokens: Any, images: list[_core.Buffer], documents: Documents
+        self, tokens: Any, images: list[_core.Buffer], documents: Int64Array
     ) -> Batch:
         """Make a batch of what both engines delivered; images are not decoded."""
         batch = self._tokens.batch(tokens)
         is_image = np.asarray(batch["input_ids"]) == self._image_id
         self._take_loss(batch, is_image)
-        each = [images_of(pyarrow().array(*one.take_columns())) for one in images]
-        batch["images"] = self._placed(each, documents, is_image)
+        batch["images"] = self._joined(images, documents, is_image)
         return batch
 
-    def _placed(
-        self, given: list[Images], documents: Documents, is_image: Any
+    def _joined(
+        self, columns: list[_core.Buffer], documents: Int64Array, is_image: Any
     ) -> dict[str, Any]:
-        """Return the images of documents, and where their tokens are."""
-        told = [np.zeros((0, 5), dtype=np.int64)]
+        """Return the images of all documents, and where their tokens are."""
+        numbers = [np.zeros((0, 5), dtype=np.int64)]
         files, data = list[str](), list[memoryview | None]()
-        both = zip(documents.part.tolist(), documents.row.tolist(), strict=True)
-        for (part, row), found in zip(both, given, strict=True):
-            known = self._parts[part].numbers
+        for (dataset, row), column in zip(documents.tolist(), columns, strict=True):
+            _, stored = images_of(pyarrow().array(*column.take_columns()))
+            known = self._datasets[dataset].numbers
             images = np.arange(*known.first[row : row + 2])
-            file, of_file = known.place(row)
-            if len(found.data) != len(images):
+            file, row_of_file = known.file_of(row)
+            if len(stored) != len(images):
                 raise DataError(
-                    f"{file}, row {of_file} of the file, has {len(found.data)} images, "
-                    f"and its column of sizes tells of {len(images)}"
+                    f"{file}, row {row_of_file} of the file, has {len(stored)} "
+                    f"images, and {len(images)} sizes in the column sizes="
                 ).at(file=file)
-            data += found.data
+            data += stored
             files += [file] * len(images)
-            number, rows = np.arange(len(images)), np.full(len(images), of_file)
-            sides = known.shapes(images).T
-            told.append(np.stack([known.tokens[images], rows, number, *sides], axis=1))
-        count, row_of, number, *sides = np.concatenate(told).T.copy()
-        places = np.flatnonzero(is_image)
-        if count.sum() != len(places):
+            of_file = np.full(len(images), row_of_file), np.arange(len(images))
+            shapes = known.shapes(images).T
+            numbers.append(np.stack([known.tokens[images], *of_file, *shapes], axis=1))
+        num_tokens, row, number, *shape = np.concatenate(numbers).T.copy()
+        positions = np.flatnonzero(is_image)
+        if num_tokens.sum() != len(positions):
             raise DataError(
-                f"a batch has {len(places)} tokens of images, and {count.sum()} were "
-                "counted: texts of a dataset without images have the placeholder"
+                f"a batch has {len(positions)} tokens of images, and its images have "
+                f"{num_tokens.sum()}: texts of a dataset without images hold the "
+                "placeholder. Remove it from them, or give them with_images(), too"
             )
-        sequence, first = divmod(places[np.cumsum(count) - count], is_image.shape[1])
-        made = {
-            "sequence": sequence,
-            "first_token": first,
-            "num_tokens": count,
-            "row": row_of,
+        first = positions[np.cumsum(num_tokens) - num_tokens]
+        arrays = {
+            "sequence": first // is_image.shape[1],
+            "first_token": first % is_image.shape[1],
+            "num_tokens": num_tokens,
+            "row": row,
             "number": number,
-            "size": np.stack(sides, axis=1),
+            "size": np.stack(shape, axis=1),
         }
-        converted = {name: self._convert(values) for name, values in made.items()}
+        converted = {name: self._convert(values) for name, values in arrays.items()}
         return {**converted, "file": files, "data": data}
 
     def _take_loss(self, batch: Batch, is_image: Any) -> None:
-        """Leave tokens of images out of labels and loss mask, in place."""
+        """Set labels and loss mask of image tokens to no loss, in place."""
         fields = self._settings.fields
         if "labels" in fields.names:
             labels = np.asarray(batch["labels"])
             labels[labels == self._image_id] = fields.ignore_index
         if "loss_mask" in fields.names:
             mask = np.asarray(batch["loss_mask"])
-            if fields.shifted:
-                mask[:, :-1][is_image[:, 1:]] = 0
-            else:
-                mask[is_image] = 0
-
-    def _refused(self, images: Any, number: int, problem: Exception) -> DataError:
-        file, row = images["file"][number], int(images["row"][number])
-        column = next(iter(self._parts.values())).images
-        return DataError(
-            f"{file}, row {row} of the file, column {column!r}, image "
-            f"{int(images['number'][number])}: decode failed: "
-            f"{type(problem).__name__}: {problem}"
-        ).at(file=file, column=column)
-
-    def _documents_of(self, sequences: Int64Array) -> Documents:
-        """Return the documents with images of sequences, without erased ones."""
-        places = np.flatnonzero(sequences != NO_SEQUENCE)
-        given = self._run.index.documents_of(numbers_of(sequences[places]))
-        has, page, of_page = np.zeros((3, len(given.row)), dtype=np.int64)
-        for number, part in self._parts.items():
-            here = np.flatnonzero(given.dataset == number)
-            rows, known = given.row[here], part.numbers
-            has[here] = known.first[rows + 1] > known.first[rows]
-            pages = known.source.pages_of_rows(rows)
-            of_page[here] = rows - known.source.first_rows(pages)
-            page[here] = pages + self._first_page[number]
-        found = Documents(places[given.which], given.dataset, given.row, page, of_page)
-        chosen = np.flatnonzero(has & given.is_left)
-        return Documents(*(column[chosen] for column in found))
+            if fields.shifted:  # The mask of a token is at the one before it.
+                mask, is_image = mask[:, :-1], is_image[:, 1:]
+            mask[is_image] = 0
 
 
 def bytes_of(value: Any) -> int:
-    """Return the bytes of arrays, tensors, images of Pillow, and lists of such."""
+    """Return the bytes of an array, tensor or image of Pillow, or of a list of them."""
     if isinstance(value, Mapping):
         value = [*value.values()]
     if isinstance(value, list | tuple):

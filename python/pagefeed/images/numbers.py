@@ -1,4 +1,4 @@
-"""What is known of every image: its size, kept beside the index, and its tokens."""
+"""Sizes of all images, kept beside the index, and what follows from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERSION = 1
 IMAGE_TOKENS = "image tokens"
 """The column with the tokens of each image of a row, as the data plane reads it."""
 BROKEN = -1
-"""Tokens of an image that cannot be read."""
+"""Number of tokens of an image whose size cannot be read."""
 PAGE_BYTES = 1 << 16
 
 Float64Array = npt.NDArray[np.float64]
@@ -43,14 +43,14 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SizesOf:
-    """Where sizes of images are read."""
+    """The columns from which sizes of images are read."""
 
     images: PageIndex
     """The column of images."""
     sizes: PageIndex | None
-    """A column with their sizes."""
+    """A column of sizes; None to read the headers of images."""
     drops: bool
-    """Rows with images that cannot be read are left out; else refused."""
+    """Whether an image whose size cannot be read is left out; otherwise an error."""
 
     @property
     def index(self) -> PageIndex:
@@ -58,15 +58,13 @@ class SizesOf:
         return self.images if self.sizes is None else self.sizes
 
     def arrays(self) -> ArrayFolder:
-        """Map the sizes of all images, or read them first: every page, once."""
-        index, told = self.index, f"{VERSION} {self.sizes is None}"
-        key = derived_key(index, told, index.fingerprint, index.column)
+        """Map the sizes of all images; read every page for them the first time."""
+        index, kind = self.index, f"{VERSION} {self.sizes is None}"
+        key = derived_key(index, kind, index.fingerprint, index.column)
         return derived_arrays(index, "images", key, self._write)
 
     def _write(self, writer: ArrayWriter) -> None:
-        logger.info(
-            "the sizes of images of %d rows are read, once", self.index.num_rows
-        )
+        logger.info("reading the sizes of images of %d rows", self.index.num_rows)
         work = Work("sizes of images", total=len(self.index), unit="pages")
         writer.append("shape", [])  # There may be none.
         writer.append_sums("first", [])
@@ -81,47 +79,48 @@ class SizesOf:
         if self.sizes is not None:
             counts, shapes = shapes_of(column)
             return counts, shapes, np.zeros(len(shapes), dtype=np.int64)
-        images = images_of(column)
-        read = [size_of(data or b"") or (0, 0) for data in images.data]
-        sizes = np.array([len(data or b"") for data in images.data], dtype=np.int64)
-        return images.counts, np.array(read, np.int64).reshape(-1, 2), sizes
+        counts, images = images_of(column)
+        read = [size_of(data or b"") or (0, 0) for data in images]
+        sizes = np.array([len(data or b"") for data in images], dtype=np.int64)
+        return counts, np.array(read, np.int64).reshape(-1, 2), sizes
 
 
 class OfSize(NamedTuple):
-    """What follows from the size of an image: functions of its width and height."""
+    """Functions of the width and height of an image."""
 
     tokens: Callable[[int, int], int]
-    """Its tokens."""
+    """Number of its tokens."""
     cost: Callable[[int, int], float]
-    """What an encoder spends on it."""
+    """Cost of encoding it, for balance."""
     decoded_bytes: Callable[[int, int], float]
-    """Bytes of what is made of it."""
+    """Bytes of the decoded image."""
 
 
 class TokensIndex(PageIndex):
-    """The column with the tokens of images, with which images are read."""
+    """The page index of the column :data:`IMAGE_TOKENS`."""
 
-    made_of: tuple[SizesOf, OfSize]
-    """The arguments of :class:`ImageNumbers`."""
+    numbers: ImageNumbers
+    """The images it was made for."""
 
-    def __reduce__(self) -> tuple[Callable[..., PageIndex], tuple[Any, ...]]:
-        """Pickle as what it is made of."""
-        return _index_of, self.made_of
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickle as the attribute of the images it was made for."""
+        return getattr, (self.numbers, "index")
 
 
 class ImageNumbers:
-    """The images of all rows, numbered through.
+    """Sizes, tokens and costs of the images of all rows, in the order of the files.
 
     Args:
-        sizes: Where their sizes are read.
-        of_size: What follows from these.
+        sizes: The columns from which sizes are read.
+        of_size: Functions of the size of an image.
 
     Raises:
         CorruptFileError: If a size cannot be read; it names file, row and image.
-        InvalidArgumentError: If a function returns no such number.
+        InvalidArgumentError: If a function does not return a number in its range.
     """
 
     def __init__(self, sizes: SizesOf, of_size: OfSize) -> None:
+        self._arguments = sizes, of_size
         self.source = sizes.images
         """The column of images."""
         stored = sizes.arrays()
@@ -133,28 +132,27 @@ class ImageNumbers:
 
         def of_images(name: str, least: int, kind: type, otherwise: int = 0) -> Any:
             function = getattr(of_size, name)
-            told = [
+            numbers = [
                 _checked(name, function, side, least, kind) if all(side) else otherwise
                 for side in sides
             ]
-            return np.array(told, dtype=kind)[which]
+            return np.array(numbers, dtype=kind)[which]
 
         self.tokens = of_images("tokens", 1, np.int32, BROKEN)
-        """Tokens of each image; -1 if it cannot be read: int32 [images]."""
+        """Tokens of each image; -1 if its size cannot be read: int32 [images]."""
         if not sizes.drops and (self.tokens == BROKEN).any():
             self._refuse(int(np.argmax(self.tokens == BROKEN)))
         cost = of_images("cost", 0, np.float64)
-        made = of_images("decoded_bytes", 0, np.float64)
-        # Of a column of sizes the bytes are not known, and 0.
+        decoded = of_images("decoded_bytes", 0, np.float64)
+        # A column of sizes does not tell the bytes of images: they are 0.
         self._before = {
             "images": np.append(0, np.cumsum(cost)),
             "bytes": stored["bytes"],
-            "decoded": np.append(0, np.cumsum(made)),
+            "decoded": np.append(0, np.cumsum(decoded)),
         }
-        others = () if of_size.cost == of_size.tokens else (cost,)
-        self.index = self._written(TokensIndex, *others)
-        """The tokens of images as a column, for the data plane."""
-        self.index.made_of = sizes, of_size
+        self.index = self._written(_digest(self.tokens, self.first, cost))
+        """The tokens of images as a column that the data plane can read."""
+        self.index.numbers = self
         pages = np.arange(len(self.source))
         self.index.bytes_beside = int(self.source.stored_bytes(pages).sum())
         self.index.numbers_beside = {
@@ -162,12 +160,17 @@ class ImageNumbers:
             for name, sums in self._before.items()
         }
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickle as its arguments."""
+        return ImageNumbers, self._arguments
+
     def of_rows(self, name: str, rows: Int64Array) -> Float64Array:
-        """Return the cost of all images of each row, or their bytes: float64 [rows].
+        """Return the sum over the images of each row: float64 [rows].
 
         Args:
-            name: ``"images"`` for the cost, ``"bytes"`` as stored, ``"decoded"``.
-            rows: Rows of the files.
+            name: ``"images"`` to sum costs, ``"bytes"`` or ``"decoded"`` to sum the
+                bytes of images as stored or as decoded.
+            rows: Rows of the files, numbered through.
         """
         before, first = self._before[name], self.first
         sums: Float64Array = before[first[rows + 1]] - before[first[rows]]
@@ -177,29 +180,35 @@ class ImageNumbers:
         """Return width and height of images: int64 [images, 2]."""
         return np.stack(np.divmod(self._shape[images], 1 << 32), axis=1)
 
-    def place(self, row: int) -> tuple[str, int]:
-        """Return the file of a row, and its number there."""
+    def file_of(self, row: int) -> tuple[str, int]:
+        """Return the path of the file that has a row, and the number of the row in it.
+
+        Args:
+            row: Number of the row among the rows of all files.
+        """
         index = self.source
         [file] = index.files_of_rows([row]).tolist()
         return index.files[file], row - int(index.file_first_row[file])
 
     def _refuse(self, image: int) -> NoReturn:
         row = int(np.searchsorted(self.first, image, side="right")) - 1
-        file, number = self.place(row)
+        file, number = self.file_of(row)
         count = int((self.tokens == BROKEN).sum())
         raise CorruptFileError(
             f"{file}, column {self.source.column}, row {number}, image "
-            f"{image - int(self.first[row])}: its header tells no size, as of {count} "
-            f"of {len(self.tokens)} images: PNG, JPEG, WebP and GIF are read; leave "
-            "such rows out with broken='drop', or give a column of sizes="
+            f"{image - int(self.first[row])}: its header has no size that can be read, "
+            f"nor have {count - 1} more of {len(self.tokens)} images. PNG, JPEG, WebP "
+            "and GIF can be read: leave such rows out with broken='drop', or name a "
+            "column of sizes in sizes="
         ).at(file=file, column=self.source.column)
 
-    def _written(self, kind: type[TokensIndex], *others: Float64Array) -> TokensIndex:
+    def _written(self, digest: str) -> TokensIndex:
         """Write the tokens of images as a file, unless the cache folder has it.
 
-        What else decides the order of rows is in its name.
+        Args:
+            digest: A digest of all that decides the order of rows, for its name.
         """
-        name = f"image-tokens-{_digest(self.tokens, self.first, *others)}"
+        name = f"image-tokens-{digest}"
         folder, temporary = self.source.cache_dir, None
         if folder is None or not keeps_arrays(folder):
             temporary = tempfile.TemporaryDirectory(prefix="pagefeed-")
@@ -209,9 +218,8 @@ class ImageNumbers:
             arrow, parquet = pyarrow(), pyarrow("pyarrow.parquet")
             tokens = arrow.array(self.tokens)
             lists = arrow.LargeListArray.from_arrays(self.first, tokens)
-            # Its name makes footers differ, by which indexes are told apart.
-            table = arrow.table({IMAGE_TOKENS: lists})
-            table = table.replace_schema_metadata({"of": name})
+            # Indexes are told apart by footers: the name makes them differ.
+            table = arrow.table({IMAGE_TOKENS: lists}, metadata={"of": name})
             out = arrow.BufferOutputStream()
             parquet.write_table(
                 table,
@@ -224,14 +232,10 @@ class ImageNumbers:
             with FileWriter(file) as writer:
                 writer.write(memoryview(out.getvalue()))
         plain = PageIndex.build(file, IMAGE_TOKENS, self.source.cache_dir)
-        made = kind(plain.core, plain.recipe)
+        index = TokensIndex(plain.core, plain.recipe)
         if temporary is not None:
-            weakref.finalize(made, temporary.cleanup)
-        return made
-
-
-def _index_of(sizes: SizesOf, of_size: OfSize) -> PageIndex:
-    return ImageNumbers(sizes, of_size).index
+            weakref.finalize(index, temporary.cleanup)
+        return index
 
 
 def _digest(*arrays: Any) -> str:
@@ -244,19 +248,19 @@ def _digest(*arrays: Any) -> str:
 def _checked(
     name: str, function: Any, side: tuple[int, int], least: int, kind: type
 ) -> Any:
-    """Return what a function tells of an image of a width and height."""
+    """Return what a function returns for a width and height, if it is in range."""
     width, height = side
     try:
-        told = function(width, height)
+        number = function(width, height)
     except Exception as problem:
         raise InvalidArgumentError(
             f"{name}({width}, {height}) raised {type(problem).__name__}: {problem}"
         ) from problem
-    is_number = np.issubdtype(type(told), np.integer if kind is np.int32 else np.number)
-    if not (is_number and least <= told < 1 << 31):
+    whole = "whole " * (kind is np.int32)
+    is_number = np.issubdtype(type(number), np.integer if whole else np.number)
+    if not (is_number and least <= number < 1 << 31):
         raise InvalidArgumentError(
-            f"{name}({width}, {height}) returned {told!r:.60}: it must be a number, "
-            f"{least} or more, {'whole, ' * (kind is np.int32)}of an image of this "
-            "width and height"
+            f"{name}({width}, {height}) returned {number!r:.60}: it must return a "
+            f"{whole}number, {least} or more"
         )
-    return told
+    return number

@@ -13,7 +13,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.images.numbers import BROKEN, IMAGE_TOKENS
 from pagefeed.tokenizer import IGNORED, Rows, Tokenizer
 
-__all__ = ["ImageRows", "image_rows", "placeholder_id"]
+__all__ = ["ImageRows", "placeholder_id"]
 
 
 def placeholder_id(tokenizer: Tokenizer, placeholder: str) -> int:
@@ -22,79 +22,62 @@ def placeholder_id(tokenizer: Tokenizer, placeholder: str) -> int:
     Raises:
         InvalidArgumentError: If it is not one token of the tokenizer.
     """
-    found = []
+    ids = []
     if placeholder and isinstance(placeholder, str):
-        found = tokenizer.encode(placeholder).tolist()
-    # An unknown word may be a token, too.
-    if len(found) != 1 or tokenizer.decode(found).strip() != placeholder.strip():
+        ids = tokenizer.encode(placeholder).tolist()
+    # The token of unknown words is one token, too.
+    if len(ids) != 1 or tokenizer.decode(ids).strip() != placeholder.strip():
         raise InvalidArgumentError(
-            f"placeholder={placeholder!r} is the tokens {found} of {tokenizer.name}, "
-            "and must be one of its own: add it to the tokenizer as a special token, "
-            "and let special_tokens be 'as_token'; it has "
+            f"placeholder={placeholder!r} has the ids {ids} in {tokenizer.name}: it "
+            "must be one token. Add it to the tokenizer as a special token, and leave "
+            "special_tokens at 'as_token'; the special tokens are "
             f"{list(tokenizer.special_ids)[:20]}"
         )
-    return int(found[0])
-
-
-def image_rows(
-    tokenizer: Tokenizer, column: str, rows: Rows | None, image_id: int, *, drops: bool
-) -> ImageRows:
-    """Return what encodes rows with images, of what encodes those without.
-
-    Args:
-        tokenizer: What encodes texts.
-        column: The column of texts.
-        rows: What encodes a row, if the column does not hold plain texts.
-        image_id: The token that stands for an image.
-        drops: Rows that cannot be right have no tokens; else they are refused.
-    """
-    columns = (column,) if rows is None else rows.columns
-    return ImageRows(tokenizer, (*columns, IMAGE_TOKENS), rows, image_id, drops)
+    return int(ids[0])
 
 
 @dataclass(frozen=True, eq=False)
 class ImageRows(Rows):
-    """Encodes texts; each token that stands for an image becomes all of its tokens."""
+    """Encoder of rows with images: repeats a placeholder for each token of its image.
+
+    Its columns are those of the text, then :data:`IMAGE_TOKENS`.
+    """
 
     rows: Rows | None
-    """What encodes a row, if it is no plain text."""
+    """The encoder of chats or nested texts; None for a column of plain texts."""
     image_id: int
-    """The token that stands for an image."""
+    """The token of the placeholder."""
     drops: bool
-    """Rows that cannot be right have no tokens; else they are refused."""
+    """Whether a row with a broken image gets no tokens; otherwise it is an error."""
 
     @property
     def has_labels(self) -> bool:  # type: ignore[override]
-        """Whether tokens have labels, as those of chats: none of images."""
+        """Whether the rows have labels of their own, as chats have."""
         return self.rows is not None and self.rows.has_labels
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the encoder of texts, and the token of images."""
+        """Identifies the encoder of the text and the token of the placeholder."""
         rows = "" if self.rows is None else self.rows.fingerprint
         return f"images {self.image_id} {self.drops} {rows}"
 
     def encode(
         self, row: Mapping[str, Any]
     ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]:
-        """Return ids and labels of a row, which has the tokens of its images beside."""
+        """Return ids and labels of a row; labels are empty unless rows have them."""
         images = np.array(row[IMAGE_TOKENS] or (), dtype=np.int64)
-        text, labels = row[self.columns[0]], np.zeros(0, dtype=np.int32)
-        if self.rows is not None:
-            ids, labels = self.rows.encode(row)
-        elif isinstance(text, str | None):
-            ids = self.tokenizer.encode(text or "")
+        if self.rows is None:
+            ids = self.tokenizer.encode(row[self.columns[0]] or "")
+            labels = np.zeros(0, dtype=np.int32)
         else:
-            raise InvalidArgumentError(
-                f"column {self.columns[0]!r} holds {type(text).__name__}: where texts "
-                "lie deeper, give tokenize(tokenizer, text='{column.field}')"
-            )
+            ids, labels = self.rows.encode(row)
         is_image = ids == self.image_id
         count = int(is_image.sum())
         if count != len(images) and not self.drops:
             raise InvalidArgumentError(
-                f"it has {count} placeholders and {len(images)} images: give as many, "
-                "or leave such rows out with broken='drop'"
+                f"the text has {count} placeholders and the row {len(images)} images: "
+                "write one placeholder for each image, or leave such rows out with "
+                "broken='drop'"
             )
         if count != len(images) or BROKEN in images:
             return ids[:0], labels[:0]

@@ -213,7 +213,7 @@ class DescribedRows(ParquetRows):
             erasures=(),
             _of_more_files=self._indexes(),
         )
-        return self._over(part)
+        return self.over(part)
 
     def _indexes(self) -> Mapping[str, PageIndex]:
         """Indexes that were built, of columns as the files have them."""

@@ -249,4 +249,4 @@ class Tokenizable(ParquetRows):
         )
         if rows is not None and rows.has_labels:
             texts = replace(texts, aligned=parse_aligned([LABELS], [self.column]))
-        return self._over(texts)
+        return self.over(texts)

@@ -61,8 +61,8 @@ class ParquetRows(Dataset):
         )
         return PageIndex.of(recipe)
 
-    def _over(self, part: Self) -> Self:
-        """Return a dataset with the selection and the erasures of this one."""
+    def over(self, part: Self) -> Self:
+        """Return ``part`` with the selection and the erasures of this dataset."""
         if self.selection is None and not self.erasures:
             return part
         spans, chosen = part.spans, self.selection
