@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 LENGTHS = "lengths"
-"""What tells the lengths of padded documents, beside the fields."""
+"""Name of the lengths of padded documents in a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aligned:
-    """What a column has for each token, and how a batch carries it.
+    """A column with values for each token, and how a batch carries it.
 
     Args:
         width: Numbers of a token. With more than one the column arrives as [batch_size,
@@ -112,7 +112,7 @@ class Aligned:
 
 
 AlignedColumnNames: TypeAlias = Iterable[str] | Mapping[str, float | Aligned]
-"""Names of columns; or these with their padding, or all that is to be said of them."""
+"""Names of columns, or a mapping from names to their padding or their full settings."""
 
 
 class AlignedSource(Protocol):
@@ -131,9 +131,9 @@ class AlignedColumn(NamedTuple):
     """A column with numbers for every token."""
 
     column: str
-    """Its name, in files and in batches."""
+    """Name of the column, in files and in batches."""
     like: Aligned
-    """What it has for each token."""
+    """Type, width and padding of the values of a token."""
 
     @property
     def padding(self) -> float:
@@ -144,7 +144,7 @@ class AlignedColumn(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of what a batch has of it."""
+        """Names of the fields that a batch has for the column."""
         return (self.column, *((self.like.count,) if self.like.count else ()))
 
     def dtype(self, source: AlignedSource) -> str:
@@ -213,7 +213,7 @@ class AlignedColumn(NamedTuple):
         return self.bits(self.padding, self.dtype(source))
 
     def token_bytes(self, source: AlignedSource, tokens: PageIndex) -> int:
-        """Return the bytes that a token takes as it is read."""
+        """Return the bytes that each token takes while it is read."""
         return self.width(source, tokens) * source.value_bytes
 
     def bits(self, number: float, dtype: str) -> int:
@@ -245,7 +245,7 @@ class AlignedColumn(NamedTuple):
     def asked(
         self, dtype: str, width: int, behind: float | None = None
     ) -> dict[str, Any]:
-        """Return what the data plane is told of it.
+        """Return the settings of the column for the data plane.
 
         Args:
             dtype: Type of its numbers in a batch.
@@ -268,7 +268,7 @@ class AlignedColumn(NamedTuple):
 def parse_aligned(
     aligned: AlignedColumnNames, taken: Iterable[str]
 ) -> tuple[AlignedColumn, ...]:
-    """Return aligned columns from their names, or from names with what they are like.
+    """Return aligned columns from names, or from a mapping with their settings.
 
     Args:
         aligned: The columns.

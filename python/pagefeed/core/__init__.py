@@ -1,4 +1,4 @@
-"""What turns rows of Parquet into batches; it stands alone, and imports no room.
+"""The core: turns rows of Parquet into batches, alone and without any room.
 
 Its folders, each a layer that imports those before it: ``_base``, ``storage`` (files of
 this machine), ``dataset`` (the index of pages, rows and spans), ``sequences``

@@ -205,7 +205,7 @@ class Loader(LoaderFacts):
         )
 
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
-        """Pickle as configuration and place: threads and files stay here."""
+        """Pickle settings and position, without threads and open files."""
         session = self._session
         return _rebuild, (self._settings, session.saved, session.learning)
 
@@ -316,7 +316,7 @@ class Loader(LoaderFacts):
 
     @property
     def weight(self) -> float:
-        """What the last batch weighs in a mean over ranks.
+        """Weight of the last batch in a mean over ranks.
 
         It is the rank's share of the step's sequences, times the number of ranks.
         Multiply the mean loss of the batch by it before gradients are averaged. It is 1
@@ -345,7 +345,7 @@ class Loader(LoaderFacts):
         self._session.set_epoch(epoch)
 
     def seek(self, step: int) -> None:
-        """Go to a step of the current iteration. A running loop goes on there.
+        """Go to a step of the current iteration; a running loop continues there.
 
         Args:
             step: Number of the step. A skipped step leads to the next that is not
@@ -530,7 +530,7 @@ def share(loader: Loader, num_shares: int) -> Loader:
 
 
 def as_rank(loader: Loader, rank: int) -> Loader:
-    """Return the loader of another rank of the same run, where this one stands."""
+    """Return a loader for another rank of the same run, at the position of this one."""
     session = loader.view()
     return _rebuild(replace(session.settings, rank=rank), session.saved)
 

@@ -153,7 +153,10 @@ class LoaderFacts:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences of one epoch on all ranks. In a mixture those of all datasets."""
+        """Sequences of an epoch on all ranks.
+
+        A mixture counts those of all datasets.
+        """
         return self._session.run.num_sequences
 
     @property

@@ -38,7 +38,7 @@ def resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def check_share(worker: int, num_workers: int) -> None:
-    """Refuse what is no share of a rank's steps.
+    """Refuse a worker number that is not below ``num_workers``.
 
     Raises:
         InvalidArgumentError: If worker is not below num_workers.

@@ -1,4 +1,4 @@
-"""What the core takes of rooms: by name, imported when it is first asked for."""
+"""Rooms that the core uses, by name; imported when first asked for."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _whole(value: Any) -> int | None:
 
 
 def near_name(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion for a misspelt name: the name that is most like it.
+    """Return " (did you mean ...?)" with the name most like a misspelt one, or "".
 
     Example:
         >>> near_name("txt", ["id", "text"])

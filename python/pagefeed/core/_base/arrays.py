@@ -114,7 +114,7 @@ def sorted_with_places(numbers: Int64Array) -> tuple[Int64Array, Int64Array]:
 def ranges_between(
     starts: Int64Array, stops: Int64Array, begins: Int64Array, ends: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return what is left of ranges between others, which rise and are apart.
+    """Return what is left of some ranges when the gaps between them are taken out.
 
     Args:
         starts: First number of each range: int64 [ranges].
@@ -150,7 +150,7 @@ def to_bfloat16(numbers: npt.ArrayLike) -> npt.NDArray[np.uint16]:
 
 
 def of_bfloat16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """Return the numbers that bits of bfloat16 stand for."""
+    """Return bfloat16 numbers, given as their bits, as float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 

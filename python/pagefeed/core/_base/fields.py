@@ -16,10 +16,10 @@ LABELS = "labels"
 
 
 class FieldEntry(NamedTuple):
-    """What is known of a field in any batch."""
+    """Name, type and shape of a field in every batch."""
 
     name: str
-    """Its name."""
+    """Name of the field."""
     dtypes: Sequence[str]
     """Types that its array may have, the usual one first; empty if it is no array, or
     has the type of the tokens."""

@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class UnusableError(Exception):
-    """Something was made before and cannot be used; the text says why."""
+    """A result of an earlier run cannot be used; the message says why."""
 
 
 def made_once(
     path: Path, find: Callable[[], T | None], make: Callable[[str | None], T]
 ) -> T:
-    """Return what is found; else make it, in one process of the machine at a time.
+    """Return what ``find`` returns, or make it first, in one process of the machine.
 
     The others wait, and find what it made. The lock ends with the process that has it,
     and where that is stopped for a minute another goes on in its place, so what is made

@@ -34,13 +34,13 @@ class Progress(NamedTuple):
     """The state of some work, for callbacks of :func:`show_progress`."""
 
     what: str
-    """What is done, such as ``"lengths of rows"``."""
+    """Name of the work, such as ``"lengths of rows"``."""
     done: int
-    """How much of it is."""
+    """Units that are done."""
     total: int
-    """How much there is to do."""
+    """Units in all."""
     unit: str
-    """What ``done`` and ``total`` count, such as ``"rows"``."""
+    """The unit, such as ``"rows"``."""
     finished: bool = False
     """Whether this is the last report: the work is done, or an error ended it."""
 
@@ -103,7 +103,7 @@ class Work:
             )
 
     def expect(self, total: int) -> None:
-        """Set how much there is to do, if that was unknown at first."""
+        """Set the number of units, if it was unknown at first."""
         self._progress = self._progress._replace(total=total)
 
     def _report(self) -> None:

@@ -57,7 +57,7 @@ class WholeWriter(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Remove what is not published; called after :meth:`commit` too."""
+        """Remove the incomplete output; does nothing after :meth:`commit`."""
 
     def __enter__(self) -> Self:
         """Start to write."""
@@ -76,7 +76,7 @@ class WholeWriter(ABC):
 def write_errors(
     path: object, kind: type[FileAccessError] = FileAccessError
 ) -> Iterator[None]:
-    """Raise what the system says of a file that is written as an error of pagefeed."""
+    """Turn an OSError of writing a file into an error of pagefeed."""
     try:
         yield
     except OSError as problem:
@@ -118,7 +118,7 @@ class ArrayFolder:
         if content.get("version") != _VERSION or content.get("key") != key:
             raise ValueError(f"{path} holds something else")
         self.about: Mapping[str, Any] = content["about"]
-        """Notes beside the arrays."""
+        """Plain JSON that was stored with the arrays."""
         sizes = content["arrays"]
         numbers = _map(path / _NUMBERS, sum(sizes.values()))
         self._blocks = Blocks(path / _NUMBERS, numbers, content["checksums"])
@@ -132,7 +132,7 @@ class ArrayFolder:
         }
 
     def __getitem__(self, name: str) -> Int64Array:
-        """Return an array, int64; all of it is verified.
+        """Return an array, int64; verify all of it.
 
         Raises:
             FileAccessError: If it is damaged.
@@ -168,7 +168,7 @@ class Blocks:
         if count != len(checksums):
             raise ValueError(f"{path} has {count} checksums, not {len(checksums)}")
         self.are_verified = np.zeros(count, dtype=np.bool_)
-        """Which blocks were verified."""
+        """Whether each block was verified: bool [blocks]."""
 
     def verify_all(self) -> None:
         """Verify all, on several threads.
@@ -236,7 +236,7 @@ class CheckedArray:
         self._numbers = blocks.numbers.view(np.float32)[first : first + size]
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of values."""
         return len(self._numbers)
 
     def __getitem__(self, places: slice | Int64Array) -> npt.NDArray[np.float32]:
@@ -282,7 +282,7 @@ class ArrayWriter(WholeWriter):
         self._sizes: dict[str, int] = {}
         self._totals: dict[str, int] = {}
         self.about: dict[str, Any] = {}
-        """Notes beside the arrays: plain JSON types."""
+        """Plain JSON to store with the arrays."""
 
     def append(self, name: str, values: npt.ArrayLike) -> None:
         """Append numbers to an array of int64."""
@@ -298,7 +298,7 @@ class ArrayWriter(WholeWriter):
                 self._spill()
 
     def append_sums(self, name: str, numbers: npt.ArrayLike) -> None:
-        """Append the sum of all numbers before each, and in the end that of all."""
+        """Append running sums: the sum before each number, and at the end the total."""
         sums = self._totals.get(name, 0) + np.append(0, np.cumsum(numbers)).astype("i8")
         self.append(name, sums[:-1])
         self._totals[name] = int(sums[-1])

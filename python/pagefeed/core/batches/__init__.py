@@ -1,4 +1,4 @@
-"""Batches: plans for the engine, and what it delivers as arrays or tensors.
+"""Batches: plans for the engine, and its buffers as arrays or tensors.
 
 Tokens or rows, their fields and formats; the engine of a process, and the iteration
 that keeps it busy ahead of its consumer.

@@ -16,7 +16,7 @@ __all__ = ["Locked", "ProcessEngine"]
 
 
 class Closing(Protocol):
-    """What has threads, or other processes."""
+    """Objects with threads or processes that must be stopped."""
 
     def close(self) -> None:
         """End them."""

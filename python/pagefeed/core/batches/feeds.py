@@ -29,7 +29,7 @@ BORDERS = "cu_seqlens_padded"
 
 
 class BatchEngine(Protocol):
-    """What executes plans, in order and ahead of the consumer."""
+    """Executes plans in order, ahead of the consumer."""
 
     @property
     def submit(self) -> Callable[[Any], None]:
@@ -53,7 +53,7 @@ class BatchEngine(Protocol):
 
 
 class Feed(ABC):
-    """Plans batches for an engine, and makes batches of what it delivers."""
+    """Plans batches for an engine, and turns its output into batches."""
 
     _engine: ProcessEngine[Any]
 
@@ -82,7 +82,7 @@ class Feed(ABC):
         made: Batch,  # noqa: ARG002 - its rows are its sequences
         of_sequences: npt.NDArray[np.int32],
     ) -> npt.NDArray[np.int32]:
-        """Return the dataset of each row of a batch, by those of its sequences."""
+        """Return the dataset of each row of a batch."""
         return of_sequences
 
 
@@ -117,7 +117,7 @@ class EngineFeed(Feed):
     def _handed_out(
         self, made: Batch, length: int, borders: Int64Array | None = None
     ) -> Batch:
-        """Return this process's part of a batch of rows of ``length``, converted."""
+        """Return this process's share of a batch, converted."""
         part = self._settings.context_parallel
         if part is not None:
             made = part.part(made, length, borders)

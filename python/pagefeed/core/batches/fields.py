@@ -50,7 +50,7 @@ DTYPES = {name: np.dtype(name) for name in ("int64", "int32", "uint16")}
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """What a batch carries, and how labels are made.
+    """The fields of a batch, and how its labels are made.
 
     Args:
         names: Of ``input_ids``, ``labels``, ``position_ids``, ``document_ids``,
@@ -113,7 +113,7 @@ class Fields:
 
     @lazy
     def made(self) -> tuple[str, ...]:
-        """Those that the data plane makes of tokens."""
+        """The fields that the data plane makes."""
         return tuple(
             name
             for name in self.names
@@ -122,7 +122,7 @@ class Fields:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the data plane is told of them, no more than is not as usual."""
+        """Settings for the data plane; those at their default are left out."""
         told: dict[str, Any] = {
             "fields": self.made,
             "shifted": self.shifted,
@@ -198,7 +198,10 @@ class Fields:
 
     @lazy
     def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None]]:
-        """Name, shape and type of what is made; None for the type of the tokens."""
+        """Name, shape and type of each field that is made.
+
+        None for the type of tokens.
+        """
         return [
             (
                 name,

@@ -1,4 +1,4 @@
-"""What batches are handed out as: NumPy arrays or torch tensors."""
+"""Formats of batches: NumPy arrays or torch tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Format: TypeAlias = Literal["numpy", "torch"]
-"""What arrays of a batch are."""
+"""The type of the arrays in a batch."""
 
 
 class TorchDType(Protocol):
@@ -36,7 +36,7 @@ class TorchDType(Protocol):
 
     @property
     def is_floating_point(self) -> bool:
-        """Whether it is one of floats."""
+        """Whether the array holds floating-point numbers."""
 
 
 _TokenName = Literal["int64", "int32", "uint16"]
@@ -48,7 +48,7 @@ Batch = dict[str, Any]
 """Arrays or tensors by name; ``input_ids`` is [batch_size, length]."""
 
 Converter = Callable[[npt.NDArray[Any]], Any]
-"""From an array to what is handed out, without a copy unless it is pinned."""
+"""Converts an array to the format of the loader; copies only if memory is pinned."""
 
 
 def parse_dtype(
@@ -124,12 +124,12 @@ def make_converter(format_name: str, *, pin_memory: bool) -> Converter:
 
 
 def as_numpy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array as it is."""
+    """Return the array unchanged."""
     return array
 
 
 def converted(made: Batch, convert: Converter) -> Batch:
-    """Convert the arrays of a batch in place; other values stay as they are."""
+    """Convert the arrays of a batch in place; leave other values unchanged."""
     if convert is not as_numpy:
         for name, value in made.items():
             if isinstance(value, np.ndarray):
@@ -138,7 +138,7 @@ def converted(made: Batch, convert: Converter) -> Batch:
 
 
 def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:
-    """Return what a user's function, if there is one, makes of a batch.
+    """Apply the user's ``transform`` to a batch, if there is one.
 
     Raises:
         InvalidArgumentError: If that is nothing.

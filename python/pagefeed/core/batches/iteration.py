@@ -29,7 +29,7 @@ BEGIN_SEQUENCES = 1 << 14
 go of a page after the last use that it knows of."""
 
 BEGIN_EPOCHS = 32
-"""Of short epochs, how many of these at most: each costs a millisecond."""
+"""Epochs begun at once at most, where epochs are short: each takes a millisecond."""
 
 STEP_SEQUENCES = 1 << 10
 """For every so many sequences of a batch another piece is planned while it is taken."""
@@ -38,7 +38,7 @@ STEPS_WITH_PADDING = 2
 """Steps at the end of an iteration that may be filled up."""
 
 PIECE_SHARE = 1 << 9
-"""Bytes of all plans for each sequence of a piece: some eight times what it takes."""
+"""Bytes of all plans for each sequence of a piece: about eight times what it needs."""
 
 
 def steps_ahead(horizon_sequences: int, batch_size: int) -> int:
@@ -57,14 +57,14 @@ class StepIterator(BatchIterator):
     """
 
     iteration: Iteration | None = None
-    """What runs; None until the first batch is asked for."""
+    """The running iteration; None until the first batch is asked for."""
 
     def __init__(self, session: AnyView, worker: int, num_workers: int) -> None:
         super().__init__(session)
         self.worker, self.num_workers = worker, num_workers
 
     def close(self) -> None:
-        """Stop, as a generator would: what was planned and not taken is forgotten."""
+        """Stop like a generator: drop batches that were planned and not taken."""
         with self.session.lock:
             if self.iteration is not None:
                 self.iteration.stop()
@@ -85,11 +85,11 @@ class Iteration:
     """
 
     cursor: Cursor
-    """Where it is: one object, so that another thread sees it whole."""
+    """The position. It is replaced as a whole, so that other threads may read it."""
     begin_sequences = BEGIN_SEQUENCES
-    """Sequences to plan before the first batch of a place is taken."""
+    """Sequences to plan before the first batch at a new position."""
     num_padding_rows = 0
-    """Rows of the batches so far that stand for no sequence."""
+    """Rows of padding in the batches so far."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Iteration:
         self._plan_anew()
 
     def _plan_anew(self) -> None:
-        """Forget what was planned and not taken."""
+        """Drop batches that were planned and not taken, to plan them again."""
         self._engine.clear(keep_pages=True)
         self._num_planned, self._is_planned = self.cursor.num_taken, False
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
@@ -136,7 +136,7 @@ class Iteration:
 
     @property
     def is_here(self) -> bool:
-        """Whether it began in this process: its threads do not survive a fork."""
+        """Whether it began in this process. Its threads do not survive a fork."""
         return self._process == os.getpid()
 
     @property
@@ -183,7 +183,7 @@ class Iteration:
         return self._engine.next_batch()
 
     def _plan_ahead(self) -> None:
-        """Plan the next step, and some more for as long as there is room."""
+        """Plan the next step, and more while the plans fit into memory."""
         while self._is_urgent and self._plan_on():
             pass
         for _ in range(self._pieces_at_once):
@@ -194,7 +194,7 @@ class Iteration:
 
     @property
     def dataset_ids(self) -> npt.NDArray[np.int32]:
-        """The dataset of each row of the batch that was taken and not counted.
+        """The dataset of each row of the last batch, until the step is counted.
 
         int32 [batch_size]; -1 for padding. Only where these are told.
         """
@@ -245,7 +245,7 @@ class Iteration:
 
 
 def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
-    """Return which dataset each sequence is of, -1 for padding: int64.
+    """Return the dataset of each sequence, -1 for padding: int64.
 
     What was added to a dataset, and what it was before, have its number.
     """
@@ -254,7 +254,7 @@ def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
 
 
 def _planned_each(cursor: Cursor) -> int:
-    """What a step takes to plan, in sequences that are planned whole."""
+    """Return how many sequences a step takes, if steps are planned whole."""
     return int(cursor.route.batch_size * cursor.run.documents_each)
 
 

@@ -33,7 +33,7 @@ class BatchPlan:
     bundles: Bundles | None = None
     """The bundles that ``segments.page`` refers to."""
     batch_rows: int | None = None
-    """Rows of each batch; None for those that the engine was told."""
+    """Rows of each batch; None for the number given to the engine."""
 
 
 def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> BatchPlan:
@@ -67,7 +67,7 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
 
 
 def _bundles(index: AnyIndex, pages: Int64Array) -> Bundles:
-    """Return the bundles that segments name, of each epoch apart."""
+    """Return the bundles of the segments; each epoch has its own."""
     keys = distinct(pages)
     epochs = epochs_of_bundles(keys)
     borders = [0, len(keys)]

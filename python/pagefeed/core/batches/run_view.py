@@ -1,4 +1,4 @@
-"""What is behind a loader of any kind: settings, position, metrics."""
+"""Interface behind loaders of any kind: settings, position, metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["AnyView", "BatchIterator", "MoveListener", "warn_of_return"]
 
 
 class MoveListener(Protocol):
-    """Hears of a loader's moves; other processes may iterate in its place."""
+    """Listens to moves of a loader, where other processes iterate in its place."""
 
     def moved(self, state: Any) -> None:
         """Learn where the next iteration begins."""
@@ -29,7 +29,7 @@ class MoveListener(Protocol):
 
 
 class AnyView(Locked, ABC):
-    """What is behind a loader of any kind, on this rank.
+    """The state of a loader of any kind on this rank.
 
     Where tokens are counted it is a :class:`RunView`: every sequence has a number. In
     uncounted text only the positions of lanes are known.
@@ -39,9 +39,10 @@ class AnyView(Locked, ABC):
     """
 
     is_adapted = False
-    """Whether a framework was given the loader, or its user was told to."""
+    """Whether a framework adapter holds the loader, or its user is their own adapter.
+    """
     learning: Any = None
-    """What a learner of a mixture remembers; None without one."""
+    """The state of a learner of mixture weights; None without a learner."""
     accumulated = 1
     """Steps whose gradients a framework adds up before the model changes."""
 
@@ -78,12 +79,12 @@ class AnyView(Locked, ABC):
 
     @property
     def following(self) -> Any:
-        """Where another ``iter(loader)`` would begin."""
+        """Position at which the next ``iter(loader)`` begins."""
         return self.state
 
     @property
     def again(self) -> Any:
-        """Where an iteration that was left early begins again; None: it goes on."""
+        """Position of an iteration that was left early, to begin again. Else None."""
         return None
 
     @property
@@ -93,12 +94,12 @@ class AnyView(Locked, ABC):
 
     @property
     def num_steps_left(self) -> int | None:
-        """Steps until the end of this iteration; None if that is not known."""
+        """Steps left in this iteration; None if unknown."""
         return None
 
     @property
     def weight(self) -> float:
-        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        """Weight of the last batch, see :attr:`Loader.weight`."""
         raise _no_fleet("weight")
 
     def at(
@@ -132,7 +133,7 @@ class AnyView(Locked, ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Any, grown: Any = None) -> None:
-        """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
+        """Continue at a state, see :meth:`Loader.load_state_dict`.
 
         Raises:
             StateMismatchError: If it belongs to another run, or is none.
@@ -151,7 +152,7 @@ class AnyView(Locked, ABC):
 
     @abstractmethod
     def facts(self) -> Facts:
-        """Return what is known of the run, for people."""
+        """Return facts about the run, to print."""
 
     @abstractmethod
     def stats(self) -> dict[str, float]:
@@ -210,7 +211,7 @@ def _no_fleet(asked: str) -> InvalidArgumentError:
 
 
 class BatchIterator(Iterator[Batch]):
-    """What ``iter(loader)`` returns. It begins with the first ``next``.
+    """The iterator that ``iter(loader)`` returns; it begins at the first ``next``.
 
     Until then nothing moves, so that it may be thrown away. It outlives exceptions: a
     step whose batch could not be handed out was not taken. The next ``next`` tries it
@@ -236,7 +237,7 @@ class BatchIterator(Iterator[Batch]):
 
 
 def warn_of_return(epoch: int, loaded: int) -> None:
-    """Warn that ``set_epoch`` goes back before the state that was loaded."""
+    """Warn that ``set_epoch`` goes back to before the loaded state."""
     warnings.warn(
         f"set_epoch({epoch}) goes back before the state that was loaded, of epoch "
         f"{loaded}: what was consumed comes again",

@@ -61,24 +61,27 @@ class RunView(AnyView):
         self._grown: tuple[int, Run, Feed] | None = None
         """The epoch of the data of before, and what runs all others."""
         self._answers: dict[str, Grown] = {}
-        """What was said of states of the data of before, for which it holds again."""
+        """Answers to earlier states over grown data, in case they are loaded again."""
         self._known: tuple[tuple[object, ...], Cursor] | None = None
-        """What :meth:`known` returned last, and from where."""
+        """The last result of :meth:`known`, and the arguments it is for."""
         self._num_made = self._num_padding_rows = 0
         self._has_logged = False
         self._tells_datasets = "dataset_ids" in settings.fields.names
         self._learner: Any = None
         self._learning: Any = None
-        """What the state that was loaded has of a learner, until there is one."""
+        """The learner's part of the loaded state, until there is a learner."""
 
     @property
     def run(self) -> Run:
-        """What the loader delivers, and in which sizes."""
+        """The run of the loader, with its sizes."""
         return self._run
 
     @property
     def begin(self) -> LoaderState:
-        """Where the next iteration begins, or the running one began."""
+        """Position at which the running iteration began.
+
+        If none runs, the next one begins there.
+        """
         begin = self._begin_state
         return self.run.going_on(begin) if self._iteration is None else begin
 
@@ -115,12 +118,12 @@ class RunView(AnyView):
 
     @property
     def again(self) -> LoaderState:
-        """Where an iteration begins again that was left early."""
+        """Position at which an iteration that was left early begins again."""
         return replace(self.first, skipped=self._begin_state.skipped)
 
     @property
     def following(self) -> LoaderState:
-        """Where another ``iter(loader)`` would begin."""
+        """Position at which the next ``iter(loader)`` begins."""
         return self.run.going_on(self._unfinished)
 
     @property
@@ -133,7 +136,7 @@ class RunView(AnyView):
 
     @property
     def latest(self) -> LoaderState:
-        """The same of the last iteration, where none began since."""
+        """Position at which the last iteration began, if no other has begun since."""
         return self._beginning_of(self._finished or self._begin_state)
 
     def _beginning_of(self, state: LoaderState) -> LoaderState:
@@ -142,7 +145,7 @@ class RunView(AnyView):
         return replace(begin, mixture=state.mixture)
 
     def known(self) -> Cursor:
-        """Return the cursor at the first step known to have these sizes."""
+        """Return the cursor at the first step known to have the present sizes."""
         idle = self._iteration is None
         place = self._run, self._begin_state, idle, *self._place.values()
         if self._known is None or any(map(is_not, place, self._known[0])):
@@ -152,7 +155,10 @@ class RunView(AnyView):
 
     @property
     def _place(self) -> dict[str, Any]:
-        """Whose cursor is meant, if not that of the rank of the settings."""
+        """Rank and world size of another rank whose cursor is meant.
+
+        None for this one.
+        """
         return {}
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
@@ -165,7 +171,7 @@ class RunView(AnyView):
         return None if self._iteration is None else self._iteration.cursor
 
     def facts(self) -> Facts:
-        """Return what is known of the run, for people."""
+        """Return facts about the run, to print."""
         run = self.run
         return {
             "num_sequences": run.num_sequences,
@@ -175,7 +181,7 @@ class RunView(AnyView):
         }
 
     def load_state_dict(self, state: Any, grown: Grown | None = None) -> None:
-        """Make the next iteration continue there, see :meth:`Loader.load_state_dict`.
+        """Continue at a state, see :meth:`Loader.load_state_dict`.
 
         Raises:
             InvalidArgumentError: If data are to be mixed into steps some of which are
@@ -204,7 +210,7 @@ class RunView(AnyView):
 
     @property
     def learning(self) -> Any:
-        """What a learner remembers, or one in the state that was loaded, or None."""
+        """State of the learner, or of the learner in the loaded state, or None."""
         return self._learning if self._learner is None else self._learner.state_dict()
 
     @learning.setter
@@ -214,7 +220,7 @@ class RunView(AnyView):
             self._learner.load_state_dict(learning, self.state.step)
 
     def learn(self, memory: Any) -> None:
-        """Keep what a learner remembers with the state; it goes on from another's."""
+        """Keep the state of the learner. A loaded state is given to it first."""
         memory.load_state_dict(self.learning, self.state.step)
         self._learner = memory
 
@@ -277,7 +283,7 @@ class RunView(AnyView):
         return self.run.at(self.state).num_left
 
     def last_datasets(self, rank: int | None = None) -> Int64Array:
-        """Return from which dataset each row of the batch comes that was taken last.
+        """Return the dataset of each row of the last batch taken.
 
         Args:
             rank: Whose batch; None for that of this rank.
@@ -380,7 +386,7 @@ class RunView(AnyView):
             self._iteration, self._finished, self.loaded = None, None, None
 
     def _stop(self) -> None:
-        """Stop the running iteration, whoever takes batches of it."""
+        """Stop the running iteration, also if another thread takes its batches."""
         if self._iteration is not None:
             self._iteration.stop()
             self._num_padding_rows += self._iteration.num_padding_rows
@@ -450,7 +456,7 @@ class RunView(AnyView):
 
 
 def open_session(settings: LoaderSettings) -> RunView:
-    """Return what is behind a loader of these settings.
+    """Return the session or view behind a loader with these settings.
 
     Raises:
         InvalidArgumentError: If its kind of source cannot do what they ask for.

@@ -17,10 +17,10 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["LoaderSettings", "sized"]
 
 PLAN_SHARE = 8
-"""Plans take at most this part of the memory."""
+"""Plans take at most one part in this many of the memory."""
 
 ORDER_SHARE = 16
-"""What orders read ahead takes at most this part of it."""
+"""Orders that are read ahead take at most one part in this many of the memory."""
 
 MAX_ORDER_BYTES = 32 << 20
 """And no more than is of any use."""
@@ -28,7 +28,7 @@ MAX_ORDER_BYTES = 32 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderSettings:
-    """The arguments of a loader, each checked and of its final type."""
+    """The arguments of a loader, checked and converted to their final types."""
 
     dataset: Source
     sequences: Cut
@@ -53,7 +53,7 @@ class LoaderSettings:
     world_size: int
     num_threads: int
     uses_recorded: bool = True
-    """Whether ids are held against the vocabulary that files record."""
+    """Whether token ids are checked against the vocabulary recorded in the files."""
     dealing_bytes: int = 0
     """Bytes in which sequences are dealt to balance ranks, of the memory."""
     fleet: Any = None
@@ -71,7 +71,7 @@ class LoaderSettings:
         return None if self.fleet is None else self.fleet.asked
 
     def share(self, num_shares: int) -> LoaderSettings:
-        """Return settings with a part of the memory and threads, without pinning."""
+        """Return settings with a share of memory and threads, without pinned memory."""
         return replace(
             self,
             pin_memory=False,
@@ -101,7 +101,7 @@ def sized(
     batch_tokens: int | None,
     global_batch_size: Any = None,
 ) -> tuple[Cut, int]:
-    """Return how a dataset is cut, and how many sequences of it are a batch.
+    """Return the cut, and the number of sequences in a batch.
 
     Args:
         sequences: As a user writes it.

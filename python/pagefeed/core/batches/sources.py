@@ -1,4 +1,4 @@
-"""What a loader delivers, and what makes batches of it, by its settings."""
+"""Makes the run and the feed of a loader from its settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["block_for", "make_feed", "make_run", "rest_of", "with_chosen_block"]
 
 
 def make_run(settings: LoaderSettings) -> Run:
-    """Return what is delivered on this rank.
+    """Return the run of this rank.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -41,7 +41,7 @@ def make_run(settings: LoaderSettings) -> Run:
 def rest_of(
     whole: Run, state: LoaderState, grown: Grown | None
 ) -> tuple[Run, LoaderState]:
-    """Return what goes on at a state, and where.
+    """Return the run that continues at a state, and the state there.
 
     That is a run of all data, or the rest of an epoch in which data were added.
 
@@ -102,9 +102,9 @@ SMALL = 256 << 10
 """Stored bytes for which a request takes longer than its bytes, as requests are joined
 across gaps of this size."""
 LARGE = 8 << 20
-"""Stored bytes of the longest request: a larger block is several of them."""
+"""Bytes of the longest request; larger blocks are read in several."""
 FEWEST = 96
-"""Blocks that mix: two for each of the usual 48 lanes."""
+"""Blocks that are mixed at least: two for each of the usual 48 lanes."""
 _SAMPLED = 1 << 12
 
 
@@ -144,7 +144,7 @@ def _mean_bytes(index: PageIndex) -> float:
 
 
 def with_chosen_block(settings: LoaderSettings) -> LoaderSettings:
-    """Return settings whose shuffle names the block that ``"auto"`` comes to."""
+    """Return settings with ``block="auto"`` replaced by the block it means here."""
     if settings.shuffle.block != "auto":
         return settings
     parts = settings.dataset.parts.values()

@@ -1,4 +1,4 @@
-"""What rows there are: files, the index of their pages, and parts of them.
+"""Datasets: files, the page index of a column, and spans of rows.
 
 A dataset names files and a column; its page index says where every page lies; its
 spans are the rows that sequences are cut from. :class:`Dataset`, :class:`PageIndex`

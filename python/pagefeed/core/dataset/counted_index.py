@@ -36,7 +36,7 @@ class CountedIndex(PageIndex):
         return self.num_values * self.value_bytes // max(self.num_rows, 1)
 
     def first_values(self, pages: npt.ArrayLike) -> Int64Array:
-        """Return the tokens before each of ``pages``; ``len(index)`` gives them all."""
+        """Return the tokens before each of ``pages``; for ``len(index)``, all."""
         return self._first_token[np.asarray(pages, dtype=np.int64)]
 
     def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> Pieces:
@@ -51,7 +51,7 @@ class CountedIndex(PageIndex):
 
     @lazy
     def _first_row(self) -> Int64Array:
-        """Rows before each page, and of all: int64 [pages + 1]."""
+        """Rows before each page, and the number of rows: int64 [pages + 1]."""
         return self.first_rows(np.arange(len(self) + 1))
 
     def pages_of_values(self, values: npt.ArrayLike) -> Int64Array:

@@ -36,16 +36,17 @@ __all__ = [
 ]
 
 SourceKind: TypeAlias = Literal["tokens", "flat", "text", "uncounted", "mixture"]
-"""Columns of tokens, token files, counted texts, texts not counted, several of them."""
+"""Kinds of sources: token columns, token files, counted or uncounted texts, mixtures.
+"""
 
 
 class Source(ABC):
-    """What a loader delivers."""
+    """What a loader can deliver: a dataset or a mixture."""
 
     can_seek: ClassVar[bool] = True
     """Whether any row can be read without those before it."""
     has_length: ClassVar[bool] = True
-    """Whether the number of rows and tokens is known before they are read."""
+    """Whether the numbers of rows and tokens are known before the rows are read."""
     has_end: bool = True
     """Whether an epoch ends."""
     fill: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def kind(self) -> SourceKind:
-        """What it is: the table of options says what each kind can do."""
+        """Kind of the source: the table of options has a column for each kind."""
 
     @property
     @abstractmethod
@@ -63,7 +64,7 @@ class Source(ABC):
 
     @property
     def recorded_vocab_size(self) -> int | None:
-        """Ids are below it; None if nothing says so."""
+        """Size of the vocabulary as recorded in the files; None if they record none."""
         return None
 
     def make_run(self, settings: Mapping[str, Any]) -> Any:  # noqa: ARG002
@@ -95,7 +96,7 @@ class Source(ABC):
 
 Row: TypeAlias = dict[str, Any]
 ChangeRow: TypeAlias = Callable[[Row, int], Row]
-"""Returns a row as it is delivered, from what files have of a row of the index."""
+"""Returns a row as the dataset delivers it, from a row of the files and its number."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -125,7 +126,7 @@ class Dataset(Source):
     selection: Spans | None = None
     """The selected rows; None for all rows of the files."""
     erasures: tuple[Spans, ...] = ()
-    """Rows of the files that were erased, by each call."""
+    """Rows that each call of ``erase`` removed."""
 
     def __post_init__(self) -> None:
         check_column(self.column, "column")
@@ -135,7 +136,7 @@ class Dataset(Source):
 
     @property
     def kind(self) -> SourceKind:
-        """What it is: the table of options says what each kind can do."""
+        """Kind of the source: the table of options has a column for each kind."""
         return "flat"
 
     @property
@@ -154,11 +155,11 @@ class Dataset(Source):
         return self._arranged(self._plain_index())
 
     def _arranged(self, index: PageIndex) -> PageIndex:
-        """Return the index of the tokens as they are delivered: as it is."""
+        """Return the index of the tokens as delivered: here, unchanged."""
         return index
 
     def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:  # noqa: ARG002
-        """Return the index of another column as it is delivered: as it is."""
+        """Return the index of another column as delivered: here, unchanged."""
         return index
 
     def labels_end(self, token: int) -> bool:  # noqa: ARG002
@@ -171,12 +172,12 @@ class Dataset(Source):
 
     @property
     def has_columns_of_files(self) -> bool:
-        """Whether indexes of its columns are those of the files."""
+        """Whether the indexes of its columns are those of the files."""
         return True
 
     @abstractmethod
     def _plain_index(self) -> PageIndex:
-        """Build or open the index of the column as it is."""
+        """Build or open the index of the column of the files."""
 
     @abstractmethod
     def column_index(self, column: str) -> PageIndex:
@@ -213,7 +214,7 @@ class Dataset(Source):
         return self.spans.num_rows
 
     def facts(self) -> Facts:
-        """Return what is known without reading or building anything."""
+        """Return facts that are known without reading or building anything."""
         known, chosen = self.selection, None
         rows = tokens = None
         if known is not None:
@@ -241,7 +242,7 @@ class Dataset(Source):
         return html_of(type(self).__name__, self.facts())
 
     def check_not_empty(self) -> None:
-        """Raise if rows were selected and there are none.
+        """Raise an error if rows were selected and none are left.
 
         Raises:
             EmptySelectionError: Saying what the columns of the predicate hold.
@@ -251,7 +252,7 @@ class Dataset(Source):
 
 
 def check_dataset(dataset: Any, name: str) -> None:
-    """Refuse what is no dataset whose order can be planned and resumed.
+    """Refuse an object that is not a dataset with an index.
 
     Raises:
         InvalidArgumentError: If it is a mixture or anything else, cannot seek, or does
@@ -292,7 +293,7 @@ def known_vocab_size(datasets: Sequence[Dataset]) -> int | None:
 
 
 def wide_bytes(dataset: Dataset) -> int:
-    """Return the bytes of a token in columns with much for each."""
+    """Return the bytes a token has in aligned columns of several values."""
     both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
     each = (
         column.token_bytes(source, dataset.index)

@@ -1,4 +1,4 @@
-"""Arrays derived from the rows of an index, kept beside it."""
+"""Arrays derived from the rows of an index, stored in the cache folder."""
 
 from __future__ import annotations
 

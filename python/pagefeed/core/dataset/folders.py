@@ -29,13 +29,13 @@ class FolderColumn:
     """A column with one value in all rows of a file."""
 
     values: tuple[Any, ...]
-    """Its different values; of folders, whole numbers if all values are, else texts."""
+    """Different values of the column, as whole numbers if all names of folders are."""
     number_of_file: Int64Array
-    """Number of the value of each file, int64 [files]; ``len(values)`` without one."""
+    """Position in ``values`` for each file, int64 [files]; ``len(values)`` for none."""
     kind: Any = None
     """Arrow type of the values, as a table has it; None of folders."""
     is_given: BoolArray | None = None
-    """Whether a table says what each file has, be it null; None if it does of all."""
+    """Whether the table has an entry, also null, for each file; None: for all files."""
 
     def arrow_type(self) -> Any:
         """Return the Arrow type of the values."""
@@ -51,7 +51,7 @@ class FolderColumn:
         return self.values[number] if number < len(self.values) else None
 
     def gives(self, file: int) -> bool:
-        """Whether rows of a file have this value, or null, by what a table says."""
+        """Return whether the table has an entry, also null, for a file."""
         return self.is_given is None or bool(self.is_given[file])
 
     @property
@@ -61,7 +61,7 @@ class FolderColumn:
 
     @property
     def handle_of_files(self) -> Any:
-        """The value of each file, as engines read them."""
+        """The value of each file, in the form that engines read."""
         files = range(len(self.number_of_file))
         return self._read_by_engines([self.value_of_file(file) for file in files])
 

@@ -23,7 +23,7 @@ class _Identity(NamedTuple):
     """Facts of a dataset, short enough for a state."""
 
     fingerprint: str
-    """Of the selected rows, and of their tokenizer."""
+    """Fingerprint of the selected rows, and of their tokenizer."""
     files: int
     rows: int
     """Rows of all files, as is the number of tokens."""
@@ -33,13 +33,14 @@ class _Identity(NamedTuple):
     contents: str
     """Digest of all files in their order, and of the column."""
     sizes: str
-    """Digest of the rows and tokens of each file, in any order."""
+    """Digest of the numbers of rows and tokens of the files, in any order."""
     tokenizer: str
     """Digest of the tokenizer and chat template; ``-`` without a tokenizer."""
     snapshot: str = ""
-    """Of a table, which one: for messages, since the contents decide."""
+    """Snapshot of a table, for messages; the contents alone decide whether it matches.
+    """
     infill: str = ""
-    """How documents are infilled."""
+    """Identity of the infilling; "" without infilling."""
 
 
 COUNTS = {
@@ -77,7 +78,7 @@ def identity_of_data(dataset: Dataset) -> str:
 
 
 def snapshot_in(record: str) -> str:
-    """Return the snapshot of a table that a record is of; "" if there is none.
+    """Return the snapshot in a record of a table; "" for other records.
 
     Example:
         >>> snapshot_in("8c01 2 90 700 90 11 22 - delta:12")

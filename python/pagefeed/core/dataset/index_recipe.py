@@ -57,7 +57,7 @@ def kept_index(
     make: Callable[[str | None], _core.Index],
     check: Callable[[_core.Index], object] = lambda _: None,
 ) -> _core.Index:
-    """Open the index in a file; make it if there is none, and keep it there.
+    """Open the index in a file; if there is none, make the index and store it there.
 
     One process of the machine makes it, and the others wait. An index is derived data:
     one that is damaged or of an older release is made anew.
@@ -103,7 +103,7 @@ CACHE_DIR_VARIABLE = "PAGEFEED_CACHE_DIR"
 
 
 PageIndexUse: TypeAlias = Literal["row_group"] | bool
-"""How pages are found, see ``pagefeed.parquet``."""
+"""How pages are located; see ``pagefeed.parquet``."""
 _SUFFIX = ".pagefeed-index"
 _MOST_OTHERS = 64
 """Indexes of the cache folder that are searched for some files, at most."""
@@ -132,7 +132,7 @@ def check_page_index(value: object) -> PageIndexUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe(ABC):
-    """All that another process needs to build the same index."""
+    """Everything that another process needs to build the same index."""
 
     files: tuple[str, ...]
     """Paths of the files, in order."""
@@ -142,7 +142,7 @@ class Recipe(ABC):
     """Folder of the index: the one given, else that of the environment; None keeps the
     index in memory."""
     storage: Storage = field(default_factory=Storage)
-    """Where the files are."""
+    """Storage of the files."""
     verify_checksums: bool = False
     """Verify checksums of pages where the writer stored them."""
     table: Any = None
@@ -155,7 +155,7 @@ class Recipe(ABC):
     @property
     @abstractmethod
     def settings(self) -> list[str]:
-        """All that decides on the index but the files."""
+        """Everything but the files that the index depends on."""
 
     @abstractmethod
     def build(self, num_threads: int, advance: Callable[[int], object]) -> _core.Index:
@@ -166,11 +166,11 @@ class Recipe(ABC):
         return None
 
     def part_of_cached(self) -> _core.Index | None:
-        """Return the index as a part of another in the cache folder, if one has it."""
+        """Return the index as a part of a larger one in the cache folder, if any."""
         return None
 
     def completed(self, core: _core.Index) -> _core.Index:
-        """Return the index with what it says of no file, if there is any such."""
+        """Return the index, completed with facts that no file has, if there are any."""
         return core
 
     @abstractmethod
@@ -204,7 +204,7 @@ def cache_folder(given: PathLike | None) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexRecipe(Recipe):
-    """How to index a column of Parquet files."""
+    """Recipe of the index of a column of Parquet files."""
 
     page_index: PageIndexUse = True
 
@@ -215,15 +215,15 @@ class IndexRecipe(Recipe):
 
     @property
     def settings(self) -> list[str]:
-        """All that decides on the index but the files."""
+        """Everything but the files that the index depends on."""
         return [self.column, str(self.page_index), *self._own_settings()]
 
     def _own_settings(self) -> list[str]:
-        """What else decides on the index."""
+        """Return settings of this kind of file that the index depends on."""
         return []
 
     def _naming(self) -> dict[str, Any]:
-        """How the data plane finds the column, if not by its name alone."""
+        """How the data plane finds the column, where its name is not enough."""
         return {}
 
     def part_of_cached(self) -> _core.Index | None:
@@ -329,7 +329,7 @@ def default_threads(storage: Storage) -> int:
 
 
 def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.Index:
-    """Open the index in the cache folder, or build it and save it there.
+    """Open the index in the cache folder; if there is none, build and store it.
 
     One process of a machine builds it, and the others wait.
     """

@@ -1,4 +1,4 @@
-"""The page index: the place of every page of a column, in all files."""
+"""The page index: where each page of a column lies, in all files."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ BlockKind = Literal["page", "row_group"]
 
 
 class RowNumbers(NamedTuple):
-    """A number for each row of the files, which sequences add up."""
+    """A number for each row of the files, to be summed over sequences."""
 
     identity: str
-    """Tells these numbers from others of the same rows."""
+    """Digest of the numbers."""
     of_rows: Callable[[Int64Array], npt.NDArray[np.float64]]
-    """Returns those of rows of the files: float64 [rows]."""
+    """Function that returns the numbers of some rows of the files: float64 [rows]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The place of one page."""
+    """Location of one page."""
 
     file: str
     """Path of the file."""
@@ -97,13 +97,13 @@ class PageIndex:
         self.core = core = recipe.completed(core)
         """The index of the data plane, which answers all questions of this class."""
         self.handle: _core.Index = core
-        """What engines read the column by."""
+        """Handle by which engines read the column."""
         self.storage: Storage = recipe.storage
         """The storage of the files."""
         self.recipe = recipe
         """Everything needed to build it again."""
         self.column = recipe.column
-        """The column as it was asked for."""
+        """Name of the column, as given by the user."""
         self.cache_dir = recipe.cache_dir
         """Folder of the index and of derived arrays; None keeps them in memory."""
         self.num_rows = core.num_rows
@@ -118,9 +118,9 @@ class PageIndex:
         self.bytes_beside = 0
         """Bytes of further columns that are read with the rows, all together."""
         self.numbers_beside: Mapping[str, RowNumbers] = {}
-        """What the rows of the files bring along that is no token, by its name."""
+        """Numbers of the rows besides tokens, by name, such as the cost of images."""
         self.is_infilled = False
-        """Whether pages hold infilled documents, in each epoch others."""
+        """Whether pages hold infilled documents, which change every epoch."""
         self.is_joined = core.is_joined
         """Whether a file is one row of unknown documents, counted by its pages."""
 
@@ -217,7 +217,7 @@ class PageIndex:
 
     @lazy
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that identify the contents, wherever they lie.
+        """Fingerprint of the contents, wherever the files lie: 32 hexadecimal digits.
 
         Digest of every file's footer and size in their order, and of the column; not
         of names, folders or times.
@@ -355,7 +355,7 @@ class PageIndex:
         )
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
-        """Return the first page of each run of pages that a shuffle moves as one.
+        """Return the first page of each run of pages that a shuffle moves together.
 
         Args:
             kind: ``"row_group"``, or ``"page"``: then a run is the shortest for which
@@ -372,7 +372,7 @@ class PageIndex:
         return None if runs is None else np.frombuffer(runs, dtype=np.int64)
 
     def locate(self, page: int) -> Page:
-        """Return the place of a page.
+        """Return the location of a page.
 
         Raises:
             InvalidArgumentError: If there is no such page.
@@ -487,7 +487,10 @@ class PageIndex:
         row: int,  # noqa: ARG002
         tokens: range,  # noqa: ARG002
     ) -> tuple[int, int] | None:
-        """Return the part of a text that some tokens of a row encode; None here."""
+        """Return the part of a text from which some tokens come.
+
+        None: it has no texts.
+        """
         return None
 
     def _check_page(self, page: int) -> int:

@@ -24,7 +24,7 @@ class ParquetRows(Dataset):
     """Rows of Parquet files, in the order of the files."""
 
     _page_index: PageIndexUse = True
-    """How pages are found."""
+    """How pages are located."""
     verify_checksums: bool = True
     """Verify checksums where they are present."""
     storage: Storage = field(default_factory=Storage)
@@ -74,7 +74,7 @@ class ParquetRows(Dataset):
 
     @property
     def kind(self) -> SourceKind:
-        """What it is: the table of options says what each kind can do."""
+        """Kind of the source: the table of options has a column for each kind."""
         return "tokens"
 
     def column_index(self, column: str) -> PageIndex:

@@ -36,13 +36,13 @@ __all__ = [
 
 
 class SpanParts(NamedTuple):
-    """Parts of ranges of tokens, each inside one page or span, in their order.
+    """Ranges of tokens, cut at the ends of pages or spans, in order.
 
     Separators of rows count as tokens.
     """
 
     range: Int64Array
-    """Which of the ranges asked for: int64 [parts]."""
+    """Number of the range that was cut: int64 [parts]."""
     span: Int64Array
     """Number of the page or span: int64 [parts]."""
     first_token: UInt32Array
@@ -50,11 +50,11 @@ class SpanParts(NamedTuple):
     num_tokens: UInt32Array
     """Number of tokens: uint32 [parts]."""
     offset: UInt32Array
-    """Place of the first token in its range: uint32 [parts]."""
+    """Tokens of the range before this part: uint32 [parts]."""
 
 
 class Spans:
-    """Runs of consecutive rows, in file order, each inside one page: the pages.
+    """Runs of consecutive rows, in file order, each inside one page.
 
     :class:`Selection` derives from it and has the runs of selected rows. Rows and
     values are numbered through the spans: rows outside of them do not count. Sequences
@@ -67,7 +67,7 @@ class Spans:
     origin = ""
     """Differs between any two choices of rows of the same index."""
     names: tuple[str, ...] = ()
-    """How the rows were chosen, the first choice first."""
+    """Descriptions of the selections, the first one first."""
     erased: Erased | None = None
     """Rows that no batch has; they count as all others."""
     in_file_order = True
@@ -95,7 +95,7 @@ class Spans:
         return spans
 
     def check_not_empty(self) -> None:
-        """Raise an EmptySelectionError if rows were chosen and there are none."""
+        """Raise an EmptySelectionError if rows were selected and none are left."""
 
     @property
     def known_rows(self) -> int | None:
@@ -142,7 +142,7 @@ class Spans:
 
     @property
     def page_values(self) -> int:
-        """Values of all rows of these pages: what is decoded for the spans."""
+        """Values of all rows of the pages of the spans, which must be decoded."""
         return self.index.num_values
 
     @property
@@ -230,7 +230,7 @@ class Erased(Protocol):
 
     @property
     def records(self) -> tuple[str, ...]:
-        """What identifies the rows after each call, the first of them after none."""
+        """Digests that identify the rows: before any selection, and after each."""
 
     def holds(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which rows were erased: bool, of the shape of ``rows``."""
@@ -262,7 +262,7 @@ def cut_at(
     starts: Int64Array,
     stops: Int64Array,
 ) -> SpanParts:
-    """Cut ranges of tokens, none of them empty, where spans end, see :meth:`Spans.cut`.
+    """Cut non-empty ranges of tokens where spans end, see :meth:`Spans.cut`.
 
     Args:
         values: Values before each span, and of all: int64 [spans + 1].
@@ -331,7 +331,7 @@ def refuse_null_tokens(spans: Spans) -> None:
 
 
 def refuse_nulls(index: PageIndex, pages: Int64Array, what: str, advice: str) -> None:
-    """Refuse pages, if there are any.
+    """Raise an error if there are pages with nulls.
 
     Args:
         index: The index.
@@ -371,7 +371,7 @@ def refuse_texts(index: PageIndex, what: str) -> None:
 
 
 def refuse_unknown_rows(spans: Spans, what: str) -> None:
-    """Refuse files of which nothing is known but their tokens.
+    """Raise an error if files have tokens of rows that the index does not know.
 
     Args:
         spans: The rows.

@@ -24,7 +24,8 @@ from pagefeed.core.sequences import Blocks
 from pagefeed.errors import InvalidArgumentError
 
 SPARSE = 16
-"""Places of a lane for each that is wanted, beyond which it is not read in one go."""
+"""A lane is not read in one go if it has more than this many positions for each wanted.
+"""
 
 
 class EpochOrder(Ordered):
@@ -146,7 +147,10 @@ class EpochOrder(Ordered):
         return place * self.lanes.num_lanes + lane
 
     def _span(self, positions: ArrayLike) -> range | None:
-        """The rising range that positions are, if they are one, all of them checked."""
+        """Check positions.
+
+        Return them as a range if they are consecutive, else None.
+        """
         if isinstance(positions, range):
             if positions:
                 ends = [positions[0], positions[-1]]
@@ -181,7 +185,7 @@ class EpochOrder(Ordered):
         return units
 
     def _scattered(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
-        """Read any positions, lane by lane and from front to back in each."""
+        """Read any positions: lane by lane, and each lane from front to back."""
         index, where = sorted_with_places(self.lanes.join(positions))
         lane, places = self.lanes.split(index)
         begins = np.flatnonzero(np.diff(lane, prepend=-1))
@@ -202,7 +206,7 @@ class EpochOrder(Ordered):
 
 
 def _as_range(positions: Int64Array) -> range | None:
-    """The range that holds just these positions, if there is one."""
+    """Return the positions as a range if they are consecutive, else None."""
     if not len(positions):
         return None
     step = int(positions[1] - positions[0]) if len(positions) > 1 else 1
@@ -264,7 +268,7 @@ class SmallOrder(Ordered):
 
     @staticmethod
     def is_enough(blocks: Blocks, shuffle: Shuffle) -> bool:
-        """Whether it is the faster order of these."""
+        """Whether a plain list of blocks is enough, without a window: it is faster."""
         few = blocks.num_sequences <= MAX_UNITS
         return few and len(blocks) * shuffle.passes <= MAX_ITEMS
 

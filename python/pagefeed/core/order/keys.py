@@ -1,4 +1,4 @@
-"""Keys and hashes: where all randomness of an order comes from.
+"""Keys and hashes, from which the randomness of an order is derived.
 
 A key is a keyed hash of names and numbers, never arithmetic on a seed: with ``seed +
 epoch`` the pairs (seed 1, epoch 0) and (seed 0, epoch 1) would be one shuffle.
@@ -27,7 +27,7 @@ _EMPTY = hashlib.blake2b(digest_size=32, person=b"pagefeed.order.%d" % ORDER_VER
 
 
 def derive_key(seed: KeyPart, *parts: KeyPart) -> bytes:
-    """Hash a seed and the names and numbers that tell one purpose from another.
+    """Derive a key from a seed, and from names and numbers that state its purpose.
 
     Every part is written with its type and its length, so that two lists of parts give
     the same key only if they are equal: ``("a", "b")`` is not ``("ab",)``, ``1`` is not
@@ -77,7 +77,7 @@ def expand_key(key: bytes, count: int) -> list[np.uint64]:
 
 
 def mix(values: NDArray[Any], key: tuple[np.uint64, np.uint64]) -> UInt64Array:
-    """Hash 64-bit integers to 64 bits each; the upper half is the better one."""
+    """Hash 64-bit integers to 64 bits; the upper half is the more random one."""
     mixed: UInt64Array = values.astype(np.uint64)
     _core.mix(mixed, int(key[0]), int(key[1]))
     return mixed

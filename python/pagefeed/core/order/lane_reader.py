@@ -33,14 +33,14 @@ class LaneUnits(NamedTuple):
     """Units of a lane, in the order they are delivered."""
 
     first_place: int
-    """Place in the lane of the first of them."""
+    """Position in the lane of the first unit."""
     units: Int64Array
     end_time: int
-    """Time at which the window goes on."""
+    """Time at which the window continues."""
 
     @property
     def end_place(self) -> int:
-        """One past the place of the last of them."""
+        """One past the position of the last unit."""
         return self.first_place + len(self.units)
 
 
@@ -56,7 +56,7 @@ class _Missing(NamedTuple):
 
 
 class LaneReader:
-    """Reads any places of any lane. Reading on from the last place is fastest.
+    """Reads units at any positions of any lane. Reading on is fastest.
 
     It remembers units, but has no state: what it holds decides only how long reading
     takes.
@@ -85,7 +85,7 @@ class LaneReader:
         self._num_held = 0
 
     def read(self, lane: int, places: range | Int64Array, into: Int64Array) -> None:
-        """Read rising places of one lane."""
+        """Read the units at rising positions of one lane."""
         done = 0
         while done < len(places):
             held = self._holding(lane, int(places[done]))
@@ -99,7 +99,7 @@ class LaneReader:
             done += len(taken)
 
     def _holding(self, lane: int, place: int) -> LaneUnits:
-        """Units of the lane that hold a place."""
+        """Return the units that were read around a position of the lane, if any."""
         held = self._held.get(lane)
         while held is None or not held.first_place <= place < held.end_place:
             for _ in self.prepare([(lane, range(place, place + 1))]):
@@ -108,7 +108,7 @@ class LaneReader:
         return held
 
     def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
-        """Look up the units that reading these places of these lanes needs, in steps.
+        """Look up, in steps, the units that reading these positions needs.
 
         Units of a lane before the first place are forgotten. If the delay is long, some
         units may be left to be looked up by :meth:`read`.
@@ -131,7 +131,7 @@ class LaneReader:
             yield from self._resolve(group)
 
     def _missing(self, lane: int, places: range) -> _Missing | None:
-        """Return what must be looked up to read places of a lane, if anything.
+        """Return what must be looked up to read positions of a lane; None if nothing.
 
         A lane that is read on continues where it ended, twice as far each time. For any
         other place as few units as possible are looked up. A stretch longer than the
@@ -208,7 +208,7 @@ class LaneReader:
     def _keep(
         self, lane: int, first_place: int, units: Int64Array, end_time: int
     ) -> None:
-        """Remember a lane's units, and forget those of lanes read longest ago."""
+        """Remember units of a lane; drop those of the lanes read longest ago."""
         before = self._held.pop(lane, None)
         self._num_held += len(units) - (len(before.units) if before else 0)
         self._held[lane] = LaneUnits(first_place, units, end_time)

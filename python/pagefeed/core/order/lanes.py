@@ -107,7 +107,7 @@ class Lanes:
         return self.starts(lanes + 1) - self.starts(lanes)
 
     def split(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Lane and place in the lane, int64 each, of indices in [0, num_units)."""
+        """Lane, and position in the lane, of indices in [0, num_units): int64 each."""
         length, longer = divmod(self.num_units, self.num_lanes)
         border = longer * (length + 1)
         lane = np.where(

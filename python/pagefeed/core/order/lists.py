@@ -17,7 +17,7 @@ from pagefeed.core.sequences import Blocks
 
 
 class Chosen(NamedTuple):
-    """Some of the indices [start, stop) of a few runs; int64 arrays."""
+    """The chosen indices in [start, stop) of some runs; int64 arrays."""
 
     starts: Int64Array
     """First index of each run: [runs]."""
@@ -78,7 +78,7 @@ class SingleList(UnitList):
 
 
 class BlockList(UnitList):
-    """Blocks in permuted order, or, in several passes, shares of them.
+    """Blocks in permuted order; with several passes, shares of blocks.
 
     The units of a block are permuted, too, so that those of a dataset of one block do
     not stay where they were. The line of all is then turned by a keyed amount: so each
@@ -109,7 +109,7 @@ class BlockList(UnitList):
         self._size = blocks.num_sequences
         turn = int.from_bytes(derive_key(key, "turn")[:16], "little")
         self._turn = turn % self._size
-        """Index, before the line is turned, of the unit that comes first."""
+        """Index of the unit that comes first."""
 
     def prepare(self) -> Iterator[None]:
         """Make the sums over blocks, in steps."""
@@ -148,7 +148,7 @@ class BlockList(UnitList):
     def _units(
         self, items: Items, begins: Int64Array, counts: Int64Array, indices: Int64Array
     ) -> Int64Array:
-        """Units at indices, so many of each item, which begins there."""
+        """Return units by the number of units of each item, and where it begins."""
         ranks = indices + np.repeat(items.skipped(self._passes) - begins, counts)
         return np.repeat(items.first_unit, counts) + self._inside.map(
             ranks, *self._domains(items.block, items.block_units, counts)

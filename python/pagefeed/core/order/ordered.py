@@ -1,4 +1,4 @@
-"""What every order of an epoch is asked."""
+"""The interface of all orders of an epoch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pagefeed.core.sequences import JoinedIndex
 __all__ = ["Balancing", "Costs", "Ordered"]
 
 Costs: TypeAlias = Callable[[Int64Array], npt.NDArray[np.float64]]
-"""Gives what each of some sequences costs."""
+"""Function that returns the costs of sequences: float64 [sequences]."""
 
 
 class Balancing(Protocol):
-    """How ranks are balanced, as :class:`Balance` says it."""
+    """Interface of the settings of balance; :class:`Balance` implements it."""
 
     @property
     def identity(self) -> str:
-        """What tells this setting from others, in states."""
+        """Text that identifies the setting in states."""
 
     @property
     def stretch(self) -> int:
@@ -32,7 +32,7 @@ class Balancing(Protocol):
 
     @property
     def bucket(self) -> int:
-        """Sequences of a rank in a row that are of like cost."""
+        """Consecutive sequences of a rank that have similar costs."""
 
     def costs(self, index: JoinedIndex) -> Costs:
         """Return a function that gives the costs of sequences by their numbers."""

@@ -1,4 +1,4 @@
-"""How an epoch is shuffled: the settings, and what they come to for one dataset."""
+"""Settings of shuffling, and their values for one dataset."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_DELAY = 1 << 28  # units per lane: beyond, sorting a window would take gigab
 
 
 ShuffleLike: TypeAlias = "Shuffle | ShuffleBlock | bool | None"
-"""What a loader takes as ``shuffle``."""
+"""Values that a loader accepts as ``shuffle``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffle:
-    """What is permuted, how far units are mixed, and how often a block is read.
+    """Settings of shuffling: the block, how far units are mixed, passes over a block.
 
     ============= ================= ======== =====================================
     block         permuted          window   what it is
@@ -59,7 +59,7 @@ class Shuffle:
     passes: int = 1
 
     def __post_init__(self) -> None:
-        """Check the settings, each and together."""
+        """Check the settings, alone and together."""
         if self.block is not None and (
             not isinstance(self.block, str) or self.block not in BLOCK_KINDS
         ):
@@ -103,7 +103,10 @@ class Shuffle:
 
     @property
     def identity(self) -> str:
-        """What tells this order from others: settings at their default are left out."""
+        """Text that identifies the order in states.
+
+        Settings at their default are left out.
+        """
         settings = [repr(self.block)]
         if self.window != "auto":
             amount, in_bytes = _window_amount(self.window)
@@ -186,7 +189,7 @@ class Shuffle:
         return delay
 
     def _units(self, unit_bytes: float, auto_bytes: int = NODE_BYTES) -> int:
-        """Units of such a mean size that the window holds."""
+        """Return how many units of this mean size the window holds."""
         amount, in_bytes = _window_amount(self.window)
         if self.window == "auto":
             amount = auto_bytes

@@ -44,11 +44,11 @@ class Items(NamedTuple):
     """Units of the block."""
 
     def skipped(self, passes: int) -> Int64Array:
-        """How many units of the block belong to earlier shares."""
+        """Units of the block that belong to earlier shares."""
         return self.share * self.block_units // passes
 
     def sizes(self, passes: int) -> Int64Array:
-        """Units of each item; shares of a block differ by at most one."""
+        """Units of each item; shares of the same block differ by at most one."""
         return (self.share + 1) * self.block_units // passes - self.skipped(passes)
 
 
@@ -105,17 +105,19 @@ STALE_SECONDS = 7 * 24 * 3600  # without use, after which shared sums are remove
 
 
 class Cover(NamedTuple):
-    """Items, the first few and the last few of which may lie outside."""
+    """Items that cover ranges of units; the outermost ones may exceed the range."""
 
     items: Items
     starts: Int64Array
-    """Where each item starts."""
+    """First unit of each item."""
     counts: Int64Array
-    """How many of its units lie inside."""
+    """Units of each item that are inside the range."""
 
 
 class Starts:
-    """Start of each item among the units: every 64th is kept, the rest added up anew.
+    """First unit of each item.
+
+    Every 64th is stored, the others are summed when asked for.
 
     Args:
         order: The items.
@@ -132,13 +134,13 @@ class Starts:
         self._made: Int64Array | None = None
 
     def prepare(self) -> Iterator[None]:
-        """Make the sums, in steps; whoever needs them makes what is left at once."""
+        """Make the sums in steps. A caller that needs them makes the rest at once."""
         while self._made is None:
             self._go_on()
             yield
 
     def _go_on(self) -> None:
-        """Take a step; all of them anew where Ctrl-C, say, ended them."""
+        """Take one step; begin again if an interrupt ended the steps."""
         try:
             self._made = next(self._steps)
         except StopIteration:
@@ -151,7 +153,7 @@ class Starts:
         return self._made
 
     def of(self, numbers: Int64Array) -> Int64Array:
-        """Start, int64, of each item; a pass over 64 items for each run of them."""
+        """Return the first unit of each item, int64; runs of 64 items are read once."""
         runs, which = np.unique(numbers // STEP, return_inverse=True)
         starts = np.empty(len(numbers), dtype=np.int64)
         by_run = np.argsort(which, kind="stable")
@@ -163,7 +165,7 @@ class Starts:
         return starts
 
     def cover(self, starts: Int64Array, stops: Int64Array) -> Cover:
-        """The items that hold the places [start, stop), range after range."""
+        """Return the items that hold the positions [start, stop) of each range."""
         first = np.searchsorted(self._kept, starts, side="right") - 1
         last = np.searchsorted(self._kept, stops - 1, side="right")
         items, begins, ends = self._runs(first, last)
@@ -202,7 +204,7 @@ def _inside(
     stops: Int64Array,
     num_items: Int64Array,
 ) -> Int64Array:
-    """How much of each item lies in its range, so many items to a range."""
+    """Return the units of each item that are inside its range."""
     first = np.maximum(begins, np.repeat(starts, num_items))
     last = np.minimum(ends, np.repeat(stops, num_items))
     return np.maximum(last - first, 0)

@@ -24,7 +24,7 @@ MIN_SPREAD = 64
 
 
 class Leaving(NamedTuple):
-    """Units that leave in a stretch of time, of some rows of places; int64 arrays."""
+    """Units that leave the window in a stretch of time; int64 arrays."""
 
     chosen: Chosen
     """The units, among all that were looked at, by their indices in all lanes."""
@@ -64,7 +64,7 @@ class DelayWindow:
         begins: Int64Array,
         ends: Int64Array,
     ) -> Leaving:
-        """Return the units that leave with begin <= time < end, of some places.
+        """Return the units that leave at begin <= time < end.
 
         Args:
             lanes: Lane of each row.
@@ -89,7 +89,7 @@ class DelayWindow:
         return Leaving(chosen, times[which], counts, num_left)
 
     def expected_time(self, lane: int, place: int) -> int:
-        """Return the expected time at which the unit at a place of a lane leaves.
+        """Return the time at which the unit at a position of a lane leaves, on average.
 
         In lanes longer than the delay, units very rarely leave more than :attr:`spread`
         before or after it.
@@ -108,7 +108,7 @@ class DelayWindow:
         return 6 * math.isqrt(self.delay) + MIN_SPREAD
 
     def places(self, lane: int, places: Int64Array) -> Int64Array:
-        """Where the window puts places of one lane, int64; fast for neighbours."""
+        """Return positions in one lane after the window, int64. Neighbours are fast."""
         if self.delay == 1:
             return places
         start, length = self.lanes.start(lane), self.lanes.length(lane)
@@ -138,7 +138,7 @@ class DelayWindow:
         return np.lexsort((place * self._unit + self._delays(indices), lane))
 
     def _delays(self, indices: Int64Array) -> Int64Array:
-        """D * h in fixed point, in parts of a unit of time."""
+        """Return the delays of units in fixed point, as fractions of a unit of time."""
         hashed = mix(indices, self._key)
         hashed >>= HALF
         hashed *= np.uint64(self.delay)

@@ -1,4 +1,4 @@
-"""What is delivered at which position: one dataset or a mixture, from a state on.
+"""Runs: which sequence of one dataset or a mixture is at which position.
 
 A :class:`Run` turns positions into sequences. A :class:`Cursor` is a place of it: a
 state of a few integers, the route of a rank from there, and the sequences ahead.

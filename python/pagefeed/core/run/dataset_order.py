@@ -30,7 +30,7 @@ __all__ = ["DatasetOrder"]
 
 @dataclass(kw_only=True, eq=False)
 class DatasetOrder:
-    """Makes the order of any epoch of a dataset."""
+    """Makes the orders of the epochs of a dataset."""
 
     run: Run
     """The run."""
@@ -43,13 +43,13 @@ class DatasetOrder:
     least_lanes: int = 1
     """Fewest lanes."""
     auto_bytes: int = NODE_BYTES
-    """Decoded size up to which an epoch is shuffled in full unless told otherwise."""
+    """Decoded size up to which the default is to shuffle the whole epoch."""
 
     def __post_init__(self) -> None:
         self.dataset = self.run.datasets[self.number]
         """The dataset."""
         self.index = self.run.indexes[self.number]
-        """Its sequences."""
+        """The sequences of the dataset."""
         self._blocks = self._choose_blocks()
         self.num_lanes = choose_num_lanes(
             num_blocks=len(self._blocks),
@@ -63,7 +63,7 @@ class DatasetOrder:
         """Returns the order of an epoch with so many lanes, for so many ranks."""
 
     def _choose_blocks(self) -> Blocks:
-        """Return what is permuted: a row group only where the window could hold one."""
+        """Return the blocks to permute; row groups only if the window can hold one."""
         if self.run.shuffle.block == "row_group":
             blocks = self.index.blocks("row_group")
             if self._bytes_of(blocks) <= NODE_BYTES:
@@ -76,7 +76,7 @@ class DatasetOrder:
 
     @lazy
     def shuffle(self) -> Shuffle:
-        """How an epoch is shuffled: in full where the window holds all of it."""
+        """Settings of shuffling; the whole epoch if the window can hold it."""
         return self.run.shuffle.of_epoch(
             num_units=self.index.num_sequences,
             unit_bytes=self._sequence_bytes,
@@ -95,7 +95,7 @@ class DatasetOrder:
         return self._decoded_bytes(2) / max(1, self.dataset.spans.num_pages)
 
     def _decoded_bytes(self, value_bytes: int) -> float:
-        """Decoded size of all pages, with so many bytes for each token."""
+        """Decoded size of all pages if a token takes ``value_bytes``."""
         spans, index = self.dataset.spans, self.dataset.spans.layout
         if index.value_bytes == 0:  # Text and the like: known from stored sizes only.
             rows_per_page = index.num_rows / max(1, len(index))
@@ -104,7 +104,7 @@ class DatasetOrder:
         return spans.page_values * (value_bytes + wide_bytes(self.dataset))
 
     def ahead(self, state: LoaderState, memory: int, num_ranks: int) -> int:
-        """Return how many sequences of all ranks to plan ahead, to use each page well.
+        """Return how many sequences to plan, so that each page is used well.
 
         In blocks that is from the first to the last use of a page. Where the uses of a
         page are anywhere, it pays to know all if all pages fit into ``memory`` bytes,
@@ -125,7 +125,7 @@ class DatasetOrder:
         return reach
 
     def mixed(self, num_lanes: int) -> int:
-        """Return how many sequences are mixed with each other, over all lanes."""
+        """Return how many sequences are mixed with each other, in all lanes."""
         if self.shuffle.block == "row":
             return self.index.num_sequences
         return self.window(num_lanes) * num_lanes

@@ -23,7 +23,7 @@ __all__ = ["DatasetCursor", "DatasetRun", "check_bound"]
 
 @dataclass(eq=False)
 class DatasetCursor(Cursor):
-    """A place of the run of a dataset. Positions count through all epochs."""
+    """A position in the run of a dataset; positions count on through all epochs."""
 
     run: DatasetRun
 
@@ -51,16 +51,19 @@ class DatasetCursor(Cursor):
         return self.start * tokens // self.run.num_sequences
 
     def stats(self) -> dict[str, float]:
-        """Return nothing: there is one dataset."""
+        """Return no counters: they are for mixtures."""
         return {}
 
     def horizon(self, memory: int) -> int:
-        """Return how many sequences of a rank to plan ahead, to use each page well."""
+        """Return how many sequences to plan, so that each page is used well."""
         num_ranks = self.route.world_size
         return self.run.orders.ahead(self.begin, memory, num_ranks) // num_ranks
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
-        """Yield the sequences at rising positions, in parts; None after other work."""
+        """Yield the sequences at rising positions, in parts.
+
+        None between steps of other work.
+        """
         # One epoch after another: of short ones only two orders are kept.
         while len(positions):
             epoch = self._epoch_of(int(positions[0]))
@@ -87,7 +90,7 @@ class DatasetCursor(Cursor):
         return self._first(epoch) + np.concatenate(places)
 
     def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lane of each position, and of how many: int64 each."""
+        """Return the lane of each position, and the number of lanes: int64 each."""
         place, num_lanes = np.empty((2, len(positions)), dtype=np.int64)
         epochs = [self._epoch_of(position) for position in positions.tolist()]
         for epoch in set(epochs):
@@ -131,14 +134,16 @@ class DatasetCursor(Cursor):
         return self.run.orders.of(epoch, *self._lanes(epoch))
 
     def _lanes(self, epoch: int) -> tuple[int, int | None]:
-        """Lanes of an epoch, and ranks it balances: of the state, or chosen anew."""
+        """Lanes of an epoch, and the ranks it is balanced for."""
         state = self.begin if epoch == self.begin.epoch else self.run.initial
         return state.num_lanes, state.ranks
 
 
 @dataclass(kw_only=True, eq=False)
 class DatasetRun(Run):
-    """One dataset: position p is place ``p % n`` of epoch ``p // n``, n sequences each.
+    """A run over one dataset: position p is ``p % n`` of epoch ``p // n``.
+
+    n is the number of sequences of an epoch.
 
     Raises:
         InvalidArgumentError: If it holds no sequence.
@@ -156,7 +161,7 @@ class DatasetRun(Run):
         check_bound(index, dataset, repr(dataset), sequences)
         self._number([None], [dataset], [index])
         self.orders = DatasetOrder(run=self, number=0, seed=self.seed)
-        """The order of each epoch."""
+        """Makes the order of each epoch."""
         self.orders.check_window()
         data = identity_of_data(dataset)
         self.initial = self._initial_state(self.orders.num_lanes, data)

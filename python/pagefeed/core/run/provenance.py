@@ -17,7 +17,7 @@ __all__ = ["Origin", "origins_of_sequence", "sequences_of_document"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Consecutive tokens of one row, and their place in a sequence."""
+    """Consecutive tokens of one row, and where they are in a sequence."""
 
     file: str
     """Path of the file."""
@@ -114,7 +114,7 @@ def sequences_of_document(
 
 
 def _number_of_row(spans: Spans, file: str, row: int) -> int | None:
-    """Return the number of a row of a file among those of the spans.
+    """Return the position of a row of a file among the rows of the spans.
 
     Returns:
         The number; None if the row is not among them.

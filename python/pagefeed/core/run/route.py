@@ -30,7 +30,7 @@ NO_POSITION = -1
 """Stands for a row of padding."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Ranges of positions, each from its first to one past its last."""
+"""Ranges of positions: first, and one past the last."""
 
 
 NEVER = 1 << 62
@@ -81,11 +81,11 @@ class Route:
     first_step: int = 0
     """Number of the step at ``start``."""
     skipped: Ranges = ()
-    """Positions passed over: ranges in order, apart from each other."""
+    """Positions to skip: disjoint ranges, in order."""
     worker: int = 0
     """This process among those that share the rank's steps."""
     num_workers: int = 1
-    """How many share them."""
+    """Number of workers that share the steps of the rank."""
 
     @property
     def step_sequences(self) -> int:
@@ -101,7 +101,7 @@ class Route:
         return None
 
     def weight(self, index: int) -> float:
-        """Return what this rank's part of a step weighs in a mean over ranks.
+        """Return the weight of this rank's part of a step in a mean over ranks.
 
         That is its share of the step's sequences, times the number of ranks.
         """
@@ -186,7 +186,7 @@ class Route:
         return consumed if self.end is None else min(consumed, self.end)
 
     def step_after(self, num_taken: int) -> int:
-        """Return the number of the step at which such a process continues."""
+        """Return the step at which a process continues after ``num_taken`` steps."""
         return self.number_of(num_taken * self.num_workers)
 
     def number_of(self, index: int) -> int:
@@ -319,11 +319,11 @@ class Route:
         index: Int64Array,  # noqa: ARG002
         place: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:
-        """Row and rank of places in steps."""
+        """Return row and rank of positions within steps."""
         return np.divmod(place, self.world_size)
 
     def _places_in(self, turns: Int64Array) -> Int64Array:
-        """This rank's place in each turn of all ranks, by the turn's first place."""
+        """Return the position of this rank in each turn of all ranks."""
         return turns + self.rank
 
     # A place is a position less the skipped ones between the start and it.
@@ -343,7 +343,7 @@ class Route:
         return places + num_skipped[gap]
 
     def _places(self, positions: npt.ArrayLike) -> Int64Array:
-        """Place of each position; of a skipped one, that of the next one kept."""
+        """Number of kept positions before each position."""
         begin, end, num_skipped = self._gaps
         position = np.asarray(positions, dtype=np.int64)
         gap = np.searchsorted(begin, position, side="right")
@@ -394,7 +394,7 @@ PIECE_STEPS = 16
 """Steps of a piece of a plan: the consumer of one step waits for a whole piece."""
 
 LEAST_SEQUENCES = 1 << 9
-"""Sequences of a piece at least, of each dataset: so that NumPy's calls cost little."""
+"""Sequences of each dataset in a piece, at least, so that NumPy calls cost little."""
 
 MOST_SEQUENCES = 1 << 13
 """Sequences of a piece at most, where a step has many: planning takes a millisecond."""

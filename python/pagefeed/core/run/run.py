@@ -51,15 +51,15 @@ SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Sequences by dataset: the number of the dataset, and numbers of its sequences."""
 
 Positions: TypeAlias = range | Int64Array
-"""Rising positions. A range is found faster."""
+"""Rising positions. A range is faster than an array."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Run(ABC):
-    """What a loader delivers on this rank, and in which sizes."""
+    """What a loader delivers on this rank: datasets, order, and sizes."""
 
     sequences: Cut
-    """How datasets are cut."""
+    """The cut: how rows become sequences."""
     seed: int
     """Seed of the order."""
     shuffle: Shuffle
@@ -77,9 +77,10 @@ class Run(ABC):
     memory: int
     """Bytes that orders may hold of what they read ahead."""
     balance: Balancing | None = None
-    """How ranks are balanced."""
+    """How ranks are balanced; None if they are not."""
     fleet: Any = None
-    """Deals steps of a fixed size to any number of ranks, in place of the above."""
+    """The fleet whose ranks share steps of a fixed size, instead of rank and world
+    size."""
 
     _cursor: ClassVar[type[Cursor]]
     rest: ClassVar[str]
@@ -96,7 +97,7 @@ class Run(ABC):
     index: JoinedIndex = field(init=False)
     """The sequences of all datasets, numbered through."""
     costs: Costs = field(init=False)
-    """Gives what sequences cost, where ranks are balanced."""
+    """Function that returns costs of sequences, if ranks are balanced."""
     initial: LoaderState = field(init=False)
     """The state at the beginning of epoch 0."""
 
@@ -196,11 +197,11 @@ class Run(ABC):
         return replace(self.beginning(epoch), ended=replace(begin, ended=None))
 
     def going_on(self, begin: LoaderState) -> LoaderState:
-        """Return this state, or if no step lies ahead, that of the next iteration."""
+        """Return this state; if no step is left, the state of the next iteration."""
         return begin if self.at(begin).route.num_steps != 0 else self.after(begin)
 
     def known(self, begin: LoaderState) -> Cursor:
-        """Return the cursor at the first step that is known to have had these sizes."""
+        """Return the cursor at the first step known to have the present sizes."""
         if self.has_one_size(begin):
             begin = replace(begin, epoch=begin.first_epoch, position=0, step=0)
         return self.at(begin)
@@ -229,11 +230,11 @@ class Run(ABC):
 
     @property
     def erased(self) -> Records:
-        """What states record of rows that were erased."""
+        """Records of erased rows, as a state has them."""
         return records_of(self.names, self.datasets)
 
     def erased_after(self, state: LoaderState) -> Records:
-        """Return what is erased now: all that was in a state, and perhaps more."""
+        """Return the records of rows erased now; refuse fewer than a state has."""
         return records_after(state.erased, self.names, self.datasets)
 
     def check_steps(self, begin: LoaderState) -> None:
@@ -254,7 +255,7 @@ class Run(ABC):
             )
 
     def reweighted(self, *_: Any, **__: Any) -> LoaderState:
-        """Return a state that mixes with other weights from there on.
+        """Return a state from which other weights apply.
 
         Raises:
             InvalidArgumentError: If there is nothing to mix.
@@ -265,7 +266,7 @@ class Run(ABC):
 
     @property
     def takes_batches(self) -> bool:
-        """Whether a sequence is a batch of documents, a row each."""
+        """Whether a sequence is a whole batch of documents, one in each row."""
         return self.sequences.takes_batches
 
     @lazy
@@ -281,7 +282,7 @@ class Run(ABC):
 
     @lazy
     def tells_epochs(self) -> bool:
-        """Whether numbers of some sequences tell the epoch, see :func:`with_epoch`."""
+        """Whether numbers of sequences contain the epoch, see :func:`with_epoch`."""
         return any(data.index.is_infilled for data in self.datasets)
 
     def document_sequences(
@@ -314,7 +315,7 @@ class Run(ABC):
 
 @dataclass(eq=False)
 class Cursor(ABC):
-    """A place of a run: a state, the route of a rank from there, the steps taken.
+    """A position in a run: a state, a rank's route from there, the steps taken.
 
     A cursor finds the sequences of any step ahead. Sequences, the end and further
     states are the same on any number of ranks.
@@ -325,13 +326,13 @@ class Cursor(ABC):
     begin: LoaderState
     """The state at which the route begins."""
     rank: int | None = None
-    """Whose route; None for the rank of the run."""
+    """The rank that takes the route; None for the rank of the run."""
     worker: int = 0
     """This process, of those that take the rank's steps in turn."""
     num_workers: int = 1
     """Number of these processes."""
     until: int | None = None
-    """Where the route ends; None for the end of the iteration."""
+    """Position at which the route ends; None for the end of the iteration."""
     num_taken: int = 0
     """Steps that this process has taken."""
     world_size: int | None = None
@@ -362,20 +363,22 @@ class Cursor(ABC):
         """Tokens delivered before ``begin``, of all epochs and ranks, by the mean."""
 
     def log(self) -> None:
-        """Log what the run comes to; that of one dataset is plain."""
+        """Log the plan of the run; one dataset has nothing to log."""
         return
 
     @abstractmethod
     def stats(self) -> dict[str, float]:
-        """Return counters of what was delivered before ``begin``."""
+        """Return counters of sequences delivered before ``begin``."""
 
     @abstractmethod
     def horizon(self, memory: int) -> int:
-        """Return how many sequences of a rank to plan ahead, to use each page well."""
+        """Return how many sequences to plan, so that each page is used well."""
 
     @abstractmethod
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
-        """Yield the sequences at rising positions, in parts, and None after other work.
+        """Yield the sequences at rising positions, in parts.
+
+        None between steps of other work.
 
         Nothing takes more than a few milliseconds between two of them.
         """
@@ -387,7 +390,7 @@ class Cursor(ABC):
     def _numbered(
         self, number: int, local: Int64Array, epoch: int, of_mixture: int = 0
     ) -> Int64Array:
-        """Return sequences of a dataset as those of all.
+        """Return sequences of a dataset, numbered among the sequences of all datasets.
 
         They tell their epoch, where the dataset holds other tokens in each.
         """
@@ -401,14 +404,14 @@ class Cursor(ABC):
 
     @abstractmethod
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
-        """Prepare the epoch after that of a position, unless the end comes first."""
+        """Prepare the next epoch, unless the run ends before it."""
 
     @abstractmethod
     def _moved(self, state: LoaderState, position: int) -> LoaderState:
         """Return a state of this epoch, or of a later one, moved to a position."""
 
     def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the lane of each position, and of how many: int64 each."""
+        """Return the lane of each position, and the number of lanes: int64 each."""
         num_lanes = np.full_like(positions, self.begin.num_lanes)
         return positions % num_lanes, num_lanes
 
@@ -484,7 +487,7 @@ class Cursor(ABC):
         return rows
 
     def origins(self, step: int, row: int) -> list[Origin]:
-        """Return where a row of this rank's batches comes from.
+        """Return the origins of the tokens in a row of a batch of this rank.
 
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.

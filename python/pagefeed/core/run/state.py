@@ -64,24 +64,25 @@ class LoaderState:
     dataset: str
     """Fingerprint of the dataset, and its description for people."""
     sequences: str
-    """How sequences are cut."""
+    """Identity of the cut."""
     shuffle: str
-    """How they are shuffled."""
+    """Identity of the shuffle."""
     balance: str | None = None
-    """How ranks are balanced."""
+    """Identity of the balance; None without balance."""
     ranks: int | None = None
     """Number of ranks that the epoch's order balances."""
     cuts: tuple[int, ...] = ()
-    """Positions of a mixture over which balancing moves nothing, as runs ended there or
-    went on in another way."""
+    """Positions of a mixture where a run ended or changed: balance moves nothing over
+    them."""
     erased: Records = ()
-    """What was erased, as a record of each dataset by its name, "" if it has none."""
+    """Records of erased rows by dataset; "" for a dataset without erased rows."""
     grown: Growths = ()
-    """Where in the epoch data were added, and what the record of all was before."""
+    """Positions in the epoch where data were added, with the record of the data before.
+    """
     mixture: Any = None
     """Datasets and weights of a mixture, by position."""
     ended: LoaderState | None = None
-    """Where the iteration before ended; saved until a step of this one is taken."""
+    """State at the end of the iteration before, until a step of this one is taken."""
 
     @property
     def data(self) -> str:
@@ -90,7 +91,7 @@ class LoaderState:
         return data
 
     def goes_on(self, epoch: int) -> bool:
-        """Whether this is a place in an iteration that began with an epoch.
+        """Whether this is inside an iteration that began with an epoch.
 
         At its begin it is one only if steps are skipped, or data were added in it.
         """

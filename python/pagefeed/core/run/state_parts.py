@@ -1,4 +1,4 @@
-"""Parts of a state: what is skipped, what was erased; and checks of all states.
+"""Parts of a state: skipped steps, erased rows; and checks that all states share.
 
 Skipped positions are stored as one short list, so that a state stays below 1 KB.
 """
@@ -47,7 +47,7 @@ def records_of(names: Sequence[str | None], datasets: Sequence[Dataset]) -> Reco
 def records_after(
     then: Records, names: Sequence[str | None], datasets: Sequence[Dataset]
 ) -> Records:
-    """Return what is erased now: all that was then, and perhaps more.
+    """Return the records of rows erased now; refuse fewer than there were then.
 
     Raises:
         StateMismatchError: If erased documents would come again.
@@ -84,7 +84,7 @@ def checked_records(given: Any) -> Records:
 
 
 MOST_CHARACTERS = 400
-"""Of skipped ranges in a state, so that all of it stays below 1 KB."""
+"""Characters of skipped ranges in a state at most: it stays below 1 KB."""
 MOST_RANGES = MOST_CHARACTERS // len(", 1, 1")
 """So many at most. Longer gaps between ranges leave room for fewer."""
 
@@ -149,7 +149,7 @@ def ranges_fit(ranges: Sequence[tuple[int, int]]) -> bool:
 def reading_state(
     state: Mapping[str, Any], versions: Mapping[str, int]
 ) -> Iterator[None]:
-    """Check the versions of a state, and tell what is wrong in it as of a state.
+    """Check the versions of a state, and say of errors inside that the state is wrong.
 
     Raises:
         StateMismatchError: If a version is another, or the block finds a wrong value.

@@ -25,14 +25,14 @@ class Blocks(Protocol):
         """Return the number of blocks."""
 
     def first_sequence(self, blocks: Int64Array) -> Int64Array:
-        """First sequence of each block, int64; the end for block ``len(self)``.
+        """Return the first sequence of each block: int64.
 
         Args:
             blocks: int64, values in 0 to ``len(self)`` inclusive.
         """
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
-        """Block of each sequence, int64.
+        """Return the block of each sequence, int64.
 
         Args:
             sequences: int64, values in [0, num_sequences).
@@ -84,7 +84,7 @@ class ExplicitBlocks:
         return self._first_sequence[blocks]
 
     def block_of(self, sequences: Int64Array) -> Int64Array:
-        """Block of each sequence, int64; a block without sequences is nobody's."""
+        """Return the block of each sequence: int64."""
         return np.searchsorted(self._first_sequence, sequences, side="right") - 1
 
 

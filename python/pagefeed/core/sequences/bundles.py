@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 EPOCH_SHIFT = 40
-"""Bits of a number below those of its epoch, as in the data plane."""
+"""Bits of a page number; the bits above hold the epoch, as in the data plane."""
 MOST_EPOCHS = 1 << 21
 """Epochs after which cuts come round again."""
 
@@ -70,25 +70,25 @@ def bundle_keys(numbers: Int64Array) -> Int64Array:
 
 
 def are_bundles(pages: Int64Array) -> npt.NDArray[np.bool_]:
-    """Return which of ``Segments.page`` stand for bundles: bool."""
+    """Return which of ``Segments.page`` are bundles: bool."""
     return pages >= _FIRST_KEY
 
 
 def page_numbers(pages: Int64Array) -> Int64Array:
-    """Return the number of each page, or bundle: int64."""
+    """Return the number of each page or bundle, without its epoch: int64."""
     return pages % _FIRST_KEY
 
 
 def epochs_of_bundles(keys: Int64Array) -> Int64Array:
-    """Return the epoch that each bundle's key holds, int64 [keys]."""
+    """Return the epoch in each key of a bundle: int64 [keys]."""
     return epochs_of(page_numbers(keys))
 
 
 class Bundles(NamedTuple):
-    """Rows of several pages each, loaded and packed as one; for the data plane."""
+    """Bundles for the data plane: rows of several pages that are packed together."""
 
     key: Int64Array
-    """What stands for it in ``Segments.page``: int64 [bundles]."""
+    """Number of the bundle in ``Segments.page``: int64 [bundles]."""
     num_sequences: UInt32Array
     """Sequences its rows pack into: uint32 [bundles]."""
     part_offsets: UInt32Array

@@ -1,4 +1,4 @@
-"""What every way to cut rows into sequences answers."""
+"""The interface of all ways to cut rows into sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["Cut", "Delivers", "Join", "TokenCut", "check_sequences"]
 
 Join: TypeAlias = Literal["dataset", "file"]
-"""Whether sequences go on from file to file, or end with each."""
+"""Whether sequences continue from file to file, or end with each file."""
 JOINS = ("dataset", "file")
 
 Delivers: TypeAlias = Literal["tokens", "documents", "rows"]
@@ -22,24 +22,24 @@ Delivers: TypeAlias = Literal["tokens", "documents", "rows"]
 
 
 class Cut(ABC):
-    """How the rows of a dataset become sequences: `Windows`, `Packed`, `Documents`."""
+    """Settings of how rows become sequences: `Windows`, `Packed`, `Documents`."""
 
     packs: ClassVar[bool] = False
     """Whether a sequence holds whole documents, packed."""
     has_one_length: bool = True
     """Whether all sequences are of one length, padding included."""
     takes_batches: ClassVar[bool] = False
-    """Whether a sequence is a batch of documents, a row each."""
+    """Whether a sequence is a whole batch of documents, one in each row."""
 
     @property
     def delivers(self) -> Delivers:
-        """What a row of a batch holds: tokens, or a row of columns."""
+        """Whether a row of a batch holds tokens, or the columns of a row."""
         return "tokens"
 
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells this cut from others, in states and caches."""
+        """Text that identifies the cut in states and caches."""
 
     @abstractmethod
     def index(self, spans: Spans) -> SequenceIndex:
@@ -104,7 +104,7 @@ class TokenCut(Cut):
 
     @property
     def identity(self) -> str:
-        """What tells this cut from others, in states and caches.
+        """Text that identifies the cut in states and caches.
 
         Of settings only those that are not at their default: a new one, at its default,
         invalidates no state that was saved before it existed. So defaults never change.
@@ -118,7 +118,7 @@ class TokenCut(Cut):
         return f"{type(self).__name__}({shown})"
 
     def with_budget(self, batch_tokens: int) -> tuple[Self, int]:
-        """Return this cut, and how many sequences of it come to so many tokens."""
+        """Return the cut for a budget of tokens, and the sequences of a batch."""
         if self.length > batch_tokens:
             raise InvalidArgumentError(
                 f"batch_tokens={batch_tokens} does not hold a sequence of {self!r}: "

@@ -20,16 +20,16 @@ __all__ = ["AnyIndex", "DocumentsOf", "JoinedIndex"]
 
 
 class DocumentsOf(NamedTuple):
-    """The documents of sequences, in their order; an array of [documents] each."""
+    """Documents of some sequences, in order; arrays of [documents]."""
 
     row: Int64Array
     """Row among all rows of the files of its dataset."""
     dataset: Int64Array
     """Number of the dataset."""
     which: Int64Array
-    """Which of the sequences asked for it is in: rises."""
+    """Position of its sequence among the sequences asked for; rises."""
     is_left: npt.NDArray[np.bool_]
-    """Whether it was not erased."""
+    """Whether the document was not erased."""
 
 
 class JoinedIndex:
@@ -63,12 +63,12 @@ class JoinedIndex:
 
     @property
     def layout(self) -> SequenceLayout:
-        """How the data plane writes them."""
+        """How the data plane writes the rows into sequences."""
         return self.parts[0].layout
 
     @property
     def tokens_differ(self) -> bool:
-        """Whether sequences have unlike numbers of tokens, padding included."""
+        """Whether sequences differ in their number of tokens, padding included."""
         return self.parts[0].tokens_differ
 
     @property
@@ -141,7 +141,7 @@ class JoinedIndex:
         return Segments(*columns)
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
-        """Return the decoded size of each page or bundle, in its column's own type."""
+        """Return the decoded size of each page or bundle, in the type of its column."""
         sizes = np.zeros(len(pages), dtype=np.int64)
         first_page = self.first_page
         dataset = np.searchsorted(first_page, page_numbers(pages), side="right") - 1

@@ -20,15 +20,15 @@ __all__ = [
 ]
 
 VERSION = 1
-"""Of numbers of sequences."""
+"""Version of stored numbers of sequences."""
 COUNTS_VERSION = 2
-"""Of counts of sequences in blocks."""
+"""Version of stored counts of sequences in blocks."""
 SPANS_AT_ONCE = 256
 SEQUENCES_AT_ONCE = 1 << 12
 Float64Array = npt.NDArray[np.float64]
 
 _HELD: WeakValueDictionary[str, CheckedArray] = WeakValueDictionary()
-"""Those that some run of this process holds: it makes none twice."""
+"""Arrays that runs of this process use, so that none is made twice."""
 
 
 def stored_numbers(
@@ -38,7 +38,7 @@ def stored_numbers(
     cut: str,
     borders: bytes,
 ) -> CheckedArray:
-    """Map a number for each sequence, or make them first.
+    """Map a number for each sequence; compute them first if they are not stored.
 
     Args:
         spans: The rows they are made of.
@@ -78,7 +78,7 @@ def sums_of_rows(
     cut: str,
     borders: bytes = b"",
 ) -> CheckedArray | None:
-    """Map the sum of what the rows of each sequence bring along, or add it up first.
+    """Map sums over the rows of each sequence. Add them up if they are not stored.
 
     Args:
         spans: The rows.
@@ -144,7 +144,7 @@ def stored_counts(
 
 
 def document_lengths(spans: Spans) -> CheckedArray:
-    """Map the tokens of each row, or count them first: float32 [rows]."""
+    """Map the tokens of each row, float32 [rows]. Count them if they are not stored."""
     num_pieces = -(-len(spans) // SPANS_AT_ONCE)
     return stored_numbers(
         spans, lambda piece: _of_rows(spans, piece), num_pieces, "Documents", b""

@@ -46,7 +46,7 @@ class Lines:
         self.spans = spans
         self.per_row = per_row
         self.file_first = spans.file_first_value + per_row * spans.file_first_row
-        """Tokens before each file, and in all: int64 [files + 1]."""
+        """Tokens before each file, and the number of tokens: int64 [files + 1]."""
 
     @property
     def num_tokens(self) -> int:
@@ -54,7 +54,7 @@ class Lines:
         return int(self.file_first[-1])
 
     def first(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the tokens before each of ``spans``; ``len(spans)`` gives them all."""
+        """Return the tokens before each of ``spans``; for ``len(spans)``, all."""
         values = self.spans.first_values(spans)
         if self.per_row == 0:
             return values
@@ -115,12 +115,12 @@ class PackedRuns(ABC):
 
     spans: Spans
     identity: str
-    """How rows are cut."""
+    """Text that identifies how rows are cut."""
     first_span: Int64Array
     """First span of each run, and the number of spans: int64 [runs + 1]."""
 
     def _number(self, counts: npt.ArrayLike) -> None:
-        """Number the sequences, so many of each run."""
+        """Number the sequences, from the count of each run."""
         self._first_sequence = np.append(0, np.cumsum(counts, dtype=np.int64))
         self.num_sequences = int(self._first_sequence[-1])
 
@@ -142,7 +142,7 @@ class PackedRuns(ABC):
 
     @abstractmethod
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the rows that sequences have tokens of, and which of these each is in.
+        """Return the rows that have tokens in sequences, and the sequence of each row.
 
         Reads the lengths of the rows of their runs.
 
@@ -155,7 +155,10 @@ class PackedRuns(ABC):
         return int(np.diff(self._first_sequence[block : block + 2])[0])
 
     def stored_sums(self, name: str) -> CheckedArray | None:
-        """Map the sum of what the rows of each sequence bring along, or make it."""
+        """Map sums over the rows of each sequence.
+
+        Compute them if they are not stored.
+        """
         return sums_of_rows(
             self.spans,
             name,
@@ -171,7 +174,7 @@ class PackedRuns(ABC):
 
 
 def _lines_of_files(file_first: Int64Array, least: int, join: Join) -> Int64Array:
-    """Return the first file of each line of files, and the number of files.
+    """Return the first file of each line of joined files, and the number of files.
 
     A line takes files until it has ``least`` tokens; what is left at the end and has
     less joins the last line. Most files are lines of their own.

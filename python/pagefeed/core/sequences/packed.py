@@ -38,14 +38,12 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["Packed", "PackedIndex", "PackedRows", "pack_lengths"]
 
 BLOCK_SEQUENCES = 200
-"""Sequences' worth of tokens that a block holds at least, unless there are no
-more.
+"""Sequences' worth of tokens in a block, at least, if there are as many.
 
 Of a block less than one sequence is padding: so never more than 0.5 %.
 """
 FEWEST_SEQUENCES, MOST_BYTES = 32, 128 << 20
-"""Where rows bring much more along than tokens, a block holds as much of that, and so
-many sequences' worth at least."""
+"""Blocks end at this many bytes beside tokens, but hold at least so many sequences."""
 
 PACKING = 2
 """Raised whenever documents of the same lengths are packed otherwise."""
@@ -130,7 +128,7 @@ class Packed(TokenCut):
 
     @property
     def layout(self) -> SequenceLayout:
-        """How the data plane writes it."""
+        """How the data plane writes the rows into sequences."""
         return SequenceLayout(
             bos=self.bos,
             eos=self.eos,
@@ -145,13 +143,13 @@ class Packed(TokenCut):
 
     @property
     def identity(self) -> str:
-        """What tells this cut from others, in states and caches."""
+        """Text that identifies the cut in states and caches."""
         return f"{super().identity}, version {PACKING}"
 
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
-    """Rows, packed: one element for each piece of a row, by its place; int64 each."""
+    """Packed rows: arrays with an entry for each piece of a row, in order; int64."""
 
     sequence: Int64Array
     """Sequence."""
@@ -217,7 +215,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Returns the rows of a block, packed; reads its pages."""
         counts = -(-self._block_tokens() // packed.length)
         self._num_repeated = 0
-        """How often ``bos`` stands in front of the rest of a document."""
+        """How many times ``bos`` is written again before the rest of a document."""
         if self.layout.never_split:
             counts = stored_counts(spans, repr(packed), self.first_span, self._count)
         if packed.repeat_bos:
@@ -244,7 +242,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         return self.num_tokens
 
     def segments(self, sequences: Int64Array) -> Segments:
-        """Return one segment for each of ``sequences``: all of one of a bundle."""
+        """Return one segment for each of ``sequences``: a whole row of a bundle."""
         block = self.block_of(sequences)
         zeros = np.zeros(len(sequences), dtype=np.uint32)
         return Segments(
@@ -279,7 +277,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
     def _erased_runs(
         self, first_row: Int64Array, end_row: Int64Array
     ) -> dict[str, UInt32Array]:
-        """Runs of erased rows of some blocks, counted through each of them."""
+        """Return runs of erased rows, counted within each block."""
         begins, ends = self.erased_runs.T
         if not len(begins):
             none = np.zeros(0, dtype=np.uint32)
@@ -308,7 +306,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         return of_bundle[inverse]
 
     def parts(self, sequence: int) -> DocumentParts:
-        """Return the parts of documents in a sequence; reads its block's pages."""
+        """Return the documents in a sequence. Reads the pages of its block."""
         block = int(self.block_of(np.array([sequence]))[0])
         packing = self.packing(block)
         first_row = self.spans.first_rows(self.first_span[block : block + 1])
@@ -327,7 +325,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         )
 
     def row_parts(self, sequence: int, page: int, row: int) -> list[range] | None:
-        """Return the tokens of a row that each sequence holds, see `SequenceIndex`."""
+        """Return the tokens of a row in each sequence, see `SequenceIndex`."""
         infill = getattr(self.spans.index, "infill", None)
         if infill is None or infill.within == "document":
             return None
@@ -347,7 +345,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         return [range(*each) for each in np.sort(parts, axis=0).tolist()]
 
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the rows that sequences have tokens of, and which each is in."""
+        """Return the rows with tokens in sequences, and the sequence of each."""
         block = self.block_of(sequences)
         rows, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for number in distinct(block).tolist():

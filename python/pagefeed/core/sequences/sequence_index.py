@@ -1,4 +1,4 @@
-"""What the loader counts and shuffles, cut from a dataset by its index alone.
+"""The interface of sequences, which are cut by the index alone.
 
 Sequences are numbered in file order and grouped in blocks. Each is a few token ranges.
 No seed, no epoch and no data enter here.
@@ -39,13 +39,15 @@ class SequenceLayout:
     eos: int | None = None
     """Token behind every row, likewise."""
     learn_eos: bool | None = None
-    """Whether it is learned where files or templates have labels; None warns of it."""
+    """Whether ``eos`` is learned where files or templates have labels; None warns of
+    it."""
     packing: str | None = None
     """How bundles are packed: ``"best_fit"``, ``"first_fit"`` or ``"greedy"``."""
     never_split: bool = False
     """Whether only documents longer than a sequence are split."""
     multiple_of: int = 1
-    """Places of a packed document are a multiple of it, the last ones padding."""
+    """A packed document takes a multiple of this many tokens, filled up with padding.
+    """
     bos_every: int = 0
     """Places of a row, separators included, from one ``bos`` to the next; 0: it has
     one."""
@@ -57,7 +59,7 @@ class SequenceLayout:
 
     @property
     def packing_rule(self) -> dict[str, Any] | None:
-        """How bundles are packed, as the data plane takes it."""
+        """The packing rule, in the form of the data plane."""
         if self.packing is None:
             return None
         return {
@@ -68,7 +70,7 @@ class SequenceLayout:
         }
 
     def without_bos(self, place: Any) -> Any:
-        """Return places in a row, separators included, less each ``bos`` before them.
+        """Return positions in a row without the ``bos`` before them.
 
         Args:
             place: int or int64 array.
@@ -91,7 +93,7 @@ class Segments(NamedTuple):
     """
 
     sequence: Int64Array
-    """Which of the sequences asked for, an index into that array: int64 [segments]."""
+    """Position of the sequence among those asked for: int64 [segments]."""
     page: Int64Array
     """Page of the dataset's index, or a bundle: int64 [segments]."""
     row: UInt32Array
@@ -105,7 +107,7 @@ class Segments(NamedTuple):
 
 
 class DocumentParts(NamedTuple):
-    """Parts of documents in a sequence, in its order; int64 [parts] each."""
+    """Documents in a sequence, whole or in part, in order; int64 [parts] each."""
 
     page: Int64Array
     """Page of the dataset's index."""
@@ -125,9 +127,9 @@ class SequenceIndex(Protocol):
     spans: Spans
     """The rows."""
     erased: Erased | None
-    """Rows that are left out of segments, bundles and parts."""
+    """Erased rows, which are left out of segments, bundles and parts."""
     layout: SequenceLayout
-    """How the data plane writes them."""
+    """How the data plane writes the rows into sequences."""
     length: int
     """Tokens of a sequence, padding included."""
     num_sequences: int
@@ -137,13 +139,13 @@ class SequenceIndex(Protocol):
     num_padding_tokens: int = 0
     """Padding of all sequences together."""
     columns: tuple[str, ...] = ()
-    """Columns of the rows that sequences carry beside the tokens."""
+    """Columns that sequences carry beside tokens."""
     has_tokens: bool = True
     """Whether the column has tokens that can be counted."""
     reads_lengths: bool = False
     """Whether counting the tokens that are delivered takes reading all rows."""
     tokens_differ: bool = False
-    """Whether sequences have unlike numbers of tokens, padding included."""
+    """Whether sequences differ in their number of tokens, padding included."""
     keeps_empty: bool = False
     """Whether a document without tokens is in a sequence."""
 
@@ -175,11 +177,11 @@ class SequenceIndex(Protocol):
         return Bundles.none()
 
     def loaded_bytes(self, pages: Int64Array) -> Int64Array:
-        """Return the decoded size of each page or bundle, in the column's own type."""
+        """Return the decoded size of each page or bundle, in the type of the column."""
         return bytes_of_pages(self.spans, pages)
 
     def stored_squares(self) -> CheckedArray | None:
-        """Map the sum of squared lengths of each sequence's documents, or make it.
+        """Map sums of squared document lengths. Compute them if they are not stored.
 
         Where :attr:`tokens_differ` it is the tokens of each, of which that follows.
 
@@ -189,7 +191,7 @@ class SequenceIndex(Protocol):
         return None
 
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the rows that sequences have tokens of, and which of these each is in.
+        """Return the rows that have tokens in sequences, and the sequence of each row.
 
         Raises:
             InvalidArgumentError: If sequences cut rows by the index alone.
@@ -200,7 +202,7 @@ class SequenceIndex(Protocol):
         )
 
     def stored_sums(self, name: str) -> CheckedArray | None:  # noqa: ARG002
-        """Map for each sequence the sum of what its rows bring along, or make it.
+        """Map sums over the rows of each sequence; compute them if they are not stored.
 
         Args:
             name: What of :attr:`PageIndex.numbers_beside`.
@@ -211,7 +213,7 @@ class SequenceIndex(Protocol):
         return None
 
     def parts(self, sequence: int) -> DocumentParts:
-        """Return the parts of documents in a sequence; reads its pages."""
+        """Return the documents in a sequence, whole or in part; reads its pages."""
 
     def row_parts(
         self,
@@ -219,7 +221,7 @@ class SequenceIndex(Protocol):
         page: int,  # noqa: ARG002
         row: int,  # noqa: ARG002
     ) -> list[range] | None:
-        """Return the tokens of a row, separators not counted, that each sequence holds.
+        """Return the tokens of a row that each sequence holds, without separators.
 
         None where rows are cut by what follows from the index alone.
         """
@@ -280,7 +282,7 @@ def with_erased(index: SequenceIndex) -> SequenceIndex:
 
 
 def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
-    """Return the decoded size of pages of the index, of text and the like about: int64.
+    """Return the decoded size of pages, int64; an estimate for texts.
 
     Bytes are in the column's own type.
     """
@@ -294,7 +296,7 @@ class SpanIndex(SequenceIndex, Protocol):
     """Sequences whose blocks are those that start in one run of spans."""
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
-        """Return the sequences before each of ``spans``, ``len(spans)`` included."""
+        """Return the sequences before each of ``spans``; for ``len(spans)``, all."""
 
     def spans_of(self, sequences: Int64Array) -> Int64Array:
         """Return the span in which each sequence starts: int64."""

@@ -131,7 +131,7 @@ class WindowIndex(SpanIndex):
 
     @property
     def num_delivered_tokens(self) -> int:
-        """Tokens of all windows: those that windows share count in each."""
+        """Tokens of all windows; tokens that windows share count in each of them."""
         return self.num_sequences * self.length - self.num_padding_tokens
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
@@ -149,7 +149,7 @@ class WindowIndex(SpanIndex):
         return self.lines.spans_of(self.token_ranges(sequences)[0])
 
     def token_ranges(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return where each window begins and ends among all tokens: int64 each."""
+        """Return where each window begins and ends, counted in tokens: int64 each."""
         line: Int64Array | int = 0
         if len(self.line_first) > 2:
             first = self.line_first_sequence
@@ -187,7 +187,7 @@ class WindowIndex(SpanIndex):
         return joined_ranges(starts, np.where(high > low, stops, starts).clip(starts))
 
     def parts(self, sequence: int) -> DocumentParts:
-        """Return the parts of documents in a window; reads its pages."""
+        """Return the documents in a window, whole or in part; reads its pages."""
         found: list[tuple[int, int, int, int, int]] = []
         segments = self.segments(np.array([sequence]))
         for _, page, row, first, count, offset in zip(*segments, strict=True):
@@ -203,7 +203,7 @@ class WindowIndex(SpanIndex):
         return DocumentParts(*np.array(found, dtype=np.int64).reshape(-1, 5).T)
 
     def segments(self, sequences: Int64Array) -> Segments:
-        """Return the token ranges: one for each span that a window touches."""
+        """Return token ranges: one for each span in which a window has tokens."""
         starts, stops = self.token_ranges(sequences)
         if self.erased is None:
             return self._cut(starts, stops)

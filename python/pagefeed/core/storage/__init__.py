@@ -1,4 +1,4 @@
-"""Files of data: listed, told apart by versions, read by ranges of bytes.
+"""Files: listed, identified by versions, read by ranges of bytes.
 
 :func:`located` finds files and their storage. :class:`Storage` reads files of this
 machine, and its module is the only one of the core that opens files of data. URLs are

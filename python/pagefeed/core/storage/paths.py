@@ -87,7 +87,7 @@ SHARED_INDEX = "_pagefeed"
 UNFINISHED = "_unfinished"
 """Folder of what a job needs to go on, in the folder that it writes."""
 MANIFEST = "_manifest.json"
-"""What such a job writes last."""
+"""Name of the file that a finished job writes last."""
 
 
 def check_files_given(
@@ -200,7 +200,7 @@ def tell_of_index(folder: str) -> None:
 
 
 def check_finished(folder: str, *, is_begun: bool, is_ended: bool) -> None:
-    """Refuse a folder whose files are a part of what a job has to write.
+    """Refuse a folder that an unfinished job has written to.
 
     Raises:
         FileAccessError: If the job began, and its manifest is not there.

@@ -20,7 +20,7 @@ __all__ = ["RangeFile", "Storage", "names_in"]
 
 
 class Storage:
-    """Files of this machine: listed, told apart by versions, read by ranges of bytes.
+    """Files of this machine: listed, identified by versions, read by ranges of bytes.
 
     Everything that Python reads of data goes through here. :class:`RemoteStorage`
     derives from it and adds URLs. Equal storages have equal hashes: their names mean
@@ -83,7 +83,7 @@ class Storage:
         return f"{state.st_size} {state.st_mtime_ns} {state.st_ino}"
 
     def versions(self, files: Sequence[str]) -> list[str]:
-        """Return the version of each of some files."""
+        """Return the version of each file."""
         return [self.version(file) for file in files]
 
     def written(self, file: str) -> int:
@@ -115,7 +115,7 @@ class Storage:
     def numbers(
         self, file: str, dtype: str, begin: int, count: int
     ) -> npt.NDArray[Any]:
-        """Read numbers of a type of NumPy, which lie from byte ``begin`` on."""
+        """Read numbers of a NumPy type, from byte ``begin`` on."""
         size = count * np.dtype(dtype).itemsize
         return np.frombuffer(self.read(file, begin, begin + size), dtype)
 
@@ -132,7 +132,7 @@ class Storage:
         return self.read(file, 0, self.size(file))
 
     def counts(self) -> dict[str, int]:
-        """Return counts of requests, retries, bytes and the like; local files: none."""
+        """Return counts of requests, retries and bytes; empty for local files."""
         return {}
 
     def open_arrow(self, file: str) -> Any:
@@ -147,7 +147,7 @@ class Storage:
 
 @contextmanager
 def _reading(file: str) -> Iterator[None]:
-    """Raise what the system says of a file as an error of pagefeed."""
+    """Turn an OSError of reading a file into an error of pagefeed."""
     try:
         yield
     except FileNotFoundError as problem:
@@ -167,7 +167,7 @@ def names_in(folder: str) -> list[str]:
 
 
 class RangeFile(io.RawIOBase):
-    """A file that reads what is asked for, and nothing ahead."""
+    """A file that reads the bytes asked for, and nothing ahead."""
 
     def __init__(self, source: Storage, file: str) -> None:
         super().__init__()
