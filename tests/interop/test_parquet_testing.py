@@ -19,6 +19,8 @@ CORRUPT = {
 }
 LARGE = "large_string_map.brotli.parquet"
 UNREADABLE = {"incorrect_map_schema.parquet"}
+# A year of it is refused, and wraps around in pyarrow.
+FAR_YEARS = {"int96_from_spark.parquet"}
 
 
 def found(pattern: str) -> dict[str, Path]:
@@ -38,7 +40,7 @@ def data(name: str) -> Path:
     return shared("data", "parquet-testing", "data", name)
 
 
-@pytest.mark.parametrize("name", all_but({LARGE, *CORRUPT, *UNREADABLE}))
+@pytest.mark.parametrize("name", all_but({LARGE, *CORRUPT, *UNREADABLE, *FAR_YEARS}))
 def test_every_column_and_leaf(subtests: pytest.Subtests, name: str):
     path = data(name)
     for column in golden.columns_of(path):

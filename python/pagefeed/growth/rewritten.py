@@ -20,19 +20,15 @@ from pagefeed.core._base import (
     ArrayFolder,
     ArrayWriter,
     Int64Array,
-    UInt32Array,
     joined_ranges,
     lazy,
     logger,
-    narrow_difference,
 )
 from pagefeed.core.dataset import (
     BlockKind,
     IndexRecipe,
     PageIndex,
-    SpanParts,
     Spans,
-    cut_at,
     derived_arrays,
     derived_key,
     identity_of_data,
@@ -43,6 +39,7 @@ from pagefeed.core.dataset import (
 )
 from pagefeed.errors import StateMismatchError
 from pagefeed.parquet_files import DescribedRows
+from pagefeed.selection import RowRuns
 
 __all__ = ["RewrittenRows", "rewritten_rows"]
 
@@ -60,7 +57,7 @@ class _Found(NamedTuple):
     """Their rows in the index of now."""
 
 
-class RewrittenRows(Spans):
+class RewrittenRows(RowRuns):
     """Rows in the order of files that are gone, as runs inside pages of other files.
 
     Args:
@@ -81,9 +78,7 @@ class RewrittenRows(Spans):
     ) -> None:
         super().__init__(index)
         self._layout, self._fingerprint, self._stored = layout, fingerprint, stored
-        self._row, self._page = stored["row"], stored["page"]
-        self._rows_before = stored["rows_before"]
-        self._values_before = stored["values_before"]
+        self._page = stored["page"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as what it is made of."""
@@ -127,19 +122,20 @@ class RewrittenRows(Spans):
         """Identifies the contents, as the files that are gone had them."""
         return self._fingerprint
 
-    def __len__(self) -> int:
-        """Return the number of spans."""
-        return len(self._row)
+    @lazy
+    def _row(self) -> Int64Array:
+        """First row of each span in the index of now: int64 [spans]."""
+        return self._stored["row"]
 
-    @property
-    def num_rows(self) -> int:
-        """Rows of all spans."""
-        return int(self._rows_before[-1])
+    @lazy
+    def _rows_before(self) -> Int64Array:
+        """Rows of the spans before each, and of all: int64 [spans + 1]."""
+        return self._stored["rows_before"]
 
-    @property
-    def num_values(self) -> int:
-        """Values of these rows: tokens of a token column."""
-        return int(self._values_before[-1])
+    @lazy
+    def values_before(self) -> Int64Array:
+        """Values of the spans before each, and of all: int64 [spans + 1]."""
+        return self._stored["values_before"]
 
     @lazy
     def _pages(self) -> Int64Array:
@@ -161,41 +157,6 @@ class RewrittenRows(Spans):
     def file_first_span(self) -> Int64Array:
         """First span of each file that is gone, and the number of spans."""
         return np.searchsorted(self._page, self._layout.file_first_page)
-
-    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``spans``; for ``len(self)``, all rows."""
-        return self._rows_before[np.asarray(spans, dtype=np.int64)]
-
-    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``spans``; for ``len(self)``, all values."""
-        return self._values_before[np.asarray(spans, dtype=np.int64)]
-
-    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the span of each of ``rows``."""
-        return np.searchsorted(self._rows_before, rows, side="right") - 1
-
-    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return which rows of the index ``rows`` of the spans are."""
-        numbers = np.asarray(rows, dtype=np.int64)
-        span = np.minimum(self.spans_of_rows(numbers), len(self) - 1)
-        return self._row[span] + numbers - self.first_rows(span)
-
-    def values_of_rows(self, rows: Int64Array) -> Int64Array:
-        """Return the values before each of ``rows`` of the spans; reads their pages."""
-        span = np.minimum(self.spans_of_rows(rows), len(self) - 1)
-        borders = np.stack([self._row[span], self.rows_of_index(rows)])
-        first, here = self.index.values_of_rows(borders)
-        return self.first_values(span) + here - first
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens, none of them empty, at the ends of spans."""
-        return cut_at(self._values_before, self._rows_before, per_row, starts, stops)
-
-    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
-        """Return the page of the index, and the row in that page, of their starts."""
-        rows = self._row[np.asarray(spans, dtype=np.int64)]
-        pages = self.index.pages_of_rows(rows)
-        return pages, narrow_difference(rows, self.index.first_rows(pages))
 
     @lazy
     def _rising(self) -> Int64Array:

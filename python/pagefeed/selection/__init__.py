@@ -18,6 +18,7 @@ from pagefeed.selection.divide import (
 from pagefeed.selection.pieces import Piece
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
+from pagefeed.selection.row_runs import RowRuns
 from pagefeed.selection.rows import checked_row, rows_at
 from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import Selection
@@ -36,6 +37,7 @@ __all__ = [
     "NamedField",
     "Naming",
     "Piece",
+    "RowRuns",
     "Selection",
     "TableColumns",
     "bounds_of",

@@ -19,7 +19,7 @@ from pagefeed.selection.pieces import Piece, pieces_of
 
 __all__ = ["Division"]
 
-VERSION = 4
+VERSION = 5
 
 
 class _Runs(NamedTuple):

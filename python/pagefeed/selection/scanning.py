@@ -18,9 +18,10 @@ from pagefeed.errors import (
     InvalidArgumentError,
     PagefeedError,
 )
+from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
 from pagefeed.selection.pieces import Piece, pieces_of
 from pagefeed.selection.query import Expression, Schema, arrow, field_of, scalar_columns
-from pagefeed.selection.table_columns import TableColumns
+from pagefeed.selection.table_columns import Naming, TableColumns
 
 __all__ = [
     "Files",
@@ -61,6 +62,8 @@ class Opened(NamedTuple):
     fragment: Fragment
     schema: Schema
     """Their columns and those in the names of folders."""
+    int96: Sequence[str] = ()
+    """Those that are INT96 timestamps."""
 
 
 def open_piece(piece: Piece) -> Opened:
@@ -83,7 +86,7 @@ def column_of(files: Files, column: str, file: int) -> Any:
         CorruptFileError: If pyarrow cannot read it.
     """
     pa = arrow()
-    fragment, schema = _with_folders(files, file)
+    fragment, schema, _ = _with_folders(files, file)
     field, _ = field_of(schema, column)
     try:
         scanner = fragment.scanner(schema, columns={"found": field})
@@ -109,6 +112,7 @@ def scan(
         CorruptFileError: If pyarrow cannot read it, or finds other rows than the
             index.
     """
+    _check_years(piece, opened, expression)
     numbers = piece.row_groups
     groups = [numbers.index(group.id) for group in opened.fragment.row_groups]
     if not groups:
@@ -128,6 +132,19 @@ def scan(
             f"{piece.path}: pyarrow finds other rows than the {len(rows)} of the "
             f"index in the row groups {[numbers[each] for each in groups]}"
         ).at(file=piece.path)
+
+
+def _check_years(piece: Piece, opened: Opened, expression: Expression) -> None:
+    """Refuse times that would wrap around, of columns that an expression uses."""
+    used = used_of(opened.int96, expression, opened.schema)
+    if not used:
+        return
+    groups = [group.id for group in opened.fragment.row_groups]
+    coarse = _open(Files.of(piece.index), piece.file, groups, unit="s")
+    for name, field in used.items():
+        table = coarse.scanner(columns={name: field}, use_threads=False).to_table()
+        unit = field_of(opened.schema, name)[1].unit
+        check_years(name, table[name], unit, piece.path)
 
 
 def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
@@ -199,7 +216,7 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
     tables, num_rows = [], 0
     try:
         for piece in pieces_of(spans):
-            fragment, schema = open_piece(piece)
+            fragment, schema, _ = open_piece(piece)
             fields = {name: field_of(schema, name)[0] for name in columns}
             scanner = fragment.scanner(schema, columns=fields, use_threads=False)
             tables.append(scanner.head(SUMMARY_ROWS - num_rows))
@@ -240,7 +257,10 @@ def _with_folders(
 
     A column of the file has precedence, unless a table says otherwise.
     """
-    fragment = _open(files, file, row_groups)
+    fragment, unit = _open(files, file, row_groups), "us"
+    int96 = int96_columns(fragment)
+    if int96 and _naming(files) is None and not is_coarse(fragment, int96):
+        fragment, unit = _open(files, file, row_groups, unit="ns"), "ns"
     schema, table = fragment.physical_schema, files.table
     if table is not None:
         schema = _in_table(schema, table)
@@ -261,8 +281,12 @@ def _with_folders(
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
         known = fact if known is None else known & fact
     if known is not None:
-        fragment = _open(files, file, row_groups, known)
-    return Opened(fragment, schema)
+        fragment = _open(files, file, row_groups, known, unit)
+    return Opened(fragment, schema, int96)
+
+
+def _naming(files: Files) -> Naming | None:
+    return None if files.table is None else files.table.naming
 
 
 def _later(table: TableColumns | None) -> Iterable[str]:
@@ -314,18 +338,18 @@ def _open(
     file: int,
     row_groups: Sequence[int] | None = None,
     known: Expression | None = None,
+    unit: str = "us",
 ) -> Fragment:
     """Open a fragment of a file, with an expression that is true for all its rows.
+
+    INT96 timestamps are read in a unit.
 
     Raises:
         CorruptFileError: If pyarrow cannot read its footer.
         MissingFileError: If the file is gone.
     """
     pa, dataset = arrow(), arrow("pyarrow.dataset")
-    storage, path, table = files.storage, files.files[file], files.table
-    naming = None if table is None else table.naming
-    # In nanoseconds, INT96 of far years would wrap around.
-    unit = None if naming is None else "us"
+    storage, path, naming = files.storage, files.files[file], _naming(files)
     form = dataset.ParquetFileFormat(coerce_int96_timestamp_unit=unit)
     try:
         fragment = form.make_fragment(

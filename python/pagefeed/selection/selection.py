@@ -13,18 +13,17 @@ import numpy.typing as npt
 from pagefeed.core._base import (
     ArrayWriter,
     Int64Array,
-    UInt32Array,
     Work,
     is_made,
     lazy,
     logger,
-    narrow_difference,
 )
-from pagefeed.core.dataset import BlockKind, SpanParts, Spans, cut_at, derived_arrays
+from pagefeed.core.dataset import BlockKind, Spans, derived_arrays
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
 from pagefeed.selection.division import Division
 from pagefeed.selection.known import Known
+from pagefeed.selection.row_runs import RowRuns
 from pagefeed.selection.scanning import summary_of
 
 __all__ = ["Selection"]
@@ -32,7 +31,7 @@ __all__ = ["Selection"]
 PAGES_AT_ONCE = 256
 
 
-class Selection(Spans):
+class Selection(RowRuns):
     """One part of the rows of a dataset, or of another selection, as spans.
 
     Args:
@@ -134,20 +133,6 @@ class Selection(Spans):
         text = f"{self.index.fingerprint} {rows}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def __len__(self) -> int:
-        """Return the number of spans."""
-        return len(self._row)
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of all spans."""
-        return int(self._rows_before[-1])
-
-    @property
-    def num_values(self) -> int:
-        """Values of these rows: tokens of a token column."""
-        return int(self.values_before[-1])
-
     @property
     def num_pages(self) -> int:
         """Pages that hold these rows."""
@@ -168,35 +153,6 @@ class Selection(Spans):
         """First span of each file, and the number of spans: int64 [files + 1]."""
         return np.searchsorted(self._row, self.index.file_first_row, side="left")
 
-    def first_rows(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the rows before each of ``spans``; ``len(self)`` gives them all."""
-        return self._rows_before[np.asarray(spans, dtype=np.int64)]
-
-    def first_values(self, spans: npt.ArrayLike) -> Int64Array:
-        """Return the values before each of ``spans``, likewise."""
-        return self.values_before[np.asarray(spans, dtype=np.int64)]
-
-    def spans_of_rows(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return the span of each of ``rows``."""
-        return np.searchsorted(self._rows_before, rows, side="right") - 1
-
-    def rows_of_index(self, rows: npt.ArrayLike) -> Int64Array:
-        """Return which rows of the index ``rows`` of the spans are."""
-        numbers = np.asarray(rows, dtype=np.int64)
-        span = np.minimum(self.spans_of_rows(numbers), len(self) - 1)
-        return self._row[span] + numbers - self.first_rows(span)
-
-    def values_of_rows(self, rows: Int64Array) -> Int64Array:
-        """Return the values before each of ``rows`` of the spans; reads their pages."""
-        span = np.minimum(self.spans_of_rows(rows), len(self) - 1)
-        borders = np.stack([self._row[span], self.rows_of_index(rows)])
-        first, here = self.index.values_of_rows(borders)
-        return self.first_values(span) + here - first
-
-    def cut(self, starts: Int64Array, stops: Int64Array, per_row: int) -> SpanParts:
-        """Cut ranges of tokens, none of them empty, at the ends of spans."""
-        return cut_at(self.values_before, self._rows_before, per_row, starts, stops)
-
     @property
     def row_runs(self) -> Int64Array:
         """First row of the index of each run, and the one behind: int64 [runs, 2]."""
@@ -209,12 +165,6 @@ class Selection(Spans):
         span = np.maximum(np.searchsorted(self._row, rows, side="right") - 1, 0)
         first, end = self.first_rows(span), self.first_rows(span + 1)
         return np.clip(first + rows - self._row[span], first, end)
-
-    def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
-        """Return the page of the index, and the row in that page, of their starts."""
-        rows = self._row[np.asarray(spans, dtype=np.int64)]
-        pages = self.index.pages_of_rows(rows)
-        return pages, narrow_difference(rows, self.index.first_rows(pages))
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
         """Return the span that holds each row of a page; -1 if none does."""

@@ -101,6 +101,7 @@ def delta(
         MissingDependencyError: If ``pagefeed[delta]`` is not installed.
         MissingFileError: If there is no table, the version has no file, or one of its
             files is gone.
+        ColumnNotFoundError: If the table has no such column.
         InvalidArgumentError: If there is no such version.
         UnsupportedError: If the table needs a reader that knows more; it names what.
         CorruptFileError: If its log or a deletion vector is not what it should be.

@@ -115,6 +115,7 @@ def iceberg(
         MissingDependencyError: If ``pagefeed[iceberg]`` is not installed.
         MissingFileError: If there is no table, the snapshot has no file, or one of its
             files is gone.
+        ColumnNotFoundError: If the snapshot has no such column.
         InvalidArgumentError: If there is no such snapshot.
         UnsupportedError: If the snapshot has files that are no Parquet, or a column
             that files call differently; it names them.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
-from pagefeed.core._base import Int64Array, check_choice, logger
+from pagefeed.core._base import Int64Array, check_choice, logger, near_name
 from pagefeed.core.dataset import FolderColumn, Spans, column_of_values
 from pagefeed.core.storage import Storage, is_url, local_path, located_exactly
-from pagefeed.errors import CorruptFileError, MissingFileError
+from pagefeed.errors import ColumnNotFoundError, CorruptFileError, MissingFileError
 from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
 from pagefeed.remote import StorageOptions
 from pagefeed.selection import Criterion, Selection, TableColumns, rows_of, taken_by
@@ -88,6 +88,7 @@ def snapshot_dataset(
         **wanted: What is wanted of the files.
 
     Raises:
+        ColumnNotFoundError: If the table has no such column; it names those it has.
         CorruptFileError: If it names a file twice.
         MissingFileError: If it has no file.
     """
@@ -102,6 +103,9 @@ def snapshot_dataset(
     if is_url(log) and not any(map(is_url, paths)):
         storage_options = None  # They are of the log alone.
     found = named_dataset(located_exactly(paths, storage_options), columns, **wanted)
+    aligned = [column.column for column in found.aligned]
+    for column in (found.column, *found.metadata, *aligned, *found.span_columns):
+        _check_column(column, columns)
     deleted = {
         file.path: file.deleted
         for file in files
@@ -117,6 +121,37 @@ def snapshot_dataset(
     if kept is not None:
         spans = taken_by(kept, spans)
     return replace(found, selection=spans) if isinstance(spans, Selection) else found
+
+
+def _check_column(column: str, columns: TableColumns) -> None:
+    """Refuse a column that neither the table nor its partitions have.
+
+    What lists and maps hold is not looked at: files have names of their own for it.
+    """
+    from pyarrow import types
+
+    known = dict(_paths(columns.types))
+    if column in known or column in columns.of_files:
+        return
+    for path, kind in known.items():
+        is_list = types.is_nested(kind) and not types.is_struct(kind)
+        if is_list and column.startswith(f"{path}."):
+            return
+    names = dict.fromkeys((*columns.types, *columns.of_files))
+    raise ColumnNotFoundError(
+        f"{columns.snapshot} has no column {column!r}"
+        f"{near_name(column, [*names, *known])}; its columns are {', '.join(names)}"
+    ).at(column=column)
+
+
+def _paths(types: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted paths of columns and of fields in structs, and their types."""
+    from pyarrow import types as arrow_types
+
+    for name, kind in types.items():
+        yield name, kind
+        if arrow_types.is_struct(kind):
+            yield from _paths({f"{name}.{field.name}": field.type for field in kind})
 
 
 def nothing_written(name: str) -> MissingFileError:

@@ -122,7 +122,7 @@ def widened(tmp_path, request) -> Any:
     if request.param == "delta":
         write_deltalake(tmp_path, rows[0])
         write_deltalake(tmp_path, rows[1], mode="append", schema_mode="merge")
-        return lambda **wanted: pf.delta(tmp_path, column="tokens", **wanted)
+        return lambda **wanted: pf.delta(tmp_path, **{"column": "tokens", **wanted})
     catalog, properties = catalog_in(tmp_path)
     table = catalog.create_table("corpus.web", schema=rows[0].schema)
     table.append(rows[0])
@@ -131,7 +131,7 @@ def widened(tmp_path, request) -> Any:
     table.append(rows[1])
     catalog.close()
     return lambda **wanted: pf.iceberg(
-        "corpus.web", catalog=properties, column="tokens", **wanted
+        "corpus.web", catalog=properties, **{"column": "tokens", **wanted}
     )
 
 
@@ -199,3 +199,23 @@ def test_a_name_of_another_column_is_not_taken_for_a_missing_one(tmp_path):
     assert [row["id"] for row in found.where("old == 3")] == [3, 23]
     told = pf.iceberg("corpus.web", metadata=["score"], **wanted)
     assert [row["score"] for row in told] == [None] * 20 + [*range(10)]
+
+
+@pytest.mark.parametrize("wanted", ["column", "metadata", "spans", "aligned"])
+def test_a_column_that_a_table_lacks_is_refused_when_it_is_opened(widened, wanted):
+    """Before anything is read, and by a name that is like it."""
+    names: Any = "scor" if wanted == "column" else ["scor"]
+    with pytest.raises(ColumnNotFoundError, match="did you mean 'score'") as caught:
+        widened(**{"column": "tokens", wanted: names})
+    assert caught.value.column == "scor"
+
+
+@pytest.mark.parametrize("inside", ["meta.scor", "meta.score.x", "lists.element.x"])
+def test_fields_are_looked_for_in_structs_when_a_table_is_opened(tmp_path, inside):
+    rows = rows_table(0, 3, meta=[{"score": 1}] * 3, lists=[[{"x": 1}]] * 3)
+    write_delta(tmp_path, [rows])
+    if inside.startswith("lists"):  # Only files know what these are called.
+        pf.delta(tmp_path, column="tokens", metadata=[inside])
+        return
+    with pytest.raises(ColumnNotFoundError, match=r"did you mean 'meta\.score'"):
+        pf.delta(tmp_path, column="tokens", metadata=[inside])

@@ -8,6 +8,7 @@ use crate::codec::Codec;
 use crate::error::{Error, Kind, Result};
 use crate::schema::converted;
 use crate::schema::hint::{self, ARROW_SCHEMA_KEY};
+use crate::schema::rewrite::{INT96, SPARK_KEY};
 use crate::schema::tree::SchemaTree;
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
@@ -42,7 +43,8 @@ impl Footer {
     pub fn parse(bytes: &[u8], footer_start: u64, column: &str) -> Result<Self> {
         let mut reader = Reader::new(bytes);
         let mut schema = None;
-        let (mut num_rows, mut row_groups, mut arrow_schema) = (None, None, None);
+        let (mut num_rows, mut row_groups) = (None, None);
+        let (mut arrow_schema, mut spark) = (None, None);
         let (mut selected, mut created_by) = (0..0, &b""[..]);
         read_fields!(reader, {
             (2, Wire::List) => {
@@ -63,11 +65,15 @@ impl Footer {
                 };
                 row_groups = Some(parse_row_groups(reader, &context)?);
             },
-            (5, Wire::List) => arrow_schema = find_value(reader, ARROW_SCHEMA_KEY)?,
+            (5, Wire::List) => {
+                let mut again = reader.clone();
+                arrow_schema = find_value(reader, ARROW_SCHEMA_KEY)?;
+                spark = find_value(&mut again, SPARK_KEY)?;
+            },
             (6, Wire::Binary) => created_by = reader.binary()?,
             (8, _) => return Err(encrypted("the file")),
         })?;
-        let (schema, _) = schema.ok_or_else(|| missing("a schema"))?;
+        let (schema, tree) = schema.ok_or_else(|| missing("a schema"))?;
         let num_rows = num_rows.ok_or_else(|| missing("the number of rows"))?;
         let mut row_groups = row_groups.ok_or_else(|| missing("the row groups"))?;
         check_rows(num_rows, row_groups.iter().map(|group| group.num_rows))?;
@@ -76,8 +82,18 @@ impl Footer {
             chunks.for_each(|chunk| chunk.miscounts_nulls = chunk.dictionary_page_offset.is_some());
         }
         let hint = arrow_schema.and_then(hint::decode);
+        let hint = hint.map(|fields| hint::encode(&fields));
+        let mut kept = hint
+            .as_deref()
+            .map_or(vec![], |it| vec![(ARROW_SCHEMA_KEY, it)]);
+        let has_int96 = selected
+            .clone()
+            .any(|leaf| tree.physical_type(leaf) == Some(INT96));
+        if has_int96 && spark.is_some() {
+            kept.push((SPARK_KEY, ""));
+        }
         Ok(Self {
-            schema: empty_footer(&schema, hint.map(|fields| hint::encode(&fields)).as_deref()),
+            schema: empty_footer(&schema, &kept),
             num_rows,
             row_groups,
         })
@@ -97,15 +113,18 @@ pub(super) fn check_rows(num_rows: u64, mut groups: impl Iterator<Item = u64>) -
 }
 
 /// A footer with this schema list and no rows: version 1, the list spliced in,
-/// no rows, no row groups, and the Arrow schema as the only metadata.
-fn empty_footer(schema: &[u8], arrow_schema: Option<&str>) -> Vec<u8> {
+/// no rows, no row groups, and of the metadata what says how columns are read.
+fn empty_footer(schema: &[u8], kept: &[(&str, &str)]) -> Vec<u8> {
     let mut footer = vec![0x15, 0x02, 0x19];
     footer.extend_from_slice(schema);
     footer.extend([0x16, 0x00, 0x19, 0x0c]);
-    if let Some(value) = arrow_schema {
-        footer.extend([0x19, 0x1c]);
-        for (header, text) in [(0x18, ARROW_SCHEMA_KEY), (0x18, value)] {
-            footer.push(header);
+    if !kept.is_empty() {
+        // So few that the size fits the header of a list of structs.
+        footer.extend([0x19, (kept.len() as u8) << 4 | 0x0c]);
+    }
+    for (key, value) in kept {
+        for text in [key, value] {
+            footer.push(0x18);
             put_varint(&mut footer, text.len() as u64);
             footer.extend_from_slice(text.as_bytes());
         }

@@ -31,6 +31,10 @@ fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
         (T::Map(first, sorted), T::Map(second, also)) => {
             T::Map(common_field(first, second)?, *sorted && *also)
         }
+        // INT96 of different writers above all.
+        (T::Timestamp(one, zone), T::Timestamp(two, other)) if zone == other => {
+            T::Timestamp(*one.max(two), zone.clone())
+        }
         (T::Decimal128(one, its_scale), T::Decimal128(two, other)) => {
             let scale = *its_scale.max(other);
             let whole = |digits: &u8, scale: &i8| i16::from(*digits) - i16::from(*scale);
@@ -152,7 +156,7 @@ mod tests {
             T::Boolean,
             T::Date32,
             T::Timestamp(TimeUnit::Second, None),
-            T::Timestamp(TimeUnit::Millisecond, None),
+            T::Timestamp(TimeUnit::Second, Some("UTC".into())),
             T::Decimal128(5, 2),
             list(&T::Int32),
             list(&T::Utf8),
@@ -166,6 +170,15 @@ mod tests {
             }
             assert_eq!(common(first, &T::Null), Some(first.clone()));
         }
+    }
+
+    #[test]
+    fn times_have_the_finest_unit() {
+        use DataType as T;
+        let time = |unit| T::Timestamp(unit, None);
+        let (coarse, fine) = (time(TimeUnit::Microsecond), time(TimeUnit::Nanosecond));
+        assert_eq!(common(&coarse, &fine), Some(fine.clone()));
+        assert_eq!(common(&fine, &coarse), Some(fine));
     }
 
     #[test]

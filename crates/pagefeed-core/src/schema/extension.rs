@@ -1,4 +1,5 @@
-//! Logical types that Arrow knows as extension types: UUID and JSON.
+//! Types of leaves that the crate does not make: UUID and JSON, which Arrow knows as
+//! extension types, and INT96 timestamps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,34 +10,45 @@ use arrow_schema::{DataType, Field, FieldRef};
 use parquet::basic::LogicalType;
 
 use super::leaf::{Leaf, children};
+use super::rewrite;
 use crate::error::Result;
 
 const NAME: &str = "ARROW:extension:name";
 const METADATA: &str = "ARROW:extension:metadata";
 const UUID_BYTES: i32 = 16;
 
-/// The field, its leaves being `leaves` in order, with the extension types they have.
-pub fn annotate(field: &FieldRef, leaves: &[Leaf]) -> FieldRef {
-    annotated(field, &mut leaves.iter())
+/// The field, its leaves being `leaves` in order, with the extension types they have, and
+/// with `times` where INT96 is read as bytes.
+pub fn annotate(field: &FieldRef, leaves: &[Leaf], times: &DataType) -> FieldRef {
+    annotated(field, &mut leaves.iter(), times)
 }
 
-fn annotated<'a>(field: &FieldRef, leaves: &mut impl Iterator<Item = &'a Leaf>) -> FieldRef {
+fn annotated<'a>(
+    field: &FieldRef,
+    leaves: &mut impl Iterator<Item = &'a Leaf>,
+    times: &DataType,
+) -> FieldRef {
     let data_type = match field.data_type() {
-        DataType::List(item) => DataType::List(annotated(item, leaves)),
-        DataType::LargeList(item) => DataType::LargeList(annotated(item, leaves)),
+        DataType::List(item) => DataType::List(annotated(item, leaves, times)),
+        DataType::LargeList(item) => DataType::LargeList(annotated(item, leaves, times)),
         DataType::FixedSizeList(item, size) => {
-            DataType::FixedSizeList(annotated(item, leaves), *size)
+            DataType::FixedSizeList(annotated(item, leaves, times), *size)
         }
-        DataType::Map(entries, sorted) => DataType::Map(annotated(entries, leaves), *sorted),
+        DataType::Map(entries, sorted) => DataType::Map(annotated(entries, leaves, times), *sorted),
         DataType::Struct(fields) => DataType::Struct(
             fields
                 .iter()
-                .map(|field| annotated(field, leaves))
+                .map(|field| annotated(field, leaves, times))
                 .collect(),
         ),
         storage => {
-            let name = leaves.next().and_then(|leaf| extension(leaf, storage));
-            return match name {
+            let Some(leaf) = leaves.next() else {
+                return Arc::clone(field);
+            };
+            if rewrite::is_int96(leaf.physical, storage) {
+                return Arc::new(field.as_ref().clone().with_data_type(times.clone()));
+            }
+            return match extension(leaf, storage) {
                 None => Arc::clone(field),
                 Some(name) => Arc::new(with_extension(field, name)),
             };
@@ -63,7 +75,8 @@ fn with_extension(field: &Field, name: &str) -> Field {
     field.clone().with_metadata(HashMap::from(metadata))
 }
 
-/// The array as one of `data_type`, which differs in the metadata of inner fields only.
+/// The array as one of `data_type`, which differs in the metadata of inner fields only,
+/// and in timestamps that were read as bytes.
 pub fn retyped(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if array.data_type() == data_type {
         return Ok(array);
@@ -74,7 +87,7 @@ pub fn retyped(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
 fn retyped_data(data: ArrayData, data_type: &DataType) -> Result<ArrayData> {
     let children = children(data_type);
     if children.is_empty() {
-        return Ok(data);
+        return rewrite::timestamps(data, data_type);
     }
     let inner = data.child_data().to_vec();
     let retyped = inner

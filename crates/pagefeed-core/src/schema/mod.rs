@@ -12,7 +12,7 @@ pub mod tree;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Fields};
 use parquet::arrow::{
     FieldLevels, ProjectionMask, parquet_to_arrow_field_levels, parquet_to_arrow_schema_by_columns,
 };
@@ -42,15 +42,14 @@ pub struct ColumnSchema {
     /// Whether an array must be validated in full before it is handed out: its
     /// Arrow type promises UTF-8 where the reader does not check it.
     pub needs_validation: bool,
-    /// Whether the readers give INT96 timestamps as bytes, see [`rewrite`].
-    pub is_int96: bool,
 }
 
 impl ColumnSchema {
     /// Selects `column` (a top-level name, or the dotted path of a leaf or of an
     /// inner node) in the schema of `footer`.
     ///
-    /// INT96 is a time in nanoseconds; of a table, in microseconds of UTC, which hold all.
+    /// INT96 is a time in microseconds, or in nanoseconds where these may be told: see
+    /// [`rewrite::timestamp_type`].
     pub fn resolve(footer: &[u8], column: &str, of_table: bool) -> Result<Self> {
         let tree = SchemaTree::of_footer(footer)?;
         let selected = tree.select(column)?;
@@ -69,17 +68,18 @@ impl ColumnSchema {
             .map(|ordinal| Leaf::new(ordinal, descriptor))
             .collect();
         let (field, levels) = arrow(&metadata, &selected)?;
-        let is_int96 = rewrite::is_int96(leaves[0].physical, &field);
-        let field = match is_int96 {
-            true => Arc::new(rewrite::timestamp_field(&field, of_table)),
-            false => field,
-        };
         if has_nul(&field) {
             return Err(Error::unsupported(format!(
                 "a name in column {column:?} holds a NUL, which no Arrow library takes"
             )));
         }
-        let field = extension::annotate(&field, &leaves);
+        let hint = hint_of(&metadata);
+        let hinted = hint
+            .as_ref()
+            .and_then(|it| rewrite::hinted(it, field.name()));
+        let of_spark = value_of(&metadata, rewrite::SPARK_KEY).is_some();
+        let times = rewrite::timestamp_type(of_spark, hinted, of_table);
+        let field = extension::annotate(&field, &leaves, &times);
         let needs_validation = has_text(field.data_type())
             && leaves.iter().any(|leaf| {
                 leaf.physical == PhysicalType::BYTE_ARRAY
@@ -92,7 +92,6 @@ impl ColumnSchema {
             levels,
             metadata: Arc::new(metadata),
             needs_validation,
-            is_int96,
         })
     }
 }
@@ -106,12 +105,7 @@ fn arrow(metadata: &ParquetMetaData, leaves: &Range<usize>) -> Result<(Arc<Field
     let is_rewritten = rewritten.is_some();
     let schema = rewritten.as_ref().unwrap_or(schema);
     let key_values = metadata.file_metadata().key_value_metadata();
-    let hint = key_values
-        .into_iter()
-        .flatten()
-        .find(|pair| pair.key == hint::ARROW_SCHEMA_KEY)
-        .filter(|_| !is_rewritten)
-        .and_then(|pair| hint::decode(pair.value.as_deref()?));
+    let hint = hint_of(metadata).filter(|_| !is_rewritten);
     let mask = || ProjectionMask::leaves(schema, leaves.clone());
     let convert = |hinted: bool| {
         catch_damage(|| {
@@ -129,6 +123,17 @@ fn arrow(metadata: &ParquetMetaData, leaves: &Range<usize>) -> Result<(Arc<Field
         Err(_) if hint.is_some() => convert(false),
         converted => converted,
     }
+}
+
+/// The Arrow schema that the writer stored.
+fn hint_of(metadata: &ParquetMetaData) -> Option<Fields> {
+    hint::decode(value_of(metadata, hint::ARROW_SCHEMA_KEY)?)
+}
+
+/// What a footer has under a key of its own metadata.
+fn value_of<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
 }
 
 fn has_nul(field: &Field) -> bool {

@@ -1,25 +1,30 @@
 //! Schemas as the `parquet` crate must see them, to read what other readers read.
 //!
-//! Half a map is a list of structs: the crate only knows whole maps. And the day of an
-//! INT96 timestamp is unsigned: the crate takes it as signed, so a column of them is
-//! read as twelve bytes each and converted by [`timestamps`].
+//! Half a map is a list of structs: the crate only knows whole maps. And INT96 timestamps
+//! are read as twelve bytes each and converted by [`timestamps`]: the crate takes their
+//! unsigned day as signed, and years that 64 bits do not hold wrap around.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{
-    Array, ArrayRef, FixedSizeBinaryArray, TimestampMicrosecondArray, TimestampNanosecondArray,
-};
-use arrow_schema::{DataType, Field, TimeUnit};
+use arrow_array::{Array, FixedSizeBinaryArray, Int64Array};
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Fields, TimeUnit};
 use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as PhysicalType};
 use parquet::schema::types::{Type, TypePtr};
 
+use super::leaf::children;
 use crate::error::{Error, Result};
 
 /// Bytes of an INT96 timestamp: nanoseconds of the day, Julian day.
 const INT96_BYTES: i32 = 12;
-const JULIAN_DAY_OF_1970: u64 = 2_440_588;
-const NANOSECONDS_PER_DAY: u64 = 86_400_000_000_000;
+/// Number of the physical type in the format.
+pub const INT96: i32 = 3;
+const JULIAN_DAY_OF_1970: i128 = 2_440_588;
+const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
+const DAYS_PER_YEAR: f64 = 365.2425;
+/// Key under which Spark says what it wrote; its times are microseconds.
+pub const SPARK_KEY: &str = "org.apache.spark.sql.parquet.row.metadata";
 
 /// The schema in which the leaves `selected` are read; `None` if it is `root` itself.
 pub fn readable(root: &TypePtr, selected: &Range<usize>) -> Result<Option<TypePtr>> {
@@ -44,7 +49,7 @@ impl Rewriter<'_> {
         let first = self.num_leaves;
         if node.is_primitive() {
             self.num_leaves += 1;
-            return self.leaf(node, first, depth);
+            return self.leaf(node, first);
         }
         let children = node
             .get_fields()
@@ -74,14 +79,9 @@ impl Rewriter<'_> {
         group_like(node, node.name(), children)
     }
 
-    /// Only a column of its own is converted, so only that is read as bytes.
-    fn leaf(&mut self, node: &TypePtr, ordinal: usize, depth: usize) -> Result<TypePtr> {
+    fn leaf(&mut self, node: &TypePtr, ordinal: usize) -> Result<TypePtr> {
         let info = node.get_basic_info();
-        if !self.selected.contains(&ordinal)
-            || depth != 1
-            || node.get_physical_type() != PhysicalType::INT96
-            || info.repetition() == Repetition::REPEATED
-        {
+        if !self.selected.contains(&ordinal) || node.get_physical_type() != PhysicalType::INT96 {
             return Ok(Arc::clone(node));
         }
         self.has_changed = true;
@@ -136,42 +136,88 @@ fn group_like(node: &Type, name: &str, children: Vec<TypePtr>) -> Result<TypePtr
     Ok(Arc::new(group.build()?))
 }
 
-/// Whether `field` is a column of INT96 read as bytes.
-pub fn is_int96(physical: PhysicalType, field: &Field) -> bool {
-    physical == PhysicalType::INT96
-        && matches!(field.data_type(), DataType::FixedSizeBinary(INT96_BYTES))
+/// Whether a leaf is INT96 read as bytes.
+pub fn is_int96(physical: PhysicalType, data_type: &DataType) -> bool {
+    physical == PhysicalType::INT96 && *data_type == DataType::FixedSizeBinary(INT96_BYTES)
 }
 
-/// The field of converted timestamps.
-pub fn timestamp_field(field: &Field, of_table: bool) -> Field {
-    field.clone().with_data_type(match of_table {
+/// The type of the INT96 timestamps of a column: nanoseconds, which are exact and hold the
+/// years 1677 to 2262, unless the writer's times are no finer than microseconds.
+///
+/// Arguments: whether Spark wrote the file, the Arrow type of the column that the writer
+/// had, and whether the file is one of a table, whose times are microseconds of UTC.
+pub fn timestamp_type(of_spark: bool, hint: Option<&DataType>, of_table: bool) -> DataType {
+    let coarse = |hint| finest_unit(hint).is_some_and(|unit| unit < TimeUnit::Nanosecond);
+    match of_table {
         true => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        false if of_spark || hint.is_some_and(coarse) => {
+            DataType::Timestamp(TimeUnit::Microsecond, None)
+        }
         false => DataType::Timestamp(TimeUnit::Nanosecond, None),
-    })
+    }
 }
 
-/// INT96 as time since 1970, in the unit of a type. In nanoseconds, beyond the years 1677
-/// to 2262 they wrap around, as they do in other readers.
-pub fn timestamps(bytes: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
-    let per_unit = match data_type {
-        DataType::Timestamp(TimeUnit::Microsecond, _) => 1000,
-        _ => 1,
-    };
-    let bytes = bytes
-        .as_any()
-        .downcast_ref::<FixedSizeBinaryArray>()
-        .ok_or_else(|| Error::corrupt("INT96 values are twelve bytes each"))?;
-    let convert = |value: &[u8]| -> Option<i64> {
-        let nanoseconds = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
-        let day = u64::from(u32::from_le_bytes(value.get(8..)?.try_into().ok()?));
-        let days = day.wrapping_sub(JULIAN_DAY_OF_1970);
-        let since = days.wrapping_mul(NANOSECONDS_PER_DAY / per_unit);
-        Some(since.wrapping_add(nanoseconds / per_unit).cast_signed())
-    };
-    let values = bytes.iter().map(|value| value.and_then(convert));
-    if per_unit == 1 {
-        return Ok(Arc::new(values.collect::<TimestampNanosecondArray>()));
+/// The finest unit of the timestamps in a type.
+fn finest_unit(data_type: &DataType) -> Option<TimeUnit> {
+    match data_type {
+        DataType::Timestamp(unit, _) => Some(*unit),
+        _ => {
+            let inside = children(data_type).iter();
+            inside
+                .filter_map(|field| finest_unit(field.data_type()))
+                .max()
+        }
     }
-    let array = values.collect::<TimestampMicrosecondArray>();
-    Ok(Arc::new(array.with_timezone("UTC")))
+}
+
+/// The Arrow type that a writer had of a column.
+pub fn hinted<'a>(hint: &'a Fields, column: &str) -> Option<&'a DataType> {
+    hint.find(column).map(|(_, field)| field.data_type())
+}
+
+/// INT96 as time since 1970, if `data_type` is one and `data` are the bytes of such.
+///
+/// A time that the type does not hold is refused: none wraps around.
+pub fn timestamps(data: ArrayData, data_type: &DataType) -> Result<ArrayData> {
+    let DataType::Timestamp(unit, _) = data_type else {
+        return Ok(data);
+    };
+    if *data.data_type() != DataType::FixedSizeBinary(INT96_BYTES) {
+        return Ok(data);
+    }
+    let per_unit = match unit {
+        TimeUnit::Nanosecond => 1,
+        _ => 1000,
+    };
+    let bytes = FixedSizeBinaryArray::from(data);
+    let since = bytes.iter().map(|value| value.map(since_1970).transpose());
+    let since = since.map(|nanoseconds| match nanoseconds? {
+        None => Ok(None),
+        Some(nanoseconds) => i64::try_from(nanoseconds.div_euclid(per_unit))
+            .map(Some)
+            .map_err(|_| beyond(nanoseconds, data_type)),
+    });
+    let values = since.collect::<Result<Int64Array>>()?;
+    let builder = values.into_data().into_builder();
+    Ok(builder.data_type(data_type.clone()).build()?)
+}
+
+/// Nanoseconds since 1970.
+fn since_1970(value: &[u8]) -> Result<i128> {
+    let split = value.split_first_chunk::<8>();
+    let parts = split.and_then(|(first, rest)| Some((*first, <[u8; 4]>::try_from(rest).ok()?)));
+    let (of_day, day) =
+        parts.ok_or_else(|| Error::corrupt("INT96 values are twelve bytes each"))?;
+    let days = i128::from(u32::from_le_bytes(day)) - JULIAN_DAY_OF_1970;
+    Ok(days * NANOSECONDS_PER_DAY + i128::from(i64::from_le_bytes(of_day)))
+}
+
+fn beyond(nanoseconds: i128, data_type: &DataType) -> Error {
+    let years = (nanoseconds / NANOSECONDS_PER_DAY) as f64 / DAYS_PER_YEAR;
+    Error::unsupported(format!(
+        "an INT96 timestamp of about the year {:.0} does not fit {data_type}; write the \
+         column as INT64 microseconds, as spark.sql.parquet.outputTimestampType = \
+         TIMESTAMP_MICROS does",
+        1970.0 + years.floor()
+    ))
 }

@@ -9,8 +9,9 @@ use arrow_array::types::{
     UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericListArray, MapArray,
-    OffsetSizeTrait, PrimitiveArray, StructArray, downcast_integer_array, new_null_array,
+    Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericListArray, Int64Array, MapArray,
+    OffsetSizeTrait, PrimitiveArray, StructArray, downcast_integer_array, make_array,
+    new_null_array,
 };
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, Fields};
@@ -36,10 +37,31 @@ pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
             let wide = wide.unary::<_, Decimal128Type>(|value| value.wrapping_mul(factor));
             Arc::new(wide.with_precision_and_scale(*digits, *scale)?)
         }
+        (T::Timestamp(from, _), T::Timestamp(to, _)) => {
+            times(array, *to as u32 - *from as u32, target)?
+        }
         (from, _) if from.is_integer() => integers(array, target)?,
         (from, _) if from.is_floating() => floats(array, target)?,
         _ => return Err(impossible(array, target)),
     })
+}
+
+/// Times in a unit that is some thousandths finer.
+fn times(array: &ArrayRef, thousandths: u32, target: &DataType) -> Result<ArrayRef> {
+    let whole = array.to_data().into_builder().data_type(DataType::Int64);
+    let whole = Int64Array::from(whole.build()?);
+    let factor = 1000i64.pow(thousandths);
+    let fine = whole.try_unary::<_, Int64Type, Error>(|time| {
+        time.checked_mul(factor).ok_or_else(|| {
+            Error::unsupported(format!(
+                "a time of {} does not fit {target}, which other files of the dataset \
+                 have: write them in one unit",
+                array.data_type()
+            ))
+        })
+    })?;
+    let fine = fine.into_data().into_builder().data_type(target.clone());
+    Ok(make_array(fine.build()?))
 }
 
 fn impossible(array: &ArrayRef, target: &DataType) -> Error {

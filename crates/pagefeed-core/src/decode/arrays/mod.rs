@@ -25,7 +25,7 @@ use crate::decode::tokens::rows::RowReader;
 use crate::error::{Error, Result};
 use crate::lists::list_array;
 use crate::page::PageOpener;
-use crate::schema::{ColumnSchema, extension, rewrite};
+use crate::schema::{ColumnSchema, extension};
 use crate::tokens::Tokens;
 
 /// Decodes rows `first_row .. first_row + num_rows` (of the row group) of a column
@@ -89,10 +89,7 @@ pub fn decode_array_by(
             if schema.needs_validation {
                 array.to_data().validate_full()?;
             }
-            match schema.is_int96 {
-                true => rewrite::timestamps(&array, schema.field.data_type())?,
-                false => array,
-            }
+            array
         }
     };
     let array = extension::retyped(array, schema.field.data_type())?;
