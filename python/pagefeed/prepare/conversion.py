@@ -32,7 +32,7 @@ TOKEN_FORMATS = {"parquet": TokenFormat(parquet, ParquetOutput), **FLAT_FORMATS}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversion:
-    """What was written."""
+    """Result of a conversion: files, rows and tokens written."""
 
     format: str
     """Format of the files."""
@@ -154,7 +154,7 @@ def _dtype(
 
 
 def _with_ends(rows: TokenRows, eos: int) -> TokenRows:
-    """Return documents with one more token at the end of each."""
+    """Return documents with ``eos`` added at the end of each."""
     kind = np.promote_types(rows.tokens.dtype, np.min_scalar_type(eos))
     tokens = np.insert(rows.tokens.astype(kind), rows.offsets[1:], eos)
     return TokenRows(tokens, rows.offsets + np.arange(len(rows.offsets)))

@@ -1,4 +1,4 @@
-"""Folders of jobs: what was begun there, and the manifest that ends it.
+"""Folders of jobs: the record of an unfinished job, and the manifest of a finished one.
 
 A job writes what it needs to go on below ``_unfinished``, and the manifest last. Until
 then readers of folders refuse the files that are there.
@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 JOB = f"{UNFINISHED}/job.json"
-"""Settings of a job, and what it has to remember."""
+"""File with the settings and the progress of an unfinished job."""
 
 
 @contextmanager
 def reading_job(folder: OutputFolder) -> Iterator[None]:
-    """Raise errors of records that are not what a job wrote as those of damage.
+    """Report errors in the records of a job as damage of these records.
 
     Raises:
         CorruptFileError: Then.
@@ -49,7 +49,7 @@ def reading_job(folder: OutputFolder) -> Iterator[None]:
 
 
 def read_json(folder: OutputFolder, name: str) -> Any:
-    """Return the record of a job in a file of a folder; None if there is no file.
+    """Return the record in a file of the folder; None if there is no file.
 
     Raises:
         CorruptFileError: If it is none.

@@ -50,7 +50,7 @@ class ParquetOutput(Output):
         return (f"{self.path}/",)
 
     def check(self) -> None:
-        """Refuse files that exist, but for those of this job if it was killed."""
+        """Refuse existing files, unless a killed run of this job left them."""
         self._shards: list[dict[str, Any]] = []
         self._has_files = True  # Until it is known.
         self._settings = {
@@ -67,7 +67,7 @@ class ParquetOutput(Output):
             check_same_job(self.path, begun.get("settings"), self._settings)
 
     def begin(self) -> None:
-        """Claim the folder, and find what a killed job finished there."""
+        """Claim the folder, and load what a killed run of the job finished."""
         note_job(self.folder, {"settings": self._settings, "shards": []})
         self.stack.enter_context(self.folder.claimed(_LOCK))
         self.stack.push(self._forget)
@@ -193,7 +193,7 @@ class ParquetFile(WholeWriter):
         parquet = _pyarrow("pyarrow.parquet")
         self.file = file
         self.digest = hashlib.sha256()
-        """Of the bytes so far."""
+        """Digest of all bytes written so far."""
         self._is_abandoned = False
         self.writer = parquet.ParquetWriter(
             _pyarrow().PythonFile(self, mode="w"),

@@ -16,7 +16,7 @@ __all__ = ["rows_of"]
 
 
 def rows_of(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
-    """Yield the documents of a dataset from one on, those of a page at a time.
+    """Yield the documents of a dataset from number ``first`` on, a page at a time.
 
     Reads pages ahead, with a thread per CPU. A null row is an empty document.
 

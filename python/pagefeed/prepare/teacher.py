@@ -1,4 +1,4 @@
-"""Files of what a teacher says of each token: its most likely next ones."""
+"""Files with a teacher's most likely next tokens, and their log-probabilities."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pagefeed.remote import StorageOptions, output_folder
 __all__ = ["TeacherWriter"]
 
 KEY = b"pagefeed.teacher"
-"""Where the footer of a file says how it was written."""
+"""Key of the settings in the footer of a file."""
 
 IdType: TypeAlias = Literal["int32", "uint16", "uint32", "int64"]
 LogprobType: TypeAlias = Literal["float16", "float32", "bfloat16"]
@@ -43,7 +43,7 @@ Compression: TypeAlias = Literal["none", "zstd", "lz4", "snappy"]
 
 
 class TeacherWriter(WholeWriter):
-    """Writes tokens with the ids and log-probabilities that a teacher gives for each.
+    """Writes tokens together with a teacher's top ids and log-probabilities.
 
     The files are Parquet, with a row for each document or prompt: ``input_ids``, a list
     of tokens, and ``teacher_ids`` and ``teacher_logprobs``, lists of ``k`` numbers for
@@ -150,7 +150,7 @@ class TeacherWriter(WholeWriter):
         return self
 
     def _claim(self) -> None:
-        """Take the number of this process, and look anew at what is there."""
+        """Take the number of this process, and list the files again."""
         if self._is_claimed:
             return
         self._stack.enter_context(self._out.claimed(f".{self._prefix}.lock"))
@@ -292,7 +292,7 @@ class TeacherWriter(WholeWriter):
             self._num_in_file = 0
 
     def commit(self) -> None:
-        """Complete the file: what was appended is there, whatever happens next."""
+        """Complete the file, so that its rows survive a crash."""
         if self._waiting:
             self._flush()
         self._end_file()
@@ -342,7 +342,7 @@ class TeacherWriter(WholeWriter):
         return arrow.schema(fields, metadata={KEY: json.dumps(told)})
 
     def _found(self) -> tuple[int, int]:
-        """Return how many files of this process are there, and their rows."""
+        """Return the number of files of this process, and of their rows."""
         parquet, rows, count = _arrow("pyarrow.parquet"), 0, 0
         for name in self._out.names():
             if not (name.startswith(f"{self._prefix}-") and name.endswith(".parquet")):

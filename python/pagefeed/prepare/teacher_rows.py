@@ -14,7 +14,8 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["Numbers", "cut_rows", "named", "num_of", "stored_type", "typed"]
 
 Numbers: TypeAlias = Any
-"""An array or tensor [rows, length, ...], or one [length, ...] for each row."""
+"""An array or tensor [rows, length, ...], or a list of one [length, ...] for each row.
+"""
 
 
 def stored_type(kind: str) -> str:
@@ -29,7 +30,7 @@ def _rows(values: Numbers) -> list[npt.NDArray[Any]]:
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
-    """Return an array of what is one, or a tensor."""
+    """Return an array of an array or a tensor."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values

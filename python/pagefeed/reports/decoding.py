@@ -16,7 +16,7 @@ __all__ = ["TextTokenizer", "load_tokenizer"]
 
 
 class TextTokenizer(Protocol):
-    """What reports need of a tokenizer."""
+    """Methods of a tokenizer that reports need."""
 
     @property
     def vocab_size(self) -> int:

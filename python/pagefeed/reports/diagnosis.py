@@ -1,4 +1,4 @@
-"""What limits a training: data, compute or their overlap, and what to change."""
+"""Find what limits a training: data, compute or their overlap, and what to change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SMALL_READ = 1 << 16
 
 @dataclass(kw_only=True)
 class Diagnosis:
-    """What limits a training, or, without a step to measure, what limits the loader."""
+    """What limits a training; without a training step, what limits the loader."""
 
     limit: Limit | None = None
     """What steps wait for; None before anything was measured."""
@@ -48,7 +48,7 @@ class Diagnosis:
     setting: str | None = None
     """The setting to change."""
     advice: str = ""
-    """How to change it."""
+    """How to change the setting."""
     lost_share: float = 0.0
     """Share of the training's time that is lost to it."""
     step_seconds: dict[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Diagnosis:
     tokens_per_second: dict[str, float] = field(default_factory=dict)
     """Tokens a second, under the same names."""
     evidence: Evidence | None = None
-    """What was measured of the loader."""
+    """Measurements of the loader."""
     damage: list[Damage] = field(default_factory=list)
     """Pages that could not be read; their steps were skipped."""
 
@@ -99,7 +99,7 @@ class Cause(NamedTuple):
     setting: str
     """The setting to change."""
     advice: str
-    """How to change it, in a sentence."""
+    """How to change the setting, in a sentence."""
 
 
 _ADVICE = """
@@ -149,7 +149,7 @@ CAUSES = {
     key: Cause(*(" ".join(part.split()) for part in cause))
     for key, *cause in (text.split(" | ") for text in _ADVICE.strip().split("\n\n"))
 }
-"""What can be wrong: the cause, the setting to change, and how to change it."""
+"""All causes: name, the setting to change, and how to change it."""
 
 
 def doctor(
@@ -299,7 +299,7 @@ class _Endless(Iterator[Batch]):
         self._loader, self._damage = loader, damage
         self._batches: Iterator[Batch] = iter(())
         self.start_seconds = 0.0
-        """Time to the first batch of each iteration."""
+        """Seconds to the first batches of all iterations."""
 
     def __next__(self) -> Batch:
         batch = next(self._batches, None)
@@ -317,7 +317,7 @@ class _Endless(Iterator[Batch]):
 def _measure(
     loader: Loader, batches: _Endless, *, train: Train | None, seconds: float
 ) -> Evidence:
-    """Take batches for some seconds, and train on them if there is a step."""
+    """Take batches for some seconds, and train on them if a step is given."""
     train = train or (lambda _: None)
     for _ in range(WARM_STEPS):
         train(next(batches))
@@ -331,7 +331,7 @@ def _measure(
 
 
 def _step_seconds(train: Train, batch: Batch, seconds: float) -> float:
-    """Return the seconds of a step on a batch that is held."""
+    """Return the seconds of a training step on a batch in memory."""
     held: dict[str, Any] = {
         name: value.copy() if hasattr(value, "copy") else value
         for name, value in batch.items()

@@ -49,7 +49,7 @@ def _changed(index: SequenceIndex) -> Iterator[int]:
 
 
 def _differ(one: Segments, other: Segments, count: int) -> Int64Array:
-    """Which of some sequences have other segments, or another number of them."""
+    """Return which sequences differ in their segments."""
     num_segments = [
         np.bincount(each.sequence, minlength=count) for each in (one, other)
     ]

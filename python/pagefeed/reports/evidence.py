@@ -1,4 +1,4 @@
-"""What is measured of a loader while batches are taken."""
+"""Measurements of a loader while batches are taken."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTS = ("batches", "tokens", "padding_tokens", "wait_seconds", *READS)
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What was measured while batches were taken, in seconds and counts."""
+    """Measurements while batches were taken, in seconds and counts."""
 
     steps: int
     """Batches taken."""
@@ -48,7 +48,7 @@ class Evidence:
     bytes_read: int
     """Bytes read."""
     start_seconds: float = 0.0
-    """Time to the first batch of each iteration that began meanwhile."""
+    """Seconds to the first batches of iterations that began meanwhile."""
 
     @property
     def step_seconds(self) -> float:
@@ -109,7 +109,7 @@ def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
 
 
 def _states() -> list[str]:
-    """Return the state of each thread of the engine, as one letter.
+    """Return the state of each thread of the engine, as a letter.
 
     A thread that runs or waits for a processor ("R") is busy; one that waits for
     storage or for work is not. Its processor time would say less, since other programs

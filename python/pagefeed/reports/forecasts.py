@@ -1,4 +1,4 @@
-"""What a run will do, before it runs: steps, memory, reads, and how well it shuffles.
+"""Forecast of a run: steps, memory, reads, and how well it shuffles.
 
 The index and the order say most of it. Lengths of rows are read only for the splits of
 packed documents, of some blocks. What is read comes from a simulation of the engine on
@@ -73,19 +73,19 @@ class StageForecast:
     steps: float
     """Steps of the stage."""
     anneal_steps: float
-    """Steps in which the weights change from those of the stage before."""
+    """Steps in which weights change gradually from the stage before."""
     shares: dict[str, float]
     """Share of each dataset in the stage's tokens as delivered; in its sequences, if
     tokens are not counted."""
     tokens: dict[str, int]
-    """Tokens of each dataset; 0 if they are not counted."""
+    """Tokens of each dataset; 0 if tokens are not counted."""
     epochs: dict[str, float]
-    """Epochs of each dataset from the begin of the run to the end of the stage."""
+    """Epochs of each dataset from the start of the run to the end of the stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What the epoch of one dataset, or of a mixture its run, comes to."""
+    """Forecast of the epoch of a dataset, or of the whole run of a mixture."""
 
     files: int
     pages: int
@@ -117,15 +117,16 @@ class Forecast:
     needed_bytes: int
     """Memory for pages in which none is read twice."""
     loads_per_page: float
-    """How often a page is read, over all ranks."""
+    """Reads of a page over all ranks, on average."""
     part_reads: int
-    """Reads of parts of pages of flat files, whose pages are not read."""
+    """Reads of parts of pages, in flat files."""
     reads: int
     """Reads over all ranks; of remote files this is the most requests there can be."""
     bytes_read: int
     """Stored bytes of these reads, estimated from some pages, without dictionaries."""
     columns: dict[str, ColumnReads]
-    """What aligned columns add, and columns of metadata if that field is asked for."""
+    """Reads of aligned columns, and of columns of metadata if that field is asked for.
+    """
     tables: dict[str, ColumnReads]
     """Manifests and deletes of Iceberg tables: files that each process reads before the
     first batch, and their bytes. What deltalake reads of a log it does not tell."""
@@ -136,16 +137,16 @@ class Forecast:
     """Mean pairs of sequences in a batch of one rank that share a page; which sequences
     of a block do is estimated from some blocks."""
     same_page_pairs_random: float
-    """The same for batches drawn at random."""
+    """``same_page_pairs`` of batches drawn at random."""
     same_file_pairs: float
     """Mean pairs of sequences in a batch of one rank that share a file, likewise."""
     same_file_pairs_random: float
-    """The same for batches drawn at random."""
+    """``same_file_pairs`` of batches drawn at random."""
     met_again: float | None
     """Share of the pairs of rows of a batch of one rank that share a batch again in the
     next epoch; None of a mixture, and where a batch has one row."""
     met_again_random: float | None
-    """The same for batches drawn at random."""
+    """``met_again`` of batches drawn at random."""
     step_costs: StepCosts | None
     """Costs of steps with the loader's balance and without; None if it has none."""
     datasets: dict[str, DatasetForecast] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class Forecast:
 
 
 def forecast(loader: Loader) -> Forecast:
-    """Return what the epoch at which ``loader`` stands comes to.
+    """Return the forecast for the present epoch of ``loader``.
 
     Of a mixture that is the whole run. Nothing is read but the index, and the lengths
     of documents in some blocks if they are packed.
@@ -224,7 +225,7 @@ def forecast(loader: Loader) -> Forecast:
 
 
 def _table_reads(tables: Iterable[Any]) -> dict[str, ColumnReads]:
-    """Return what is read of tables before any of their rows."""
+    """Return the reads of tables before their first row."""
     found = defaultdict[str, Counter[str]](Counter)
     for table in tables:
         for name, (reads, size) in table.reads.items():

@@ -1,4 +1,4 @@
-"""How often two rows of a batch share a batch again in the next epoch."""
+"""Measure how often two rows of a batch share a batch again in the next epoch."""
 
 from __future__ import annotations
 

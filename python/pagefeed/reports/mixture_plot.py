@@ -22,7 +22,7 @@ PLOTTED_POINTS = 200
 def mixture_shares(
     loader: Loader,
 ) -> tuple[npt.NDArray[np.float64], dict[str, npt.NDArray[np.float64]]]:
-    """Return the share of each dataset in the tokens as delivered, over the run.
+    """Return the share of each dataset in the delivered tokens, over the run.
 
     Returns:
         Steps, float64 [points], each but the first and last twice: where shares change;

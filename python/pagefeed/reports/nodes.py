@@ -1,4 +1,4 @@
-"""Nodes compared before a run, by the facts that each of them writes down."""
+"""Compare nodes before a run, by facts that each node writes down."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MOST_VERIFIED = 20_000_000
 LIBRARIES = ("numpy", "torch", "pyarrow", "tokenizers")
 CLOCK_SECONDS = 5.0
 MOST_OPEN, SPARE_FILES = 512, 256
-"""Files that a rank keeps open at most, and what the process needs beside them."""
+"""Files that a rank keeps open at most, and spare ones for the process."""
 PAGE_BYTES, SPARE_DISK = 64, 1 << 30
 OVERHEAD = 64 << 20
-"""Memory of a rank beside that of its loader."""
+"""Memory that a rank needs beyond its loader."""
 
 
 def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _check(name: str, wrong: Sequence[str], good: str) -> Check:
 
 
 def _same(facts: Sequence[Facts], name: str, key: str) -> Check:
-    """Check that all nodes have one value; otherwise tell who differs from most."""
+    """Check that all nodes agree; if not, name the nodes that differ from most."""
     usual, count = Counter(str(one[key]) for one in facts).most_common(1)[0]
     found = f"{usual} on {count} of {len(facts)} nodes"
     others = [f"{_name(one)}: {one[key]}" for one in facts if str(one[key]) != usual]
@@ -200,7 +200,7 @@ def _each_rank_once(facts: Sequence[Facts]) -> Check:
 
 
 def _each_sequence_once(facts: Sequence[Facts]) -> Check:
-    """Check that ranks share no sequence, and that the order delivers each once."""
+    """Check that ranks share no sequence, and that all sequences are delivered once."""
     wrong = []
     for one in facts:
         wrong += [f"{_name(one)}: {problem}" for problem in one["problems"] or ()]
@@ -242,7 +242,7 @@ def _caches(facts: Sequence[Facts]) -> Check:
 
 
 def _needs(one: Facts) -> dict[str, tuple[int, int]]:
-    """Return what a node has and what it needs, by name."""
+    """Return what a node has and needs, by name."""
     open_files = min(int(one["num_files"]), MOST_OPEN) + SPARE_FILES
     disk = int(one["index_pages"]) * PAGE_BYTES + SPARE_DISK * (
         one["cache"] is not None
@@ -256,7 +256,7 @@ def _needs(one: Facts) -> dict[str, tuple[int, int]]:
 
 
 def _room(facts: Sequence[Facts]) -> Iterator[Check]:
-    """Check on each node that limits and space suffice."""
+    """Check that each node has enough memory, files and disk space."""
     for name in _needs(facts[0]):
         show: Callable[[int], str] = str if name == "open files" else format_bytes
         nodes = [(_name(one), *_needs(one)[name]) for one in facts]

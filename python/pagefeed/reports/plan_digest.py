@@ -1,4 +1,4 @@
-"""What tells two runs apart: all that decides which tokens come when."""
+"""Digest of everything that decides which tokens come when, to compare runs."""
 
 from __future__ import annotations
 

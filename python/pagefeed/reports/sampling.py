@@ -1,4 +1,4 @@
-"""Which of many things a report looks at."""
+"""Choose which of many items a report looks at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["evenly"]
 
 
 def evenly(count: int, most: int) -> Int64Array:
-    """Return numbers below ``count``, evenly apart: all, or ``most`` of them.
+    """Return numbers below ``count`` at even distances: all, or ``most`` of them.
 
     Returns:
         int64 [numbers], rising, the first and the last among them.

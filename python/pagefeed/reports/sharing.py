@@ -1,4 +1,4 @@
-"""What sequences have in common: pairs that share a page, or a file."""
+"""Count pairs of sequences that share a page, or a file."""
 
 from __future__ import annotations
 

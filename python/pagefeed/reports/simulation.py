@@ -1,4 +1,4 @@
-"""What the engine reads, simulated on planned segments.
+"""Simulate the reads of the engine on planned segments.
 
 The simulation does what the engine does with a plan: it reads a page at its first
 planned use, keeps it until the last one, and evicts the page whose next use is farthest
@@ -39,10 +39,9 @@ LEAST_SEQUENCES, MOST_SEQUENCES = 1 << 16, 1 << 20
 pages that are used again later than that count as read anew."""
 SAMPLED_PAGES = 1024
 CACHE_SHARE = 8
-"""Pages of further columns that several pages of tokens share are kept in this part of
-the memory."""
+"""Pages of columns beside tokens may take one part in this many of the memory."""
 MOST_PARTS = 48
-"""A page of a flat file of up to so many sequences is read in parts."""
+"""A page of a flat file that holds up to so many sequences is read in parts."""
 PLAN_BYTES = 64
 """Memory of a planned sequence, about."""
 READY_BYTES = 24 << 20
@@ -54,7 +53,7 @@ many tokens of a batch."""
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnReads:
-    """What a column beside the tokens adds, over all ranks."""
+    """Reads of a column beside the tokens, over all ranks."""
 
     bytes: int
     """Stored bytes read; estimated from some pages if there are many."""
@@ -145,7 +144,7 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
 
 
 def _page_bytes(loader: Loader) -> int:
-    """Return the part of the memory that the engine leaves to pages, without plans."""
+    """Return the memory for pages, without that for plans."""
     token_fields = max(1, len(loader.fields.made))
     batch = loader.batch_size * loader.view().run.index.length * 8 * token_fields
     batches = max(
@@ -174,7 +173,7 @@ def _stretch(cursor: Cursor, memory: int) -> tuple[Int64Array, Int64Array, int, 
 
 
 def _columns(data: Dataset, *, shows_metadata: bool) -> dict[str, object]:
-    """Return where the columns beside the tokens lie, by name."""
+    """Return the index of each column beside the tokens, by name."""
     found: dict[str, object] = dict(
         zip((each.column for each in data.aligned), data.aligned_sources, strict=True)
     )
@@ -186,7 +185,7 @@ def _columns(data: Dataset, *, shows_metadata: bool) -> dict[str, object]:
 
 
 def _share(data: Dataset, columns: dict[str, object]) -> float:
-    """Return what pages take with the columns beside them, for one of tokens alone."""
+    """Return the bytes of tokens with all other columns, over those without."""
     index = data.index
     aligned = {each.column for each in data.aligned}
     both = zip(data.aligned, data.aligned_sources, strict=True)
@@ -200,7 +199,7 @@ def _share(data: Dataset, columns: dict[str, object]) -> float:
 
 
 def _mean_stored_bytes(index: PageIndex) -> float:
-    """Return the mean bytes of a page as stored, by some of them."""
+    """Return the mean stored bytes of a page, from some of the pages."""
     pages = evenly(len(index), SAMPLED_PAGES).tolist()
     sizes = [index.locate(page).compressed_size for page in pages]
     return float(np.mean(sizes)) if sizes else 0.0
@@ -254,7 +253,7 @@ class _Shared:
         self._free = memory // CACHE_SHARE
 
     def has(self, name: str, page: int, size: int) -> bool:
-        """Return whether a page is held; from now on it is, if it has a size."""
+        """Return whether a page is in memory, and keep it from now on."""
         was_held = (name, page) in self._held
         if size:
             self._free += self._held.pop((name, page), 0) - size
@@ -320,7 +319,7 @@ def _part_reads(
 
 
 def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:
-    """Return what must be held so that no page is read twice.
+    """Return the memory with which no page is read twice.
 
     Args:
         uses: Page of each use, in order: int64 [uses].

@@ -1,4 +1,4 @@
-"""What of a dataset cannot be read, told beside what can."""
+"""Separate the files of a dataset that can be read from damaged ones."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = ["UNREADABLE", "Damage", "damage_of", "sound_batches", "sound_part"]
 AnyDataset = TypeVar("AnyDataset", bound=Dataset)
 
 UNREADABLE = (DataError, FileAccessError, ColumnNotFoundError)
-"""Errors about one place in the data: others may still be sound."""
+"""Errors about one file or page; other files may still be readable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """A place in the data that cannot be read."""
+    """A part of the data that cannot be read."""
 
     kind: str
-    """Name of the error, such as ``"CorruptFileError"``."""
+    """Class of the error, such as ``"CorruptFileError"``."""
     message: str
-    """What is wrong, as the error says it."""
+    """Message of the error."""
     file: str | None = None
-    """The file, if known."""
+    """Path of the file, if known."""
     row_group: int | None = None
-    """Its row group, if known."""
+    """Number of the row group, if known."""
     page: int | None = None
-    """The page of the column, if known."""
+    """Page of the column, if known."""
     steps: tuple[int, ...] = ()
     """Steps of a loader that need it, if it was met in a run."""
 
 
 def damage_of(error: PagefeedError, steps: Iterable[int] = ()) -> Damage:
-    """Return what an error says of the data."""
+    """Return the damage that an error reports."""
     return Damage(
         kind=type(error).__name__,
         message=str(error),
@@ -57,7 +57,7 @@ def damage_of(error: PagefeedError, steps: Iterable[int] = ()) -> Damage:
 
 
 def sound_part(dataset: AnyDataset) -> tuple[AnyDataset, list[Damage]]:
-    """Return the files of a dataset that can be indexed, and what is wrong with others.
+    """Return the files of a dataset that can be indexed, and the damage of the others.
 
     Where all is well this costs no more than the index. Otherwise each file is indexed
     alone, to find every one that is damaged.

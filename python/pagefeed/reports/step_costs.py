@@ -1,4 +1,4 @@
-"""What steps cost, by the lengths of documents: the slowest rank, and step by step."""
+"""Cost of steps, by the lengths of documents: the slowest rank, and step by step."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MOST_SEQUENCES = 1 << 17
 
 @dataclass(frozen=True, kw_only=True)
 class StepCosts:
-    """What the steps of a run cost, with a balance and without."""
+    """Costs of the steps of a run, with balance and without."""
 
     slowest: float
     """Cost of a step's slowest rank over the mean of all ranks; the mean of steps."""
     spread: float
-    """How much the cost of steps varies: standard deviation over the mean."""
+    """Variation of the cost of steps: standard deviation over the mean."""
     slowest_unbalanced: float
     """``slowest`` without the balance."""
     spread_unbalanced: float
@@ -45,7 +45,7 @@ class StepCosts:
     """Share of the pairs of sequences of a step, over all ranks, that are of one
     dataset of a mixture, or of one file of a dataset."""
     same_source_pairs_random: float
-    """The same for steps drawn at random."""
+    """``same_source_pairs`` of steps drawn at random."""
     padding: float | None
     """Share of the places in batches of padded documents that hold no token; None of
     other sequences, whose padding does not depend on the order."""
@@ -77,7 +77,7 @@ class _Steps:
 
     @property
     def variance_within(self) -> float:
-        """Variance of costs in a step over that of all; 1 where there is none."""
+        """Variance of costs within a step over that of all; 1 if all cost the same."""
         costs = _in_rows(self.costs)
         if costs.size == 0 or costs.shape[1] == 1 or not (total := costs.var()):
             return 1.0
@@ -123,7 +123,7 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
 
 
 def slowest_ranks(loader: Loader) -> tuple[Float64Array, Float64Array]:
-    """Return the cost of each step's slowest rank, over the mean of all ranks.
+    """Return the cost of the slowest rank of each step, over the mean of all ranks.
 
     Returns:
         With the loader's balance and without: float64 [steps] each.
@@ -133,7 +133,7 @@ def slowest_ranks(loader: Loader) -> tuple[Float64Array, Float64Array]:
 
 
 def _padding(sequences: Cut, run: Run, steps: _Steps) -> float | None:
-    """Return the share of places without a token in batches of documents."""
+    """Return the share of padding in batches of documents."""
     is_padded = isinstance(sequences, Documents) and sequences.pad is not None
     if not is_padded or not run.index.tokens_differ or not steps.costs.size:
         return None
@@ -146,7 +146,7 @@ def _padding(sequences: Cut, run: Run, steps: _Steps) -> float | None:
 
 
 def _in_rows(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Return what is [steps, batch_size, ranks] as [steps, sequences]."""
+    """Reshape [steps, batch_size, ranks] to [steps, sequences]."""
     return values.reshape(len(values), values.shape[1] * values.shape[2])
 
 
@@ -173,7 +173,7 @@ def _steps(run: Run, costs: Costs) -> _Steps:
 
 
 def _sources(index: JoinedIndex, sequences: Int64Array) -> Int64Array:
-    """Number the dataset of a mixture, or the file of a dataset, of each sequence."""
+    """Return the dataset of a mixture, or the file of a dataset, of each sequence."""
     sequences = numbers_of(sequences)
     if len(index.parts) > 1:
         return index.dataset_of(sequences)

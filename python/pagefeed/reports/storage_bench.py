@@ -1,4 +1,4 @@
-"""What remote storage gives: latency, and bandwidth by size and number of requests."""
+"""Measure remote storage: latency, and bandwidth by size and number of requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = ("64KiB", "1MiB", "8MiB")
 DEPTHS = (1, 8, 32)
 LATENCIES = 16
 ENOUGH = 0.8
-"""Of the best bandwidth: the rest is not worth more requests or memory."""
+"""Share of the best bandwidth that is enough: more would cost requests and memory."""
 SCATTER = 0x9E3779B97F4A7C15
 
 
@@ -38,15 +38,15 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class StorageBench:
-    """What a storage gives to this machine, and what to do with it."""
+    """Measurements of a storage from this machine, and advice."""
 
     files: int
     file_bytes: int
     """Bytes of the file that was read."""
     latency_seconds: tuple[float, float, float]
-    """Of requests for one byte: the least, the median, the most."""
+    """Latency of requests for one byte: least, median and greatest."""
     measured: list[Measured]
-    """Bandwidth for each size and depth."""
+    """Bandwidth for each size and number of requests."""
     best_bytes_per_second: float
     request_bytes: int
     """Smallest size of a request that gives most of the best bandwidth."""
@@ -57,7 +57,7 @@ class StorageBench:
 
     @property
     def advice(self) -> list[str]:
-        """What to set, in words."""
+        """Settings to change, in sentences."""
         under_way = self.max_in_flight * self.request_bytes / 1e6
         lines = [
             (

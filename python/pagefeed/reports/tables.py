@@ -1,4 +1,4 @@
-"""What inspections and forecasts say, as tables of texts: for a terminal and a page."""
+"""Inspections and forecasts as tables of text, for a terminal or a page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pagefeed.reports.inspection import Inspection
 __all__ = ["Table", "facts_of_inspection", "facts_of_plan", "mixture_tables"]
 
 Facts = list[tuple[str, str]]
-"""Labels, and what is found."""
+"""Labels and values."""
 
 
 MOST_STAGES = 8
-"""Of more of them shares alone are shown: a line each."""
+"""With more stages than this, only shares are shown, on a line each."""
 
 
 class Table(NamedTuple):
@@ -25,9 +25,9 @@ class Table(NamedTuple):
 
     title: str
     header: tuple[str, ...]
-    """What the columns hold."""
+    """Headings of the columns."""
     rows: Sequence[tuple[str, ...]]
-    """Texts by row: one for each column."""
+    """Texts of each row, one for each column."""
 
 
 def facts_of_inspection(found: Inspection) -> Facts:
@@ -75,7 +75,7 @@ def _tokenizer(key: str, value: str) -> str:
 
 
 def facts_of_plan(plan: Forecast) -> Facts:
-    """Return what a run comes to."""
+    """Return the facts of a forecast, to print."""
     tokens = max(1, plan.sequences * plan.length)
     padding = f"{plan.padding_tokens:,} ({plan.padding_tokens / tokens:.2%})"
     steps = "without end" if plan.steps is None else f"{plan.steps:,} on every rank"
@@ -135,7 +135,10 @@ def facts_of_plan(plan: Forecast) -> Facts:
 
 
 def mixture_tables(plan: Forecast) -> Iterator[Table]:
-    """Yield the datasets of a mixture, then each stage; nothing for one dataset."""
+    """Yield tables of the datasets of a mixture and of each stage.
+
+    None for one dataset.
+    """
     header = ("dataset", "tokens", "delivered", "share", "epochs", "left out")
     if plan.datasets:
         datasets = [

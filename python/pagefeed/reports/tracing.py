@@ -1,4 +1,4 @@
-"""Batches traced back: what a row held and where it came from, and steps made again."""
+"""Trace batches: which tokens a row holds, and where they came from."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 __all__ = ["TracedPart", "TracedRow", "replay", "trace"]
 
 MEMORY = 256 << 20
-"""What reading single sequences may hold."""
+"""Memory for reading single sequences."""
 MOST_TOKENS, MOST_CHARACTERS = 16, 300
-"""What is printed of a part."""
+"""Tokens and characters printed of a document."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,11 @@ class TracedPart:
     """A run of tokens of one document in a row of a batch."""
 
     origin: Origin
-    """Where they came from, and their place in the row."""
+    """Where the tokens came from, and their position in the row."""
     tokens: list[int] | None
     """The tokens; None if the rows hold none."""
     text: str | None
-    """The same decoded, if a tokenizer was given."""
+    """The tokens as text, if a tokenizer was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,9 @@ class TracedRow:
     row: int
     """Row of the batch."""
     tokens: list[int] | None
-    """All that it holds: separators and padding too; None if it holds none."""
+    """All tokens of the row, with separators and padding; None if it has no tokens."""
     parts: list[TracedPart]
-    """Whose tokens these are, in their order."""
+    """The documents of the tokens, in order."""
     damage: Damage | None = None
     """Why it cannot be read, if it cannot."""
 
@@ -82,7 +82,7 @@ def trace(
     *,
     tokenizer: TextTokenizer | None = None,
 ) -> list[TracedRow]:
-    """Return what the rows of a batch hold, and where each part came from.
+    """Return the tokens in the rows of a batch, and where they came from.
 
     Reads these rows alone: the loader is left as it is, and may run on.
 

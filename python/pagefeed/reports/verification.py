@@ -27,7 +27,7 @@ CHUNK_SEQUENCES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class Leg:
-    """A part of a run between two resumes."""
+    """A stretch of a run between two resumes."""
 
     world_size: int
     """Number of ranks."""
@@ -39,7 +39,7 @@ class Leg:
 
 @dataclass(kw_only=True)
 class Verification:
-    """What a verified epoch came to."""
+    """Result of verifying an epoch."""
 
     epoch: int
     """The epoch followed."""
@@ -56,11 +56,11 @@ class Verification:
     changed: list[int] = field(default_factory=list)
     """Sequences that are not what they were before documents were erased."""
     problems: list[str] = field(default_factory=list)
-    """What is wrong; empty if all is well."""
+    """Problems; empty if there are none."""
 
     @property
     def ok(self) -> bool:
-        """Whether every sequence is delivered exactly as often as it should be."""
+        """Whether every sequence was delivered as often as it should be."""
         return not self.problems
 
 
@@ -208,7 +208,7 @@ def _judge_mixture(
     seen: np.ndarray,
     result: Verification,
 ) -> None:
-    """Hold what was seen of each dataset against the first sequences of its lanes."""
+    """Compare deliveries of each dataset with the first sequences of its lanes."""
     following = track.course.following(position)
     num_lanes = following.shape[1]
     for number, part in enumerate(track.course.schedule.parts):

@@ -1,4 +1,4 @@
-"""What a table says of the values in its files, without opening them."""
+"""Bounds of values that a table records for its files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Bounds", "FileBounds", "bounds_of"]
 
 
 class Bounds(NamedTuple):
-    """Between which values a column of a file lies."""
+    """Lower and upper bound of a column in a file."""
 
     lower: Any
-    """No value is below it; None if that is not known. NaN does not count."""
+    """Lower bound; None if unknown. NaN does not count."""
     upper: Any
     """No value is above it, likewise."""
     may_be_null: bool = True
@@ -24,7 +24,7 @@ class Bounds(NamedTuple):
 def bounds_of(
     lower: object, upper: object, num_nulls: int | None, num_rows: int | None
 ) -> Bounds | None:
-    """Return bounds and what follows from counts; None if nothing is known."""
+    """Return bounds, and what follows from the counts; None if nothing is known."""
     found = Bounds(
         lower,
         upper,
@@ -38,11 +38,11 @@ class FileBounds(Protocol):
     """The bounds of the columns of some files."""
 
     def of(self, column: str) -> Sequence[Bounds | None]:
-        """Return those of a column in each file; None where nothing is known.
+        """Return the bounds of a column in each file; None where unknown.
 
         Args:
             column: Its name in the table.
         """
 
     def with_files(self, numbers: Sequence[int]) -> FileBounds:
-        """Return those of some of the files."""
+        """Return the bounds of some of the files."""

@@ -1,4 +1,4 @@
-"""Which part of a scale the value of a column lies in."""
+"""Divide rows by the interval in which the value of a column lies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ColumnQuery"]
 
 
 class ColumnQuery(Query):
-    """Which part of a scale the value of a column lies in.
+    """Divides rows by the interval in which the value of a column lies.
 
     Values below the first edge are in part 0, from the first edge on in part 1, and so
     on; those that are missing or not a number in the last part.
@@ -58,5 +58,5 @@ class ColumnQuery(Query):
         return expression
 
     def prunes(self, schema: Schema) -> bool:  # noqa: ARG002 - as others are asked
-        """Every row has a part."""
+        """Return False: rows without a match have a part, too, so none is left out."""
         return False

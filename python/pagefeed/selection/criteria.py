@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 NO_PART = 65_535
-"""Marks rows that are in no part; also the largest number of parts."""
+"""Part number of rows in no part; also the largest number of parts."""
 
 
 class Labels(NamedTuple):
-    """The parts of the rows of a piece."""
+    """The part of each row of a piece."""
 
     part: npt.NDArray[np.uint16]
     """Part of each row, or ``NO_PART``; undefined for rows outside of the spans."""
@@ -46,20 +46,20 @@ class Labels(NamedTuple):
 
 
 class Criterion(ABC):
-    """Divides rows into parts, by what each row holds or where it is."""
+    """Divides rows into parts, by their values or positions."""
 
     parts: tuple[str, ...]
     """Names of the parts."""
     key: str
     """Differs between any two criteria."""
     what: str
-    """What it looks for, for messages."""
+    """Description of the criterion, for messages."""
     by_file = True
-    """Whether it needs pieces of one file each."""
+    """Whether the criterion needs pieces of one file each."""
     counts_rows = False
     """Whether the numbers of rows in the dataset decide, and so do its other files."""
     is_of_table = False
-    """Whether it is what a snapshot of a table has of the rows of its files."""
+    """Whether it selects the rows of a table's snapshot."""
 
     def begin(self) -> None:  # noqa: B027 - most need nothing
         """Read what all pieces need, before the first one is labelled."""
@@ -136,7 +136,7 @@ class Lengths(Criterion):
 
 
 class Listed(Criterion):
-    """Takes rows that are listed, or all others as tables do, and reads nothing.
+    """Selects listed rows, or all others; reads nothing.
 
     Args:
         rows: Of files by their path, numbers of rows of each, which rise.
@@ -207,7 +207,7 @@ class Hashing(Criterion):
         return Labels(part.astype(np.uint16))
 
     def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
-        """Return two numbers made of the seed, and of size and footer of the file.
+        """Return two numbers from the seed, and from size and footer of the file.
 
         Name of the file and its place in the dataset do not count: both may change.
         """
@@ -224,7 +224,7 @@ _ODD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix_hash(numbers: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Array:
-    """Hash 64-bit numbers to 64 bits each.
+    """Return 64-bit hashes of 64-bit numbers.
 
     Multiplications and shifts as in splitmix64 (Steele, Lea and Flood, "Fast
     splittable pseudorandom number generators", 2014), twice, with a key before each.

@@ -48,7 +48,7 @@ def rows_of(
 
 
 def taken_by(criterion: Criterion, spans: Spans) -> Selection:
-    """Select the rows of the first part of a criterion."""
+    """Return the rows in the first part of a criterion."""
     return Selection(Division(spans, criterion), 0)
 
 
@@ -58,7 +58,7 @@ def by_tiers(
     edges: Sequence[Constant] | None,
     quantiles: int | None,
 ) -> dict[str, Selection]:
-    """Divide by the value of a column; rows without a value are the last part."""
+    """Divide by the value of a column; rows without a value become the last part."""
     check_column(column, "column")
     if (edges is None) == (quantiles is None):
         raise InvalidArgumentError("give either edges=[...] or quantiles=")

@@ -1,4 +1,4 @@
-"""Divisions: rows labelled by a criterion, stored as runs of rows of each part."""
+"""Divisions: the part of each row, stored as runs of rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Runs(NamedTuple):
 
 @dataclass(eq=False)
 class Division:
-    """The rows of spans, divided into parts by one pass over the criterion.
+    """The rows of spans divided into parts, in one pass over the criterion.
 
     The cache folder of the index keeps the result, and all processes of the machine
     map it. Without a folder, every process makes its own.
@@ -51,7 +51,7 @@ class Division:
     expected: list[str] | None = None
 
     def __reduce__(self) -> tuple[type[Division], tuple[Any, ...]]:
-        """Pickle as the recipe: the other process maps or makes its own parts."""
+        """Pickle as the recipe; another process maps or makes the parts itself."""
         made = self.__dict__.get("stored")
         expected = self.expected if made is None else made.about["digests"]
         return Division, (self.spans, self.criterion, expected)
@@ -70,7 +70,7 @@ class Division:
 
     @lazy
     def stored(self) -> ArrayFolder:
-        """The parts, mapped; made on first use."""
+        """Arrays of the parts; made on first use."""
         stored = derived_arrays(self.spans.index, "select", self.key, self._write)
         if self.expected not in (None, stored.about["digests"]):
             raise StaleFileError(
@@ -80,7 +80,7 @@ class Division:
         return stored
 
     def _write(self, writer: ArrayWriter) -> None:
-        """Make the parts piece by piece, and store them."""
+        """Divide piece by piece, and store the parts."""
         num_parts = len(self.criterion.parts)
         digests = [hashlib.blake2b(digest_size=16) for _ in range(num_parts)]
         has_values = True
@@ -109,7 +109,7 @@ class Division:
         }
 
     def _all_runs(self) -> Iterator[list[_Runs]]:
-        """Yield the runs of each piece, in order, made by a thread per CPU."""
+        """Yield the runs of each piece in order, with one thread per CPU."""
         what, total = self.criterion.what, self.spans.num_rows
         logger.info("%s: %d rows are looked at, once", what, total)
         self.criterion.begin()
@@ -118,7 +118,7 @@ class Division:
         return work.each(self._runs_of, pieces, lambda piece: piece.num_wanted)
 
     def _runs_of(self, piece: Piece) -> list[_Runs]:
-        """Return the runs of each part in a piece; a run ends where its page does."""
+        """Return the runs of each part in a piece; runs end where pages do."""
         index = piece.index
         part, num_values = self.criterion.labels(piece)
         part[~piece.wanted()] = NO_PART

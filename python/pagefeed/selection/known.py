@@ -16,7 +16,7 @@ __all__ = ["Known"]
 
 
 class Known(Criterion):
-    """Divides rows as they are divided already, among those of more files.
+    """Divides rows as an earlier division of more files did.
 
     Nothing is read. Another process, which does not have the division, reads again.
 
@@ -30,7 +30,7 @@ class Known(Criterion):
         self._division = division
         found = division.criterion
         self.plain: Criterion = found.plain if isinstance(found, Known) else found
-        """What divides the rows by what they hold."""
+        """The criterion that divides rows by their values."""
         self.parts, self.what = self.plain.parts, self.plain.what
         self.key = self.plain.key
 

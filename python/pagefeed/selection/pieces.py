@@ -28,7 +28,7 @@ class Piece:
     first_pages: Int64Array
     """First page of each row group: int64 [row groups]."""
     first_rows: Int64Array
-    """First row of each, numbered through the index, and the end: [row groups + 1]."""
+    """First row of each row group, and the number of rows: [row groups + 1]."""
 
     def __post_init__(self) -> None:
         self.index = self.spans.index
@@ -67,7 +67,7 @@ class Piece:
         return [group for group, count in pairs if count]
 
     def groups_by_file(self) -> Iterator[tuple[int, list[int], Int64Array]]:
-        """Yield the number of each file, its row groups, and their rows in here."""
+        """Yield the number of each file, its row groups, and their rows here."""
         located = [self.index.core.locate(page) for page in self.first_pages.tolist()]
         files = np.array([file for file, *_ in located])
         borders = np.searchsorted(files, [*self.files, self.files.stop])

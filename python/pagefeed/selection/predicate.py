@@ -31,7 +31,7 @@ from pagefeed.selection.values import Misfit, Value, as_float, compare, is_numbe
 __all__ = ["Predicate", "query_of"]
 
 Bind: TypeAlias = Callable[[Schema], Expression]
-"""Makes the expression of a part for files of a schema."""
+"""Function from a schema to the expression of a node."""
 Side: TypeAlias = Constant | Callable[[Schema], Value]
 """A literal, or what makes a side of a comparison for files of a schema."""
 
@@ -50,7 +50,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], str]] = {
     ast.Mult: (operator.mul, "multiply"),
     ast.Div: (operator.truediv, "divide"),
 }
-"""What arithmetic does with literals, and what Arrow calls it."""
+"""Arithmetic operators: the function for literals, and the name in Arrow."""
 _MATCHES = {"startswith": "starts_with", "contains": "match_substring"}
 """Functions of a text that are true or false, as Arrow calls them."""
 _FORMS = (
@@ -97,7 +97,7 @@ class Predicate(Query):
         return expression
 
     def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may be used, which do not tell whether there are NaNs.
+        """Whether statistics may leave out rows; not where there may be NaNs.
 
         All comparisons with NaN are false except ``!=``, and ranges leave NaN out. So
         statistics lose no row unless something is negated.
@@ -115,7 +115,7 @@ class Predicate(Query):
         return self._source.refuse(node, problem)
 
     def _boolean(self, node: ast.expr) -> Bind:
-        """Check a part that is true or false, and return what binds it."""
+        """Check a node that must be true or false; return its binding."""
         match node:
             case ast.BoolOp(op=op, values=values):
                 join = operator.and_ if isinstance(op, ast.And) else operator.or_
@@ -226,7 +226,7 @@ class Predicate(Query):
         return name
 
     def _side(self, node: ast.expr) -> Side:
-        """Check what is compared: a literal, a column, or what is made of these."""
+        """Check a side of a comparison: a literal, a column, or arithmetic of these."""
         value = _constant_of(node)
         if value is not None:
             return value

@@ -1,4 +1,4 @@
-"""Files of a table in which no row can be selected, as the table itself tells."""
+"""Leave out files of a table in which, by its statistics, no row can be selected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["files_that_may_match"]
 COLUMNS_WITH_NULLS = 2
 """Rows with a value and those without are looked at apart in so many columns."""
 GROUP = "pagefeed.group"
-"""Tells apart what is said of files, where nothing is read but this."""
+"""Column that identifies the file where only statistics are read."""
 NO_VALUE = Bounds(None, None, may_have_values=False)
 SLACK = datetime.timedelta(milliseconds=1)
 """Writers of Delta cut times to milliseconds, the upper bound as the lower one."""
@@ -104,7 +104,7 @@ def _columns_of(query: Query, schema: Schema) -> Iterable[str]:
 
 
 def _bounds_of(table: TableColumns, name: str) -> Sequence[Bounds | None] | None:
-    """The bounds of a column in each file: a partition's value, or what is stored."""
+    """Return the bounds of a column in each file, from partitions or statistics."""
     found = None if table.bounds is None else table.bounds.of(name)
     column = table.of_files.get(name)
     if column is None:
@@ -126,7 +126,7 @@ def _bounds_of_value(column: FolderColumn, file: int) -> Bounds | None:
 def _facts(
     columns: Sequence[tuple[Expression, Any]], said: Iterable[Bounds | None]
 ) -> Iterator[Expression]:
-    """What holds for rows of a file: for each of its rows one of these."""
+    """Return an expression that holds for all rows of a file."""
     always = arrow("pyarrow.compute").scalar(True)  # noqa: FBT003
     choices = list[list[Expression]]()
     for (field, kind), bounds in zip(columns, said, strict=True):
@@ -144,7 +144,7 @@ def _facts(
 
 
 def _between(field: Expression, kind: Any, bounds: Bounds) -> Expression | None:
-    """That a column lies between its bounds; None if they are of no use."""
+    """Return the expression that a column is within bounds; None if unknown."""
     lower, upper = (
         _constant(bound, kind, slack)
         for bound, slack in ((bounds.lower, -SLACK), (bounds.upper, SLACK))

@@ -50,11 +50,11 @@ class Query(ABC):
     """An expression over the columns of a row."""
 
     text: str
-    """What it asks, for messages."""
+    """Text of the query, for messages."""
     key: str
     """Differs between any two queries."""
     columns: tuple[str, ...]
-    """Columns it names; none if that is not known."""
+    """Names of its columns; empty if unknown."""
 
     @abstractmethod
     def bind(self, schema: Schema) -> Expression:
@@ -87,7 +87,10 @@ class ExpressionQuery(Query):
         return self._expression
 
     def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may be used: not if there can be NaN, see Predicate."""
+        """Whether statistics may leave out rows.
+
+        Not if there may be NaNs, see Predicate.
+        """
         types = arrow("pyarrow.types")
         return not any(
             types.is_floating(kind) or types.is_nested(kind) for kind in schema.types

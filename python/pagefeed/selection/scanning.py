@@ -148,7 +148,7 @@ def _check_years(piece: Piece, opened: Opened, expression: Expression) -> None:
 
 
 def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
-    """Return the values that divide rows into ``count`` parts of equal size.
+    """Return the values that divide rows into ``count`` groups of equal size.
 
     Values are kept on disk while they are sorted, 8 bytes a row.
 
@@ -316,7 +316,7 @@ def _in_table(schema: Schema, table: TableColumns) -> Schema:
 
 
 def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
-    """Return a type of a table without the fields that a file cannot tell.
+    """Return a type of a table without fields that a file does not have.
 
     These have a default inside a struct, and the file lacks them.
     """

@@ -49,7 +49,7 @@ class Selection(RowRuns):
         self.name = criterion.parts[number]
         """Name of the part."""
         self.names: tuple[str, ...] = (self.name,)
-        """Names of this part and of the selections before it, the first one first."""
+        """Names of this selection and of those before it, the first one first."""
         self.counts_rows = criterion.counts_rows
         """Whether other rows are selected where files are left out."""
         if self.before is not None:
@@ -73,7 +73,7 @@ class Selection(RowRuns):
 
     @property
     def is_of_table(self) -> bool:
-        """Whether it is what a snapshot of a table has of the rows of its files."""
+        """Whether it selects the rows of a table's snapshot."""
         criterion = self._division.criterion
         plain = criterion.plain if isinstance(criterion, Known) else criterion
         return plain.is_of_table

@@ -1,4 +1,4 @@
-"""The text of a predicate: parsed by Python, and marked where it goes wrong."""
+"""Text of a predicate: parsed by Python, with errors marked in the text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SQL = {
 
 
 class Source:
-    """A predicate as it is written, over one line or several.
+    """Text of a predicate, on one or several lines.
 
     Args:
         text: What is written.
@@ -65,7 +65,7 @@ class Source:
         return tree
 
     def refuse(self, node: ast.expr, problem: str) -> InvalidArgumentError:
-        """Return the error that marks a part of the text."""
+        """Return an error that marks a node in the text."""
         start, stop = (
             (row, len(self._lines[row - 1].encode()[:column].decode()))
             for row, column in (
@@ -78,7 +78,7 @@ class Source:
     def _refused(
         self, problem: str, start: tuple[int, int], stop: tuple[int, int] | None = None
     ) -> InvalidArgumentError:
-        """Return the error that marks a line from one place on."""
+        """Return an error that marks a line from one position on."""
         (row, column), last = start, len(self._lines) - 1
         if row > last:  # Behind the text, where something is missing.
             row, column = last, len(self._lines[last - 1])

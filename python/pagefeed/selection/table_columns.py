@@ -1,4 +1,4 @@
-"""What a table says of its snapshot: which one it is, and its columns.
+"""The snapshot and the columns of a table.
 
 A column of a table is named by the table alone. In files it is found by its field id,
 or by a name that only files know: :class:`Naming` says how, and what reads a file sees
@@ -26,32 +26,32 @@ __all__ = ["Held", "NamedField", "Naming", "TableColumns", "TablePast"]
 
 
 class Held(NamedTuple):
-    """What a column of a table holds."""
+    """Type of a column of a table."""
 
     kind: str = "value"
     """``"value"``, ``"struct"``, ``"list"`` or ``"map"``."""
     fields: tuple[NamedField, ...] = ()
-    """Of a struct: its fields."""
+    """Fields of a struct."""
     inside: tuple[Held, ...] = ()
-    """Of a list its items, of a map its keys and values."""
+    """Items of a list; keys and values of a map."""
 
 
 class NamedField(NamedTuple):
     """A column of a table, or a field in one."""
 
     name: str
-    """What the table calls it."""
+    """Name in the table."""
     id: int | None
-    """Its field id."""
+    """Field id."""
     names: tuple[str, ...]
-    """What files call it that are not to be asked for ids."""
+    """Names in files that have no field ids."""
     held: Held = Held()
-    """What it holds."""
+    """Type of the field."""
 
 
 @dataclass(frozen=True)
 class Naming:
-    """How the columns of a table are found in its files.
+    """How columns of the table are found in its files.
 
     Example:
         >>> naming = Naming((NamedField("tokens", 7, ("col-7",)),), by_name=True)
@@ -68,16 +68,16 @@ class Naming:
 
     @property
     def core(self) -> _core.Naming:
-        """The same for the data plane, which reads footers by it."""
+        """The snapshot as the data plane takes it, to read footers."""
         return _core.Naming(self.fields, by_id=self.by_id, by_name=self.by_name)
 
     def key_of(self, column: str) -> str:
-        """Return text that differs where the column is found differently."""
+        """Return text that identifies how a column is found in files."""
         top = [each for each in self.fields if f"{column}.".startswith(f"{each.name}.")]
         return repr((top, self.by_id, self.by_name))
 
     def name_in_files(self, column: str) -> str | None:
-        """Return what files without ids call a column; None if that is not known."""
+        """Return the name of a column in files without field ids; None if unknown."""
         names = {each.name: each.names for each in self.fields}.get(column)
         return names[0] if names else None
 
@@ -87,7 +87,7 @@ class Naming:
 
 
 class TablePast(Protocol):
-    """What a table tells of its earlier snapshots."""
+    """Earlier snapshots of the table."""
 
     def at(self, snapshot: str) -> Any:
         """Return a dataset of an earlier snapshot, with the same columns."""
@@ -97,35 +97,35 @@ class TablePast(Protocol):
 
     @property
     def row_ids(self) -> Any | None:
-        """What returns the ids of the rows of a file, if the table has them."""
+        """Function that returns row ids of a file, if the table has such."""
 
     @property
     def key(self) -> str | None:
-        """The column whose values tell rows apart; None if the user named none."""
+        """Column that identifies rows; None if the user named none."""
 
     def keep_keys(self, index: Any) -> None:
-        """Keep what tells the rows of an index beside it, if the user named a key."""
+        """Store the keys of the rows of an index, if the user named a key."""
 
     def keys_of(self, index: Any) -> Any | None:
-        """Return what tells the rows of an index; None if nothing does."""
+        """Return the stored keys of the rows of an index; None if there are none."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableColumns:
-    """What a table says of its snapshot: which one it is, and its columns."""
+    """The snapshot of a table, and its columns."""
 
     snapshot: str
     """Kind of the table and number of the snapshot: ``delta:12``."""
     types: Mapping[str, Any]
     """Arrow types of the columns of the snapshot, in their order."""
     naming: Naming | None = None
-    """How they are found in files; None if these have the table's names."""
+    """How columns are found in files; None if files use the names of the table."""
     of_files: Mapping[str, FolderColumn] = field(default_factory=dict)
     """Columns with one value in all rows of a file: its partition."""
     partition_decides: bool = False
     """Whether a partition's value is that of the rows, whatever the file holds."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What rows of files that lack a column have: a ``pyarrow.Scalar``."""
+    """Values of columns that a file lacks: a ``pyarrow.Scalar`` each."""
     inner_defaults: tuple[str, ...] = ()
     """Dotted paths of fields in structs that have such a value, and columns with lists
     and maps of such. No such value is made up: files must have the field."""
@@ -134,13 +134,13 @@ class TableColumns:
     missing_as_null: bool = False
     """Whether columns are null in the rows of files that lack them."""
     past: TablePast | None = None
-    """What it tells of its earlier snapshots."""
+    """Earlier snapshots of the table."""
     bounds: FileBounds | None = None
-    """Between which values the columns of files lie."""
+    """Bounds of columns in each file."""
     pruned: frozenset[str] = frozenset()
-    """Files that are left out, as the table proves that no row of them is selected."""
+    """Files left out because the table proves that none of their rows is selected."""
     without_rows: frozenset[str] = frozenset()
-    """Files that are left out, as no row of them is selected, which were looked at."""
+    """Files left out because a scan showed that none of their rows is selected."""
 
     @property
     def left_out(self) -> frozenset[str]:

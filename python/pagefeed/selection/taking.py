@@ -69,7 +69,7 @@ def _parse_count(value: object) -> int:
 
 
 class Taking(Criterion):
-    """Takes the rows with the smallest hashes, until they hold enough tokens.
+    """Selects the rows with the smallest hashes, until they hold enough tokens.
 
     The hash of a row depends on the seed and on the number of the row in the dataset.
     So the rows of a smaller subset are among those of a larger one, and the same rows

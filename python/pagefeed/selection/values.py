@@ -32,15 +32,15 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class Value(NamedTuple):
-    """What stands on a side of a comparison."""
+    """One side of a comparison."""
 
     field: Expression
     kind: Any
-    """Its Arrow type."""
+    """Arrow type of the side."""
 
 
 class Misfit(Exception):  # noqa: N818 - no error that anybody sees
-    """A literal does not fit what it is compared with; says what fits."""
+    """A literal does not fit the type it is compared with; says what would fit."""
 
 
 def is_number(kind: Any) -> bool:

@@ -111,7 +111,7 @@ def _format_of(file: str) -> str:
 
 
 def _check_splits(storage: Storage, files: list[str]) -> None:
-    """Refuse several splits of a saved dataset: one of them may be the test set."""
+    """Refuse a saved dataset with several splits: one of them may be the test set."""
     folders = {file.rpartition("/")[0] for file in files if file.endswith(".arrow")}
     parts: dict[str, list[str]] = {}
     for folder in sorted(folders):

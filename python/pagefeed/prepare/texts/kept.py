@@ -26,20 +26,20 @@ class WidenedError(Exception):
         self.kind = kind
         """The wider type, as ``keep`` names it."""
         self.error = error
-        """The message, with the value and its place."""
+        """The error message, with the value and its position."""
 
 
 class Sample(NamedTuple):
-    """A record as its format has it, or why there is none."""
+    """A record of the input, or the reason why it was rejected."""
 
     key: Any
-    """What its place is made of."""
+    """The position of the record, in the form of its format."""
     row: Mapping[str, Any] | None
-    """Its values by name; None if it is rejected."""
+    """Values by name; None if the record was rejected."""
     error: str = ""
     """Why it is rejected."""
     record: bytes | None = None
-    """Its bytes, if they are known."""
+    """The bytes of the record, if known."""
 
 
 def batch_of(
@@ -159,7 +159,7 @@ def _one(value: Any, kind: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """Return a text as it is, and any other value as JSON."""
+    """Return a text unchanged, and other values as JSON."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Files of lines, which can be read from any place; and plain texts."""
+"""Files of lines, which can be read from any position, and plain texts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Lines(Reader):
 
 
 class TextLines(Lines):
-    """Plain text with a document in each line."""
+    """Reads plain text in which each line is a document."""
 
     suffixes = with_compressed(".txt", ".text")
 
@@ -116,7 +116,7 @@ class PlainText(Reader):
 def _numbered(
     storage: Storage, piece: Piece, size: int, most: int
 ) -> Iterator[tuple[bytes | None, Callable[[], int]]]:
-    """Yield blocks of lines, each with a function that returns its first line number.
+    """Yield blocks of lines. Each has a function that returns its first line number.
 
     The block of a line that is too long is None. Lines of the pieces before are counted
     when the function is called.

@@ -22,7 +22,7 @@ from pagefeed.prepare.texts.tables import check_columns_of
 __all__ = ["ParquetFile"]
 
 READ_BYTES = 2 << 20
-"""Bytes of rows that are read at once: fewer or more of them take longer."""
+"""Bytes of rows that are read at once; both fewer and more are slower."""
 
 
 class ParquetFile(Reader):

@@ -1,4 +1,4 @@
-"""Records of any input: what to read of them, and which were rejected."""
+"""Records of any input: which columns to read, and which records were rejected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def arrow(module: str = "pyarrow") -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What to read of every record."""
+    """The columns to read of every record."""
 
     source: str
     """The column of texts or messages."""
@@ -64,13 +64,13 @@ class Wanted:
 
 
 class Piece(NamedTuple):
-    """Some consecutive records of a file."""
+    """Consecutive records of a file."""
 
     file: str
     begin: int
-    """Where it begins: a byte, row group or record batch, by format."""
+    """Where the piece begins: a byte, row group or record batch, by format."""
     end: int | None
-    """Where it ends; None for the end of the file."""
+    """Where the piece ends; None for the end of the file."""
     weight: int
     """Approximate uncompressed bytes."""
     format: str = ""
@@ -82,21 +82,21 @@ class Rejected(NamedTuple):
 
     file: str
     place: str
-    """Place in the file, such as ``line 7``."""
+    """Where the record is in its file, such as ``line 7``."""
     error: str
     record: bytes | None = None
-    """Bytes of the record, if they are known."""
+    """Bytes of the record, if known."""
     num_records: int | None = 1
     """Number of records; None if unknown, 0 if only a kept column is left out."""
 
 
 class Batch(NamedTuple):
-    """Some consecutive records."""
+    """Consecutive records as a table."""
 
     table: Table
     """The wanted columns in order; their types are not checked yet."""
     place: Callable[[int], str]
-    """Returns the place of a row of the table in the file."""
+    """Returns where a row of the table is in its file, such as ``line 7``."""
     rejected: Sequence[Rejected] = ()
     """Records that could not be read."""
 

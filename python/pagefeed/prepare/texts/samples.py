@@ -85,7 +85,7 @@ _PLAIN_TYPES = (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE, tarfile.LNKTYPE)
 def _samples(
     stream: Any, wanted: Wanted
 ) -> Iterator[tuple[str, dict[str, bytes | int]]]:
-    """Yield the members of each sample, by what follows the first dot of their names.
+    """Yield the members of each sample, by the part of their names after the first dot.
 
     Members that are not wanted, or too long, come as their sizes.
     """
@@ -174,7 +174,7 @@ def _of_shard(
 
 
 def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
-    """Return the header of a shard, and the bytes of each sample."""
+    """Return the header of a shard, and the size of each sample in bytes."""
     try:
         [count] = struct.unpack("<I", _exactly(stream, 4, file))
         table = _exactly(stream, 4 * (count + 1), file, RECORD_BYTES)

@@ -1,4 +1,4 @@
-"""What reads files; files as decompressed streams, and their lines."""
+"""Readers of files, and files as decompressed streams and lines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reader(ABC):
     """Reads files of one format."""
 
     suffixes: ClassVar[tuple[str, ...]]
-    """Ends of the names of such files."""
+    """Suffixes of the names of such files."""
 
     def pieces(self, storage: Storage, file: str, most: int) -> Iterator[Piece]:
         """Divide a file into pieces of about ``most`` bytes; here it is one piece."""
@@ -69,7 +69,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
-        """Yield the records of a piece, in order, the same each time."""
+        """Yield the records of a piece, always in the same order."""
 
 
 def line_blocks(
@@ -117,7 +117,7 @@ def line_blocks(
 
 
 def _last_end(left: bytes, at: int, end: int | None, size: int, most: int) -> int:
-    """Return the end of the last whole line in a buffer; negative if there is none."""
+    """Return the end of the last whole line in a buffer; negative if no line ends."""
     is_long = len(left) > most
     if end is None or at + len(left) < end:
         return left.rfind(b"\n") if is_long or len(left) >= size else -1

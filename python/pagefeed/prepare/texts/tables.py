@@ -230,7 +230,7 @@ def _is_file(storage: Storage, file: str) -> bool:
 
 
 def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
-    """Leave out files that Hugging Face's ``datasets`` caches beside saved ones."""
+    """Leave out the cache files that ``datasets`` writes beside saved ones."""
     named: dict[str, set[str] | None] = {}
     for folder in {file.rpartition("/")[0] for file in files}:
         state = f"{folder}/state.json"

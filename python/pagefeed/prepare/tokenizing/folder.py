@@ -37,7 +37,7 @@ __all__ = ["JobFolder", "ShardRecord", "Tokenized", "reasons_of", "summary"]
 
 _REJECTED = "_rejected"
 _COUNTS = ("num_documents", "num_tokens", "num_rejected", "reasons", "num_learned")
-"""What the manifest and the result have alike."""
+"""Names of the counts that manifest and result share."""
 MOST_REASONS = 16
 """Most reasons that are counted by name."""
 _FILES = r"part-\d{5}-\d{3,}\.(parquet|jsonl|json)|_manifest\.json|job\.json"
@@ -99,10 +99,10 @@ class JobFolder:
         self.today = datetime.date.min
         """The day on which the job began, which templates write."""
         self.widened: dict[str, str] = {}
-        """Kept columns whose types are wider than those of the first records."""
+        """Kept columns whose types are wider than in the first records."""
 
     def check(self, job: Job) -> tuple[Any, Any]:
-        """Check that the folder is of a job; change nothing there.
+        """Check that the folder belongs to a job; change nothing.
 
         Returns:
             Its manifest, and what was noted when the job began; None if there is none.
@@ -127,7 +127,7 @@ class JobFolder:
         return manifest, begun
 
     def note(self, job: Job) -> None:
-        """Check the folder, and note there that the job begins, if it did not before.
+        """Check the folder, and record there that the job begins, unless it did before.
 
         Raises:
             InvalidArgumentError: If the folder has another job or other files.
@@ -169,7 +169,7 @@ class JobFolder:
         self.widened = begun["widened"]
 
     def all_shards(self, num_tasks: int) -> list[list[ShardRecord]]:
-        """Return the finished shards of each task."""
+        """Return the finished shards of all tasks."""
         names = set(self._out.names(UNFINISHED))
         return list(in_order(lambda task: self.shards(task, names), range(num_tasks)))
 
@@ -259,7 +259,7 @@ class JobFolder:
             remove_drafts(self._out, _FILES, below)
 
     def _check_sizes(self, shards: list[list[ShardRecord]]) -> None:
-        """Check that the files of shards are there, as long as they were written."""
+        """Check that the files of shards exist, and have the sizes written down."""
         sizes = self._out.sizes()
         for task, some in enumerate(shards):
             for record in some:
@@ -316,7 +316,7 @@ def _record_name(task: int, number: int) -> str:
 
 
 def shard_name(task: int, number: int) -> str:
-    """Return the name of a shard; names sort like the inputs."""
+    """Return the name of a shard. Shards sort like their inputs."""
     return f"part-{task:05}-{number:03}"
 
 

@@ -30,7 +30,7 @@ TEXTS = {
 }
 """Types of plain texts, as Arrow writes them."""
 Types = Mapping[str, Any] | None
-"""Types of columns by name; None if there may be any columns."""
+"""Types of columns by name; None if columns are not restricted."""
 Task = tuple[Piece, ...]
 """Pieces that are tokenized in order, into shards of their own."""
 
@@ -62,7 +62,7 @@ class Job:
 
     @property
     def has_labels(self) -> bool:
-        """Whether there is a column of labels."""
+        """Whether the output has a column of labels."""
         return self.rows is not None and self.rows.has_labels
 
     def widened(self, types: Mapping[str, str]) -> Job:
@@ -92,7 +92,7 @@ class Job:
 
 
 def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
-    """Divide inputs into tasks of about a shard each, by sizes alone."""
+    """Divide inputs into tasks of about one shard each, by their sizes."""
     most = max(1, shard_bytes * TEXT_PER_SHARD)
     numbers = range(len(inputs.files))
     tasks: list[Task] = []

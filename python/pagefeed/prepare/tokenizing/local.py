@@ -19,7 +19,7 @@ SECONDS_BETWEEN = 0.1
 
 
 class InputWork:
-    """Progress of a job in bytes of its inputs, whose total is known from the start."""
+    """Progress of a job in bytes of its inputs."""
 
     def __init__(self, job: Job, tasks: list[int]) -> None:
         self._weights = {

@@ -18,7 +18,7 @@ __all__ = ["run_on_ray"]
 
 
 def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
-    """Run all unfinished tasks, each on a CPU of the cluster.
+    """Run all unfinished tasks on a Ray cluster, each on one CPU.
 
     If a node or worker dies, its task runs again elsewhere from its last finished
     shard.

@@ -28,7 +28,7 @@ STORED_BYTES = 4
 
 
 class Shard:
-    """Some rows of a task, in a file that is not created before its first row.
+    """A file of rows of a task; it is created with its first row.
 
     Args:
         job: The job.

@@ -16,7 +16,7 @@ __all__ = ["run_task", "tasks_left"]
 Advance = Callable[[int], object]
 """Called with the bytes of text since the last call."""
 Place = tuple[int, int]
-"""A piece of a task, and a batch of it."""
+"""Numbers of a piece of a task, and of a batch in it."""
 
 
 def tasks_left(job: Job) -> list[int]:
@@ -53,7 +53,10 @@ def run_task(
     batches = _batches(job, task, following)
 
     def fill(shard: Shard) -> Place | None:
-        """Add batches until it is full; return the place behind, None at the end."""
+        """Add batches until the shard is full.
+
+        Return the next position, or None at the end.
+        """
         for file, batch, place in batches:
             if is_cancelled():
                 raise CancelledError("tokenizing was cancelled")
@@ -72,7 +75,7 @@ def run_task(
 
 
 def _batches(job: Job, task: int, start: Place) -> Iterator[tuple[str, Batch, Place]]:
-    """Yield batches from a place on, with their file and the next place."""
+    """Yield batches from a position on, with their file and the next position."""
     first, skip = start
     for number, piece in enumerate(job.tasks[task][first:], first):
         batches = read_piece(job.inputs.storage, piece, job.wanted)

@@ -240,7 +240,7 @@ def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> 
 
 
 def _kept(keep: object) -> dict[str, str | None]:
-    """Return columns that are kept, each with the type that was given or None."""
+    """Return the kept columns, each with its given type or None."""
     if not isinstance(keep, Mapping):
         return dict.fromkeys(check_columns(keep, "keep"))
     for name, kind in keep.items():

@@ -1,4 +1,4 @@
-"""How tokens are added to a tokenizer of each kind, so that the others stay."""
+"""Add tokens to a tokenizer of each kind, without changing its other tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = ["Appending", "appending_of", "merges_of"]
 
 MARGIN = 0.1
-"""By so much a new piece of Unigram is better than the two that it is made of."""
+"""Score of a new Unigram piece, above that of the two pieces it joins."""
 
 
 def appending_of(tokenizer: Tokenizer) -> Appending:
@@ -39,7 +39,7 @@ def appending_of(tokenizer: Tokenizer) -> Appending:
 
 
 def merges_of(model: dict[str, Any]) -> list[list[str]]:
-    """Return the merges of BPE as pairs, which older files have as one text each."""
+    """Return the merges of BPE as pairs; older files store them as texts."""
     return [
         each.split(" ", 1) if isinstance(each, str) else list(each)
         for each in model["merges"]
@@ -68,7 +68,7 @@ class Appending(ABC):
     @property
     @abstractmethod
     def tokens(self) -> set[str]:
-        """All tokens that there are."""
+        """All tokens."""
 
     @abstractmethod
     def joined(self, left: str, right: str) -> str | None:
@@ -80,12 +80,12 @@ class Appending(ABC):
 
     @property
     def _added(self) -> dict[str, int]:
-        """Special and other tokens beside the model, and their ids."""
+        """Special and other added tokens, and their ids."""
         added = self._content.get("added_tokens") or []
         return {token["content"]: token["id"] for token in added}
 
     def words(self, text: str) -> Iterator[str]:
-        """Yield what a text is split into, before any token is found."""
+        """Yield the words into which the pre-tokenizer splits a text."""
         library = self._library
         if library.normalizer is not None:
             text = library.normalizer.normalize_str(text)
@@ -108,7 +108,7 @@ class _Merges(Appending):
 
     @property
     def tokens(self) -> set[str]:
-        """All tokens that there are."""
+        """All tokens."""
         return {*self._model["vocab"], *self._added}
 
     def joined(self, left: str, right: str) -> str | None:
@@ -138,7 +138,7 @@ class _Pieces(Appending):
 
     @property
     def tokens(self) -> set[str]:
-        """All tokens that there are."""
+        """All tokens."""
         return {*(piece for piece, _ in self._model["vocab"]), *self._added}
 
     @property
@@ -146,7 +146,7 @@ class _Pieces(Appending):
         return self._model["vocab"][self._model["unk_id"] or 0][0]
 
     def encoded(self, word: str) -> tuple[str, ...]:
-        """Return the pieces of a word; of what no piece stands for, the unknown one."""
+        """Return the pieces of a word, with the unknown piece where none fits."""
         unknown = self._model["unk_id"]
         return tuple(
             self._unknown if token.id == unknown else token.value

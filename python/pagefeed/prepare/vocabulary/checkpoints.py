@@ -20,7 +20,7 @@ __all__ = ["Change", "Checkpoint", "TensorFacts", "check_output", "open_checkpoi
 
 Values = npt.NDArray[Any]
 Change = Callable[[Values], Values]
-"""Makes other values of those of a tensor: float [rows, ...] in and out."""
+"""Function from the values of a tensor to new values: float [rows, ...]."""
 
 MOST_HEADER = 100 << 20
 """Bytes of a header at most, as safetensors itself has it."""
@@ -28,7 +28,7 @@ _FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class TensorFacts(NamedTuple):
-    """What is known of a tensor without reading it."""
+    """Facts about a tensor that are known without reading it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -108,7 +108,7 @@ class _Safetensors:
                 raise self._corrupt(f"{name!r} lies beyond its {size} bytes")
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
-        """Write it with some tensors changed; nothing else is held in memory."""
+        """Write a copy with some tensors changed; only these are held in memory."""
         changed = {name: self._changed(name, change) for name in names}
         order = sorted(self.tensors, key=lambda name: self.tensors[name].begin)
         header = {} if self._about is None else {"__metadata__": self._about}
@@ -178,7 +178,7 @@ class _Sharded:
         }
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
-        """Write all files beside ``output``, which comes last."""
+        """Write all files beside ``output``, and ``output`` last."""
         folder, total = make_folder(os.path.dirname(Storage().name_of(output))), 0
         for name, part in self._parts.items():
             place = os.path.join(folder, name)
@@ -203,7 +203,7 @@ def _no_floats(path: str, name: str, dtype: object) -> UnsupportedError:
 
 
 class _Torch:
-    """What torch saved: a dictionary of tensors, perhaps with others in it."""
+    """A file that torch saved: a dictionary of tensors, possibly nested."""
 
     def __init__(self, path: str) -> None:
         self._torch = require("torch", extra="torch", purpose="a torch checkpoint")
@@ -252,7 +252,7 @@ class _Output(FileWriter):
 def _tensors(
     torch: Any, content: object, before: str = ""
 ) -> Iterator[tuple[str, tuple[dict[str, Any], str]]]:
-    """Yield the name of every tensor, and the dictionary it lies in with its key."""
+    """Yield the name of every tensor, with its dictionary and its key there."""
     if not isinstance(content, dict):
         return
     for key, value in content.items():

@@ -38,16 +38,17 @@ NAMES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtendedEmbeddings:
-    """What was changed in a checkpoint."""
+    """Result of extending the embeddings of a checkpoint."""
 
     path: str
     """The new checkpoint."""
     tensors: tuple[str, ...]
-    """What has new rows: embeddings and head; tied ones are one."""
+    """Names of the tensors with new rows: embeddings and head, once if they are tied.
+    """
     num_new: int
     """Rows that are means of others."""
     num_rows: int
-    """Rows of each tensor now."""
+    """Rows of each tensor after the change."""
 
 
 def extend_embeddings(
@@ -111,7 +112,7 @@ def extend_embeddings(
 
 
 def with_means(values: Rows, pieces: dict[int, Sequence[int]], num_rows: int) -> Rows:
-    """Return rows with new ones, each the mean of some old ones.
+    """Return rows with new ones added, each the mean of some old rows.
 
     Args:
         values: float [rows, ...].
@@ -127,7 +128,7 @@ def with_means(values: Rows, pieces: dict[int, Sequence[int]], num_rows: int) ->
 
 
 def pieces_of(old: Tokenizer, new: Tokenizer) -> dict[int, Sequence[int]]:
-    """Return which old tokens each new one replaces, by its id.
+    """Return the old tokens that each new token replaces, by its id.
 
     Raises:
         InvalidArgumentError: If an old token has another id in the new tokenizer, or

@@ -1,4 +1,4 @@
-"""Tokenizers extended by what the texts of a domain are made of."""
+"""Extend tokenizers by frequent words of a domain."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ __all__ = ["ExtendedTokenizer", "NewToken", "extend_tokenizer"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewToken:
-    """A token that was not there before."""
+    """A token that was added."""
 
     id: int
-    """Its id."""
+    """Id of the token."""
     text: str
-    """What it stands for; U+FFFD for parts of characters."""
+    """Text of the token, with U+FFFD for parts of characters."""
     gain: int
     """Tokens that it saves in the texts it was chosen by."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtendedTokenizer:
-    """What a tokenizer was extended by, and what that saves."""
+    """Result of extending a tokenizer: new tokens, and the tokens they save."""
 
     path: str
-    """Its ``tokenizer.json``."""
+    """Path of the new ``tokenizer.json``."""
     vocab_size: int
     """Number of ids."""
     fingerprint: str
     """See :attr:`Tokenizer.fingerprint`."""
     new_tokens: tuple[NewToken, ...]
-    """What is new, by rising ids."""
+    """New tokens, by rising ids."""
     sources: tuple[SampledSource, ...]
     """The texts by which it was chosen."""
     before: tuple[TokenRate, ...]
-    """What texts held out of each source, and those beside, came to."""
+    """Tokens for held-out texts of each source, with the old tokenizer."""
     held_out: tuple[TokenRate, ...]
-    """What they come to now."""
+    """Tokens for held-out texts of each source, with the new tokenizer."""
 
 
 def extend_tokenizer(
@@ -168,7 +168,7 @@ def extend_tokenizer(
 def _encoded_words(
     appending: Appending, texts: Iterable[str]
 ) -> Mapping[tuple[str, ...], int]:
-    """How often each word of texts is there, by its tokens."""
+    """Count each word of the texts, as a tuple of its tokens."""
     words: Counter[str] = Counter()
     for text in texts:
         words.update(appending.words(text))
@@ -181,7 +181,7 @@ def _encoded_words(
 def _measured(
     others: Mapping[str, ParquetDataset], beside: TextDatasets | None, seed: int
 ) -> dict[str, list[str]]:
-    """Texts by which nothing was chosen, of the domain and beside it."""
+    """Held-out texts of the domain, and texts of the other datasets."""
     found = texts_held_out(others, seed)
     if beside is not None:
         more = texts_held_out(sources_of(beside, None), seed)

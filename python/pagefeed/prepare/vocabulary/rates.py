@@ -1,4 +1,4 @@
-"""How many tokens a tokenizer needs for texts, by their sources."""
+"""Numbers of tokens that a tokenizer needs for the texts of each source."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = ["TokenRate", "rates_of", "texts_held_out"]
 
 HELD_OUT_BYTES = 1 << 20
-"""Bytes of held-out texts that are encoded of each source."""
+"""Bytes of held-out texts that are encoded for each source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenRate:
-    """What some texts come to."""
+    """Texts of a source, and the tokens they need."""
 
     source: str
-    """Where they are from."""
+    """Name of the source."""
     num_rows: int
     """Number of texts."""
     num_bytes: int
@@ -44,7 +44,7 @@ class TokenRate:
 def texts_held_out(
     sources: Mapping[str, ParquetDataset], seed: int
 ) -> dict[str, list[str]]:
-    """Return some texts of each source, drawn by pages."""
+    """Return held-out texts of each source, drawn by pages."""
     return {
         name: [text for text, _ in up_to(texts_of(dataset, seed=seed), HELD_OUT_BYTES)]
         for name, dataset in sources.items()
@@ -54,7 +54,7 @@ def texts_held_out(
 def rates_of(
     tokenizer: Tokenizer, texts: Mapping[str, list[str]]
 ) -> tuple[TokenRate, ...]:
-    """Return what the texts of each source come to."""
+    """Return the number of tokens for the texts of each source."""
     return tuple(
         TokenRate(
             source=source,

@@ -1,4 +1,4 @@
-"""How tokenizers of each kind are set up and trained, alike every time."""
+"""Settings and training of tokenizers of each kind, with the same result every time."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ SPECIAL_TOKENS: dict[Kind, tuple[str, ...]] = {
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "unigram": ("<unk>", "<s>", "</s>"),
 }
-"""Those of each kind if none are told."""
+"""Default special tokens of each kind."""
 
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""Tokens that stand for bytes of characters outside a vocabulary."""
+"""Tokens for the bytes of characters that the vocabulary lacks."""
 
 UNKNOWN = {"wordpiece": "[UNK]", "unigram": "<unk>"}
 """Tokens without which a kind cannot do."""
 _DIGITS = 9
 """Digits of a score that do not depend on the order in which threads add up."""
 _STEP = 1e-4
-"""By so much the library tells apart the scores of letters that it kept unasked."""
+"""Step between the scores that the library gives to letters it kept unasked."""
 
 
 class Recipe(NamedTuple):
-    """What is trained."""
+    """Settings of training."""
 
     kind: Kind
     vocab_size: int
     special_tokens: tuple[str, ...]
     pattern: str
-    """Of BPE and Unigram: what texts are split by."""
+    """Pattern that splits texts, for BPE and Unigram."""
     byte_fallback: bool
-    """Of Unigram: whether other characters are bytes, or unknown."""
+    """Whether Unigram writes unknown characters as bytes."""
     coverage: float
-    """Share of all characters for which there are tokens of one character."""
+    """Share of all characters that get tokens of their own."""
     min_frequency: int
-    """Of BPE and WordPiece: how often a pair must be there."""
+    """Occurrences of a pair before BPE or WordPiece joins it."""
 
 
 def library() -> Any:

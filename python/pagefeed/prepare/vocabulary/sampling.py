@@ -1,4 +1,4 @@
-"""Texts drawn at random from datasets, so much of each source as balance asks for."""
+"""Draw texts at random from datasets, with a share of each source."""
 
 from __future__ import annotations
 
@@ -49,33 +49,33 @@ ROUNDING = 1e-9
 PILOT_ROWS = 256
 """Rows from which the mean length of a source's texts is taken."""
 MEMORY = "128MiB"
-"""What reading may hold at a time."""
+"""Memory limit of reading."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SampledSource:
-    """What was drawn from one source."""
+    """Size of a source, and how much was drawn from it."""
 
     name: str
-    """Its name, or its value in the column of sources."""
+    """Name of the source, or its value in the column of sources."""
     num_rows: int
-    """Rows that it has, those held out left out."""
+    """Rows of the source without the held-out ones."""
     num_bytes: int
     """Bytes of their texts, by the mean of some."""
     sampled_rows: int
-    """Rows drawn, each time counted."""
+    """Rows drawn, counted each time."""
     sampled_bytes: int
     """Bytes of their texts."""
 
 
 @dataclass(kw_only=True)
 class TextSample:
-    """The same texts whenever it is iterated: so many bytes of each source."""
+    """Drawn texts, the same at every iteration: some bytes of each source."""
 
     datasets: Mapping[str, ParquetDataset]
     """Datasets of texts by the names of sources."""
     num_bytes: int
-    """Bytes to draw in all, at most those that there are."""
+    """Bytes to draw in all; fewer if the texts have fewer."""
     temperature: float
     """Sources of n bytes are drawn in proportion to n ** (1 / T)."""
     seed: int
@@ -84,7 +84,7 @@ class TextSample:
     """Whether pages or rows are drawn at random."""
 
     sources: tuple[SampledSource, ...] = ()
-    """What was drawn, once it was iterated."""
+    """Sizes of the sources; filled by the first iteration."""
 
     def __post_init__(self) -> None:
         self._sizes = {name: self._size(name) for name in self.datasets}
@@ -111,7 +111,7 @@ class TextSample:
         self.sources = tuple(sources)
 
     def _drawn(self, name: str) -> Iterator[tuple[str, int]]:
-        """Yield what is drawn of a source, with the bytes of each text."""
+        """Yield the texts drawn of a source, with the bytes of each."""
         size, wanted = self._sizes[name], self._wanted[name]
         # All of it where that is about what it has.
         most = math.inf if abs(wanted - size) <= ROUNDING * wanted else wanted
@@ -133,7 +133,7 @@ class TextSample:
 def amounts(
     sizes: Mapping[str, float], num_bytes: int, temperature: float
 ) -> dict[str, float]:
-    """Return how much of each source to draw, in proportion to n ** (1 / T).
+    """Return the share of each source, in proportion to n ** (1 / T).
 
     Args:
         sizes: Bytes that there are.
@@ -220,7 +220,7 @@ def drawn(
     shuffle: Mixing,
     seed: int,
 ) -> tuple[TextSample, dict[str, ParquetDataset]]:
-    """Return the texts to learn from, and the rows held out of each source.
+    """Return texts to learn from, and held-out rows of each source.
 
     Raises:
         InvalidArgumentError: If an argument is invalid, or there are no texts.
@@ -246,7 +246,7 @@ def drawn(
 def sources_of(
     datasets: TextDatasets, source_column: str | None
 ) -> dict[str, ParquetDataset]:
-    """Return datasets by their names, divided by the values of a column if one is told.
+    """Return datasets by name, divided by the values of ``source_column`` if given.
 
     Raises:
         InvalidArgumentError: If one is no dataset of texts, or there are too many.

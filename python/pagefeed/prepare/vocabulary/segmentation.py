@@ -1,4 +1,4 @@
-"""Which neighbouring tokens to join, so that the fewest tokens are left."""
+"""Choose neighbouring tokens to join so that the fewest tokens remain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def best_joins(
     known: Iterable[str] = (),
     least_gain: int = 2,
 ) -> list[Join]:
-    """Choose joins one after the other, each the one that saves the most tokens.
+    """Choose joins one at a time, always the one that saves the most tokens.
 
     Args:
         words: How often each word is there, by the tokens that it comes to.
@@ -70,7 +70,7 @@ def best_joins(
 
 
 class _Words:
-    """Words as tokens, and what joining each two neighbours would save."""
+    """Words as tokens, and the saving of each possible join."""
 
     def __init__(self, words: Mapping[tuple[str, ...], int]) -> None:
         several = sorted((word, n) for word, n in words.items() if len(word) > 1)
@@ -82,7 +82,7 @@ class _Words:
             self._add(number, 1)
 
     def join(self, pair: Pair, token: str) -> set[Pair]:
-        """Join two neighbours wherever they are; returns the pairs that there are now.
+        """Join two neighbours everywhere; return the new pairs.
 
         All of these have the token: no other pair gains.
         """
@@ -105,7 +105,7 @@ class _Words:
 
 
 def _pairs(tokens: Sequence[str]) -> Counter[Pair]:
-    """How often two neighbours can be joined: of three that are equal, once."""
+    """Count how often two neighbours can be joined; of three equal ones, once."""
     found: Counter[Pair] = Counter()
     last: tuple[Pair, int] | None = None
     for place, pair in enumerate(itertools.pairwise(tokens)):

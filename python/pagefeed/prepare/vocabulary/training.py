@@ -31,20 +31,20 @@ __all__ = ["TrainedTokenizer", "train_tokenizer", "write_text"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedTokenizer:
-    """What was trained, and on what."""
+    """Result of training a tokenizer."""
 
     path: str
-    """Its ``tokenizer.json``."""
+    """Path of the ``tokenizer.json``."""
     model: Kind
-    """Its kind."""
+    """Kind of the tokenizer."""
     vocab_size: int
-    """Number of ids; fewer than asked for if the texts have no more to tell."""
+    """Number of ids, fewer than asked for if the texts have no more."""
     fingerprint: str
     """See :attr:`Tokenizer.fingerprint`."""
     sources: tuple[SampledSource, ...]
-    """What it was trained on."""
+    """Sources of the training texts."""
     held_out: tuple[TokenRate, ...]
-    """What texts that it was not trained on come to."""
+    """Tokens for held-out texts of each source."""
 
 
 def train_tokenizer(

@@ -1,4 +1,4 @@
-"""A look at a dataset before training: how it is stored, and what it will cost."""
+"""Inspect a dataset before training: how it is stored, and what it will cost."""
 
 from pagefeed.reports.inspection.costs import ShuffleCost
 from pagefeed.reports.inspection.footers import (

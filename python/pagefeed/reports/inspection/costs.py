@@ -1,4 +1,4 @@
-"""What training on a dataset costs, for each way to shuffle it."""
+"""Cost of training on a dataset, for each way to shuffle it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShuffleCost:
     reads: int
     """Pages read, over all ranks."""
     bytes_read: int
-    """Bytes read, by those of the pages of a short run."""
+    """Bytes read, estimated from the pages of a short run."""
     cpu_seconds: float
     """CPU time of reading, decoding and cutting, by that of a short run."""
     needed_bytes: int
@@ -48,7 +48,7 @@ def shuffle_costs(
     memory: int | str,
     damage: list[Damage],
 ) -> list[ShuffleCost]:
-    """Return what each way costs: reads by the plan, bytes and CPU as measured."""
+    """Return the cost of each shuffle: reads from the plan, bytes and CPU measured."""
     costs: list[ShuffleCost] = []
     seconds, size = 0.0, 0.0
     for shuffle in SHUFFLES:

@@ -1,4 +1,4 @@
-"""What the footers and page headers of files say of how they are stored."""
+"""How files are stored, read from their footers and page headers."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class ColumnFacts:
     name: str
     """Dotted path of the leaf."""
     type: str
-    """Its Parquet type, with the logical one if there is one."""
+    """Parquet type, with the logical type if there is one."""
     codecs: tuple[str, ...]
-    """How its pages are compressed."""
+    """Compression codecs of the pages."""
     encodings: tuple[str, ...]
-    """How its values and levels are encoded."""
+    """Encodings of values and levels."""
     stored_bytes: int
     """Bytes of its chunks as stored."""
     decoded_bytes: int
-    """The same, not compressed."""
+    """Bytes of the pages, decompressed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
-    """What footers say; those of many files are read from some of them only."""
+    """Facts from the footers; with many files, from some of them."""
 
     footers_read: int
     """Files whose footers were read."""
@@ -60,11 +60,11 @@ class FileFacts:
     offset_index_share: float
     """Share of the column's chunks that have an offset index."""
     tokenizer: dict[str, str]
-    """What the files' own metadata say of a tokenizer."""
+    """Facts about the tokenizer that the files record."""
 
 
 def file_facts(index: PageIndex) -> FileFacts:
-    """Read footers and say what is in them.
+    """Return facts from the footers of files.
 
     Raises:
         MissingDependencyError: If pyarrow is not installed.
@@ -102,14 +102,14 @@ def file_facts(index: PageIndex) -> FileFacts:
 
 
 def _chunks(footer: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each column chunk of a file, and its leaf of the schema."""
+    """Yield each column chunk of a file, with its leaf of the schema."""
     for group in map(footer.row_group, range(footer.num_row_groups)):
         for number in range(group.num_columns):
             yield group.column(number), footer.schema.column(number)
 
 
 def _with_chunk(column: ColumnFacts | None, chunk: Any, leaf: Any) -> ColumnFacts:
-    """Return the facts of a column with those of another chunk of it."""
+    """Return the facts of a column, with those of another chunk added."""
     logical = str(leaf.logical_type)
     found = ColumnFacts(
         name=chunk.path_in_schema,
@@ -131,7 +131,7 @@ def _with_chunk(column: ColumnFacts | None, chunk: Any, leaf: Any) -> ColumnFact
 
 
 def checksum_share(index: PageIndex) -> float | None:
-    """Return the share of pages with a checksum, by the headers of some of them.
+    """Return the share of pages with a checksum, from the headers of some pages.
 
     None if none could be read.
     """

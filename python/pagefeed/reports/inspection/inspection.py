@@ -1,4 +1,4 @@
-"""All that is known of a dataset before training on it."""
+"""Inspect a dataset: its facts, damage, and advice before training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTABLE_READS = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class PageSizes:
-    """Least, median and greatest of the pages, by all or an even sample of them."""
+    """Smallest, median and largest size of pages, from all or an even sample."""
 
     stored_bytes: tuple[int, int, int]
     """Header and data as stored."""
@@ -46,7 +46,7 @@ class PageSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """What a dataset is, how it is stored, and what training on it costs."""
+    """Facts about a dataset: how it is stored, and what training on it costs."""
 
     column: str
     """The column that would be fed."""
@@ -63,23 +63,23 @@ class Inspection:
     pages: int
     """Data pages of the column."""
     page_sizes: PageSizes | None
-    """How large these are; None if there is none."""
+    """Sizes of the pages; None without pages."""
     checksum_share: float | None
     """Share of its pages with a checksum, by the headers of some."""
     storage: FileFacts | None
-    """What footers say; None without pyarrow, and of files that are no Parquet."""
+    """Facts from the footers; None without pyarrow, or if files are not Parquet."""
     lengths: Lengths | None
-    """How long documents are; None if the column holds neither tokens nor texts."""
+    """Lengths of documents; None if the column holds neither tokens nor texts."""
     costs: list[ShuffleCost]
-    """What an epoch costs with each shuffle; empty if the column holds no tokens."""
+    """Cost of an epoch with each shuffle; empty if the column holds no tokens."""
     rewritings: list[Rewriting]
-    """What storing the tokens otherwise would gain."""
+    """What rewriting the tokens in other ways would save."""
     advice: list[str]
-    """What to change, in sentences."""
+    """Advice, in sentences."""
     damage: list[Damage]
-    """What cannot be read."""
+    """Parts of the data that cannot be read."""
     snapshot: str | None = None
-    """Of a table, which one it is."""
+    """Snapshot of the table, if it is one."""
     pruned_files: int = 0
     """Files of the table that are not opened, as it proves that no row of them is
     selected."""
@@ -184,13 +184,13 @@ def _num_runs(runs: Int64Array | None, pages: int) -> int:
 
 
 def _distinct(damage: list[Damage]) -> list[Damage]:
-    """Each place once, however often it was met."""
+    """Return each damage once."""
     places = {(one.file, one.row_group, one.page): one for one in reversed(damage)}
     return list(reversed(places.values()))
 
 
 def _advice(found: Inspection) -> list[str]:
-    """What to change about files or settings, in the order of what it is worth."""
+    """Return advice about files and settings, the most useful first."""
     advice = []
     if found.damage:
         places = f"{len(found.damage)} place{'s' * (len(found.damage) > 1)}"

@@ -1,4 +1,4 @@
-"""How long documents are, from all pages or an even sample of them."""
+"""Lengths of documents, from all pages or an even sample of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ QUANTILES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """How long documents are."""
+    """Lengths of documents."""
 
     unit: str
-    """What is counted: ``"tokens"``; of texts ``"bytes"``."""
+    """Unit of the lengths: ``"tokens"``, or ``"bytes"`` of texts."""
     rows_read: int
     """Rows that it is of."""
     is_sample: bool
@@ -32,15 +32,15 @@ class Lengths:
     mean: float
     """Mean of a row."""
     quantiles: dict[str, int]
-    """Length by share of the rows that are as long at most, such as ``"0.5"``."""
+    """Quantiles of the length by share of the rows, such as ``"0.5"``."""
     histogram: tuple[tuple[int, int, int, int], ...]
-    """Bins by powers of two: least, most, rows and sum of each."""
+    """Bins between powers of two: least and greatest length, rows, sum of lengths."""
 
 
 def document_lengths(
     dataset: Dataset, *, whole: bool = False
 ) -> tuple[Lengths | None, list[Damage]]:
-    """Read lengths, and tell the pages that cannot be read.
+    """Return the lengths of documents, and the pages that cannot be read.
 
     Args:
         dataset: The dataset.
@@ -83,7 +83,7 @@ def document_lengths(
 
 
 def _unit(index: PageIndex, places: list[tuple[int, int, int]]) -> str | None:
-    """What the rows of the column are measured in, by the first that can be read."""
+    """Return the unit of the lengths, by the first row that can be read."""
     for page, _, _ in places:
         try:
             index.row_offsets(page)

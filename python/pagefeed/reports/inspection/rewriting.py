@@ -1,4 +1,4 @@
-"""What writing a dataset anew would gain, tried on a sample of it in memory."""
+"""Measure what rewriting a dataset would save, on a sample in memory."""
 
 from __future__ import annotations
 

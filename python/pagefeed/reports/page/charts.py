@@ -24,7 +24,7 @@ COLOURS = (
 def bars(
     labels: Sequence[str], values: Sequence[float], *, title: str, unit: str
 ) -> str:
-    """Return a bar for each value, its label below it.
+    """Return an SVG bar chart with a label below each bar.
 
     Example:
         >>> bars(["a", "b"], [1, 3], title="t", unit="rows").count("<rect")
@@ -53,7 +53,7 @@ def lines(
     unit: str,
     most: float | None = None,
 ) -> str:
-    """Return a line for each series over steps.
+    """Return an SVG line chart with a line for each series.
 
     Args:
         steps: Where the values are, rising.

@@ -70,7 +70,7 @@ def page_of(title: str, note: str, sections: Iterable[str]) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """Return a part of a page under its title; nothing if it is empty."""
+    """Return a section of a page under its title; nothing if it is empty."""
     inside = "".join(parts)
     if not inside:
         return ""

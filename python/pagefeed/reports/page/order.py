@@ -1,4 +1,4 @@
-"""Which parts of the data come when: place in the files against place in the epoch."""
+"""Picture of an order: position in the files against position in the epoch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ MOST_STEPS = 4096
 MEAN_COUNT = 4
 """Sequences in a cell of the picture at least: with fewer all is noise."""
 MOST_BLOCKS = 2 * MOST_ROWS
-"""Of so many blocks of packed documents the picture shows where in a block these lie:
-more of them are narrower than its lines."""
+"""Blocks whose inside is drawn; with more, a block is narrower than a line."""
 
 
 def order_counts(loader: Loader) -> Int64Array:
-    """Return how often each part of the data comes in each stretch of the epoch.
+    """Return how many sequences of each file region come in each stretch of the epoch.
 
     Of long epochs some steps of this rank are looked at. Parts are as large each, in
     the order of the files, and of a mixture one dataset follows the other. A sequence
@@ -56,7 +55,7 @@ def order_counts(loader: Loader) -> Int64Array:
 def _lines(
     joined: JoinedIndex, sequences: Int64Array
 ) -> tuple[Int64Array, npt.NDArray[np.float64]]:
-    """Return indexes into sequences, and where in all files their tokens lie.
+    """Return indexes into sequences, and the position of their tokens in the files.
 
     Sequences are numbered in the order of the files, but those of packed documents in
     the order in which a block was packed.

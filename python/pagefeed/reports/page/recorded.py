@@ -1,4 +1,4 @@
-"""Numbers that a run wrote down while it trained, a line of JSON for each time."""
+"""Metrics that a run recorded, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recorded:
 
     @property
     def shares(self) -> dict[str, list[float]]:
-        """Share of each dataset of a mixture in what was delivered, by its name."""
+        """Share of each dataset of a mixture in the delivered tokens, by its name."""
         return {
             name.removeprefix(SHARE_BEGIN).removesuffix(SHARE_END): values
             for name, values in self.values.items()

@@ -1,4 +1,4 @@
-"""What a report says first: whether it is mixed well, how long it is, what is left."""
+"""First sentences of a report: how it is mixed, how long it is, what is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_EXCESS = 0.05
 def verdict(
     loader: Loader, plan: Forecast, recorded: Recorded | None, num_damaged: int
 ) -> str:
-    """Return a sentence each about the damage, the order, the length and the rest."""
+    """Return a sentence about damage, order, length and what is left of the run."""
     said = [_mixed(loader.batch_size or 2, plan)]
     if num_damaged:
         said.insert(0, f"{num_damaged:,} places cannot be read.")

@@ -236,7 +236,7 @@ def _order(loader: Loader) -> str:
 
 
 def _losses(recorded: Recorded) -> str:
-    """The losses that a run wrote down, by any name that says so."""
+    """Return a chart of the recorded values whose names contain "loss"."""
     found = {name: of for name, of in recorded.values.items() if "loss" in name.lower()}
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""A smoke test: some steps of the real plan, a tiny model, and checks of all of it."""
+"""A smoke test: some steps of the real plan, a tiny model, and checks."""
 
 from pagefeed.reports.smoke_test.checks import Check
 from pagefeed.reports.smoke_test.trial import Smoke, smoke

@@ -1,4 +1,4 @@
-"""The single checks of a smoke test: each says what it found and what it expected."""
+"""The checks of a smoke test. Each says what it found and what it expected."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ SAME_SHARE = 0.99
 LEARNED_SHARE = 0.03
 """Share of the loss that a model must lose in the updates."""
 INITIAL_SHARE = 0.1
-"""How far the first loss may be from that of guessing."""
+"""Allowed difference of the first loss from the loss of guessing, as a share of it."""
 OVERHEAD = 128 << 20
-"""What the process may take beside `memory`: engine, index and allocator."""
+"""Bytes the process may use beyond ``memory``, for engine, index and allocator."""
 READ_BACK = 0.9
 READ_TOKENS = 256
 READ_ROWS = 8
@@ -53,12 +53,12 @@ class Check:
     """One thing that was looked at."""
 
     name: str
-    """What."""
+    """Name of the check."""
     found: str
-    """What was found, and if that is wrong, what was expected."""
+    """Result of the check, and if it failed, the expected one."""
     _: KW_ONLY
     ok: bool | None
-    """Whether it is as it should be; None if it could not be looked at."""
+    """Whether the check passed; None if it could not be made."""
 
 
 def check_batches(seen: Observation, steps: int, rate: float) -> Check:
@@ -86,7 +86,7 @@ def check_checksums(data: Dataset | Mixture) -> Check:
 
 
 def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
-    """Token ids are those of the vocabulary."""
+    """Check that token ids are below the size of the vocabulary."""
     found = f"token ids {seen.least}..{seen.greatest}"
     if not is_known:
         found += "; not compared: give vocab_size, or a tokenizer"
@@ -97,7 +97,7 @@ def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
 
 
 def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Check:
-    """Labels are the tokens they should be, at the place where they should be."""
+    """Check that labels are the right tokens at the right positions."""
     if not kept or "labels" not in kept[0]:
         return Check(
             "labels", "the batches have no labels: those made here are used", ok=None
@@ -119,7 +119,7 @@ def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Chec
 
 
 def _same_share(kept: Sequence[Arrays], offset: int, ignored: int) -> float:
-    """Share of the labels that are the token ``offset`` places on."""
+    """Return the share of labels equal to the token ``offset`` positions later."""
     same = total = 0
     for arrays in kept:
         tokens, labels = arrays["input_ids"], arrays["labels"]
@@ -136,7 +136,7 @@ def _same_share(kept: Sequence[Arrays], offset: int, ignored: int) -> float:
 def pair_of(
     arrays: Arrays, *, shifted: bool, ignored: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return tokens and what a model is to predict at each: int64 [batch, length]."""
+    """Return tokens and their targets: int64 [batch, length]."""
     tokens = arrays["input_ids"].astype(np.int64)
     labels = arrays.get("labels", tokens).astype(np.int64)
     if "labels" in arrays:
@@ -183,7 +183,7 @@ def check_numbers(seen: Observation) -> Check:
 def check_tokenizer(
     kept: Sequence[Arrays], greatest: int, tokenizer: TextTokenizer, vocab_size: int
 ) -> Check:
-    """Tokens are of this tokenizer: its text of them gives the same tokens again."""
+    """Check that the tokenizer's text of tokens gives the same tokens again."""
     sizes = f"the tokenizer has {tokenizer.vocab_size:,} tokens"
     if greatest >= tokenizer.vocab_size:
         return Check("tokenizer", f"{sizes}, the data has id {greatest}", ok=False)

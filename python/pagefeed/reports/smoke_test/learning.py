@@ -26,7 +26,7 @@ Tokens = npt.NDArray[np.int64]
 def learn(
     pairs: Sequence[tuple[Tokens, Tokens]], vocab_size: int, model: Any | None
 ) -> list[float]:
-    """Train on tokens and what follows each of them.
+    """Train a tiny model on pairs of tokens and following tokens.
 
     Args:
         pairs: Tokens and targets of each batch: int64 [batch, length] each.
@@ -75,7 +75,7 @@ def _update(
 
 
 def _tiny(torch: Any, vocab_size: int) -> Any:
-    """An embedding and a head: the likeliest token after each, at first all alike."""
+    """Return an embedding and a head that predict the next token; all start alike."""
     embedding = torch.nn.Embedding(vocab_size, WIDTH)
     head = torch.nn.Linear(WIDTH, vocab_size)
     torch.nn.init.normal_(head.weight, std=0.002)

@@ -1,4 +1,4 @@
-"""What some steps of a run deliver, as the checks need it."""
+"""Batches of some steps of a run, in the form that checks need."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 @dataclass(kw_only=True)
 class Observation:
-    """Some steps of one rank."""
+    """Batches of some steps of one rank."""
 
     digests: list[str] = field(default_factory=list)
-    """Of each batch."""
+    """Digest of each batch."""
     kept: list[Arrays] = field(default_factory=list)
     """The first batches."""
     num_tokens: int = 0
@@ -49,11 +49,11 @@ class Observation:
     stats: dict[str, float] = field(default_factory=dict)
     """Counters of the loader."""
     damage: list[Damage] = field(default_factory=list)
-    """What could not be read."""
+    """Parts of the data that could not be read."""
 
 
 def observe(loader: Loader, steps: int, what: str) -> Observation:
-    """Take batches of a twin of the loader, from where that stands."""
+    """Take batches of a copy of the loader, from its present position."""
     twin, seen = copy.copy(loader), Observation()
     least, greatest = [], []
     before = _peak_bytes()

@@ -42,18 +42,18 @@ RATE_SECONDS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke:
-    """What a smoke test found."""
+    """Result of a smoke test."""
 
     plan: str
-    """What identifies the plan: the same on every rank of the run."""
+    """Digest of the plan: equal on every rank of the run."""
     steps: int
-    """Steps that were taken on each rank."""
+    """Steps taken on each rank."""
     tokens_per_second: float
     """Rate of the loader alone, once it runs: what :func:`doctor` measures."""
     checks: list[Check]
-    """All that was looked at."""
+    """Results of all checks."""
     damage: list[Damage]
-    """What could not be read."""
+    """Parts of the data that could not be read."""
 
     @property
     def ok(self) -> bool:
@@ -158,7 +158,7 @@ def _other_ranks(loader: Loader) -> list[Loader]:
 
 
 def _check_resume(loader: Loader, seen: Observation) -> Check:
-    """A run that was stopped goes on with the same batches."""
+    """Check that a stopped run continues with the same batches."""
     if seen.state is None or not seen.rest:
         return Check("resume", "too few steps to stop between", ok=None)
     other = copy.copy(loader)

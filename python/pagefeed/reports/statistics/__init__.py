@@ -1,4 +1,4 @@
-"""What an order of any loader is held to: a battery of tests over seeds and epochs."""
+"""Statistical tests of the orders of any loader, over seeds and epochs."""
 
 from pagefeed.reports.statistics.deliveries import Draw, Taken, Units
 from pagefeed.reports.statistics.findings import Finding, OrderStatistics

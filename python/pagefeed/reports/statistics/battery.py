@@ -1,4 +1,4 @@
-"""The tests of an order, each against what a random order gives."""
+"""The tests of an order, each against the values of a random order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pagefeed.reports.statistics.findings import Finding, Float64Array, exceeds
 __all__ = ["Limits", "findings"]
 
 PARTS = 8
-"""An epoch is looked at in so many parts."""
+"""Stretches of an epoch that are compared."""
 CORRELATION, AGAIN, CELL, MATES, SOURCES, SHARE = 0.05, 1.05, 0.05, 1.2, 1.2, 0.003
 DATASETS = 1.2
-"""What differs from a random order by no more is allowed."""
+"""Ratio to a random order up to which a difference is allowed."""
 
 Numbers = npt.NDArray[np.integer]
 Limits: TypeAlias = Mapping[str, float | None]
-"""What is allowed, by the name of the test, as a multiple of chance; None: anything."""
+"""Allowed multiple of chance by name of the test; None allows anything."""
 
 
 def findings(seen: Seen, limits: Limits) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def _finding(
     random: float,
     allowed: float | None,
 ) -> Finding:
-    """Hold the mean of values, one for each draw, against what is allowed."""
+    """Return a finding: whether the mean of values, one for each draw, is allowed."""
     p = 1.0 if allowed is None else exceeds(values[:, None] - allowed)[0]
     return Finding(
         test=name,
@@ -67,7 +67,7 @@ def _finding(
 def _worst(
     name: str, what: str, values: Float64Array, *, allowed: float, floor: Any = 0.0
 ) -> Finding:
-    """Hold the mean of each cell against 0, on both sides, and report the worst one.
+    """Return a finding about the cell whose mean differs most from 0, on either side.
 
     Args:
         name: Name of the test.
@@ -133,7 +133,7 @@ def _shares(seen: Seen) -> Iterator[Finding]:
 
 
 def _datasets(seen: Seen, limits: Limits) -> Iterator[Finding]:
-    """Shares of a mixture's datasets on single ranks, within each run.
+    """Test the shares of a mixture's datasets on single ranks, within each run.
 
     What is off in another way under each seed does not show in a mean over them.
     """
@@ -158,7 +158,7 @@ def _datasets(seen: Seen, limits: Limits) -> Iterator[Finding]:
 
 
 def _parts(seen: Seen, step: Numbers) -> Int64Array:
-    """The part of an epoch that steps lie in."""
+    """Return the stretch of the epoch of each step."""
     return step.astype(np.int64) * min(PARTS, seen.num_steps) // seen.num_steps
 
 
@@ -194,7 +194,7 @@ def _members(seen: Seen, limits: Limits) -> Iterator[Finding]:
 
 
 def _again(bins: Numbers, part: Int64Array) -> Float64Array:
-    """How often units are in a bin where they were before, over that by chance."""
+    """Return how often units are in the same bin again, over the rate by chance."""
     half, units = len(bins) // 2, np.arange(bins.shape[1])
     before = np.zeros((bins.max() + 1, len(units)), dtype=np.float32)
     for one in bins[:half]:
@@ -213,7 +213,7 @@ def _again(bins: Numbers, part: Int64Array) -> Float64Array:
 
 
 def _independent(seen: Seen) -> Iterator[Finding]:
-    """Places in two epochs, and under two seeds, say nothing of each other."""
+    """Test that positions in two epochs, or under two seeds, are independent."""
     part, step = seen.units.parts, seen.step
     pairs = {
         "epochs": [(one[0], one[1]) for one in step],
@@ -258,7 +258,7 @@ def _mates(seen: Seen, limits: Limits) -> Iterator[Finding]:
 
 
 def _met_again(seen: Seen, a: Numbers, b: Numbers) -> tuple[float, float]:
-    """Share of the pairs of one epoch that meet in another, found and by chance.
+    """Return the share of pairs that meet in two epochs, measured and by chance.
 
     Pairs of one page are counted apart: these are read together in every epoch.
     """
@@ -268,7 +268,7 @@ def _met_again(seen: Seen, a: Numbers, b: Numbers) -> tuple[float, float]:
     a, b = a[there], b[there]
 
     def pairs(*keys: Numbers) -> Float64Array:
-        """Pairs of each dataset that are alike in all keys, of one page or not."""
+        """Count pairs of each dataset with equal keys, of one page and of two."""
         every, paged = _pairs(part, *keys), _pairs(part, *keys, page)
         return np.stack([paged, every - paged])
 
@@ -323,7 +323,7 @@ def _neighbours(seen: Seen, limits: Limits) -> Iterator[Finding]:
 
 
 def _ties(seen: Seen) -> Iterator[Finding]:
-    """No rank and no part of an epoch gets more of a source, or of dear units."""
+    """Test that ranks and stretches of an epoch get equal shares of sources."""
     for name, group in seen.units.groups.items():
         num_groups = int(group.max()) + 1
         for where, width in (("rank", seen.num_ranks), ("part", PARTS)):

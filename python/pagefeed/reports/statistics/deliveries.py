@@ -1,4 +1,4 @@
-"""What was delivered: which unit at which step to which rank, epoch by epoch."""
+"""Deliveries to test: which unit came at which step on which rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUPS = 8
 
 
 class Taken(NamedTuple):
-    """The units of an epoch as they are delivered; an entry for each delivery."""
+    """The units of an epoch as delivered; arrays with an entry for each delivery."""
 
     unit: npt.NDArray[np.integer]
     """Number of the unit."""
@@ -42,7 +42,7 @@ units, [steps, rows] or [steps, ranks, rows], with -1 for padding."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
-    """What is known of the units of an epoch; an array has one entry for each.
+    """Facts about the units of an epoch; arrays with an entry for each unit.
 
     Args:
         num_units: Units of an epoch.
@@ -81,7 +81,7 @@ class Units:
 
     @property
     def groups(self) -> dict[str, Int64Array]:
-        """Groups of units that no rank and no part of an epoch may prefer."""
+        """Groups of units that ranks and stretches of an epoch should share equally."""
         found = {} if self.source is None else {"source": _numbered(self.source)}
         found |= {name: _numbered(cost) for name, cost in self.costs.items()}
         return {name: group for name, group in found.items() if group.max(initial=0)}
@@ -96,20 +96,20 @@ def _numbered(values: Int64Array | Float64Array) -> Int64Array:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seen:
-    """What was delivered under some seeds, in two epochs of each."""
+    """Deliveries under several seeds, two epochs for each."""
 
     units: Units
-    """What is known of the units."""
+    """Facts about the units."""
     taken: list[list[Taken]]
-    """What is delivered, by seed and epoch."""
+    """Deliveries by seed and epoch."""
     step: Int32Array
-    """First step with each unit, or NEVER: [seeds, 2, units]."""
+    """First step that delivers each unit, or NEVER: [seeds, 2, units]."""
     rank: Int32Array
-    """The rank that gets it there: [seeds, 2, units]."""
+    """Rank of that first delivery: [seeds, 2, units]."""
 
     @classmethod
     def of(cls, draw: Draw, units: Units, seeds: Iterable[int]) -> Seen:
-        """Look at two epochs under each seed."""
+        """Draw two epochs under each seed."""
         taken = [[_taken(draw(seed, epoch)) for epoch in (0, 1)] for seed in seeds]
         shape = len(taken), 2, units.num_units
         step, rank = (np.full(shape, NEVER, dtype=np.int32) for _ in range(2))
@@ -128,7 +128,7 @@ class Seen:
 
     @property
     def epochs(self) -> list[Taken]:
-        """What is delivered, one epoch after the other."""
+        """Deliveries, one epoch after the other."""
         return [one for epochs in self.taken for one in epochs]
 
     @lazy
@@ -143,7 +143,7 @@ class Seen:
 
 
 def _taken(given: Taken | ArrayLike) -> Taken:
-    """Take what a draw gives: unit, step and rank of each delivery."""
+    """Return the unit, step and rank of each delivery of a draw."""
     if not isinstance(given, Taken):
         units = np.asarray(given)
         if units.ndim == 2:

@@ -1,4 +1,4 @@
-"""What a test of an order found, and how likely a right order gives as much."""
+"""Results of tests of an order, with their probability under a correct order."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ANGLES = 4097
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one test found."""
+    """Result of one test of an order."""
 
     test: str
     """Name of the test."""
     what: str
-    """What was measured."""
+    """Name of the measured quantity."""
     found: float
-    """Its mean over the seeds."""
+    """Mean of the quantity over the seeds."""
     random: float
-    """What a random order gives."""
+    """The quantity in a random order."""
     allowed: float | None
     """The mean up to which an order keeps its promise; None: nothing is promised."""
     p: float
-    """Chance that an order with a mean as allowed gives what was found."""
+    """Probability of the result if the order is as allowed."""
 
     @property
     def ok(self) -> bool:
@@ -42,7 +42,7 @@ class Finding:
         return self.p >= ALPHA
 
     def __str__(self) -> str:
-        """Say in one line what was found, and what a random order gives."""
+        """Return the result and that of a random order, in one line."""
         allowed = "" if self.allowed is None else f", allowed is {self.allowed:.3g}"
         return (
             f"{self.test}: {self.found:.3g} {self.what}; a random order gives "
@@ -52,18 +52,18 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderStatistics:
-    """What the battery found of an order."""
+    """Results of all tests of an order."""
 
     num_units: int
     """Units of an epoch."""
     num_seeds: int
-    """Seeds looked at, two epochs of each."""
+    """Seeds drawn, with two epochs each."""
     findings: list[Finding] = field(default_factory=list)
-    """What each test found."""
+    """Result of each test."""
 
     @property
     def problems(self) -> list[str]:
-        """What fails, a line each; empty if all is well."""
+        """Messages of failed tests; empty if all passed."""
         return [str(each) for each in self.findings if not each.ok]
 
     @property
@@ -73,7 +73,7 @@ class OrderStatistics:
 
 
 def exceeds(values: Float64Array, floor: float | Float64Array = 0.0) -> Float64Array:
-    """Return the chance that means of zero or less give these: a t-test of each.
+    """Return the probability of values whose mean is zero or less: a t-test.
 
     Args:
         values: How much more than allowed was found: [draws, cells].

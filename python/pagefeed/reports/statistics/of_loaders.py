@@ -79,7 +79,7 @@ def order_statistics(
 
 
 class _Loaded:
-    """What a loader delivers under other seeds, by its index alone."""
+    """Deliveries of a loader under other seeds, computed from its index alone."""
 
     def __init__(self, loader: Loader) -> None:
         self._settings = loader.view().settings
@@ -92,7 +92,7 @@ class _Loaded:
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """What is allowed of this order."""
+        """Allowed multiples of chance for this order."""
         if self._run.takes_batches:  # What shares one is of a block, by its lengths.
             return {"mates": None, "sources": None, "datasets by rank": None}
         balance = self._settings.balance
@@ -117,7 +117,7 @@ class _Loaded:
         return self._documents(taken) if run.takes_batches else taken
 
     def _documents(self, batches: Taken) -> Taken:
-        """Return the documents of batches that hold some each."""
+        """Return the documents of batches whose units hold several."""
         index, unit, which = self._run.index, [], []
         sequences = np.asarray(batches.unit, dtype=np.int64)
         dataset = index.dataset_of(sequences)
@@ -135,7 +135,7 @@ class _Loaded:
 
     @lazy
     def _first_row(self) -> Int64Array:
-        """Rows before each dataset, and of all."""
+        """Rows before each dataset, and of all datasets."""
         rows = [part.spans.num_rows for part in self._run.index.parts]
         return np.cumsum([0, *rows])
 
