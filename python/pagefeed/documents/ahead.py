@@ -18,10 +18,10 @@ Value = Future[Any] | None
 """A value that is being decoded; None if it is null."""
 Refuse = Callable[[str, int, Exception], Exception]
 Sizes = tuple[int, int]
-"""Bytes of values as they are given, and of what is said to be made of them."""
+"""Bytes of values: as given, and as expected after decoding."""
 Begin = Callable[[Any], tuple[Batch, dict[str, Any], Sizes]]
-"""Makes a batch of what an engine delivers; tells the part of it that has lists of
-values by name, and their bytes."""
+"""Makes a batch from what an engine delivers. Returns it, the dict with the lists of
+values to decode, and the bytes of these."""
 
 VALUES_AHEAD = 4
 """Values for every worker that are being decoded ahead of the consumer, about."""
@@ -33,7 +33,7 @@ class Decoding:
 
     batch: Batch
     into: dict[str, Any]
-    """The part of the batch that takes the values, a list by name."""
+    """The dict of the batch whose lists of values are replaced."""
     begun: dict[str, list[Value]]
     """The values."""
     sizes: Sizes
@@ -87,11 +87,11 @@ class AheadEngine:
         self._begun: deque[Decoding | Exception] = deque()
         self._peak = 0.0
         self.scale = 1.0
-        """How much more is made of values than was said, as it was seen."""
+        """Measured size of decoded values, over the expected size; 1 or more."""
         self.submit = engine.submit
         """Append the batches of a plan; returns at once."""
         self.pool: Executor
-        """What runs the functions."""
+        """Runs the functions."""
         if decode.processes:
             # Imported where it is asked for: importing pagefeed leaves it alone.
             from concurrent.futures import ProcessPoolExecutor

@@ -33,11 +33,11 @@ BLOCK_BATCHES, BLOCK_PADDED = 200, 400
 last batch of a block may be small. Of more documents, those of a batch are more alike.
 """
 MOST_BLOCKS = 128
-"""Blocks whose batches are kept: some 100 KB each."""
+"""Blocks whose batches are kept in memory, about 100 KB each."""
 
 
 class BudgetCut(RowCut, Protocol):
-    """How rows are cut, and how many tokens a batch has."""
+    """The cut of rows, and the tokens in a batch."""
 
     @property
     def batch_tokens(self) -> int:
@@ -45,7 +45,7 @@ class BudgetCut(RowCut, Protocol):
 
     @property
     def identity(self) -> str:
-        """What tells this cut from others."""
+        """Text that identifies the cut."""
 
 
 class Batches(NamedTuple):
@@ -102,7 +102,7 @@ def batches_of_lengths(
 
 
 class DocumentBatchIndex(PackedRuns, DocumentIndex):
-    """The batches of the documents of a dataset: each is one sequence.
+    """The batches of the documents of a dataset; each batch is one sequence.
 
     Batches are made of the documents of a block: a run of pages with at least 200
     batches' worth of tokens, 400 if documents are padded. So their number is known, and
@@ -147,7 +147,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         return sum(int(self._cut_lengths(block).sum()) for block in blocks)
 
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the documents of batches, and which of these each is in.
+        """Return the documents in batches, and the batch of each.
 
         Returns:
             Numbers of rows of the spans, and indexes into ``sequences``, which rise:
@@ -168,7 +168,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         return np.concatenate(documents)[in_order], which[in_order]
 
     def batches_of(self, documents: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the batch of each document, and its place in it: int64 each."""
+        """Return the batch of each document, and its position there: int64 each."""
         block = np.searchsorted(self._first_row, documents, side="right") - 1
         batch, place = np.empty((2, len(documents)), dtype=np.int64)
         for number in distinct(block).tolist():
@@ -182,7 +182,10 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         return batch, place
 
     def segments(self, sequences: Int64Array) -> Segments:
-        """Return a segment for each document; how long it is only its page tells."""
+        """Return a segment for each document.
+
+        Its length is known once its page is read.
+        """
         documents, which = self.documents_of(sequences)
         return super().segments(documents)._replace(sequence=which)
 
@@ -202,7 +205,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
 
     @property
     def num_planned(self) -> int:
-        """Documents of an epoch: each is planned."""
+        """Documents of an epoch; each is planned."""
         return self.spans.num_rows
 
     def place_in_sequence(self, row: int) -> int | None:
@@ -229,7 +232,7 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         return np.unique(self.batches_of(super().erased_sequences())[0])
 
     def stored_squares(self) -> CheckedArray:
-        """Map the sum of squared lengths of each sequence's documents, or make it."""
+        """Map sums of squared document lengths. Compute them if they are not stored."""
         borders = np.ascontiguousarray(self.first_span).tobytes()
         num_blocks = len(self.first_span) - 1
         return stored_numbers(

@@ -57,7 +57,7 @@ class Decode:
 
     @classmethod
     def parse(cls, decode: Decode | Mapping[str, Any] | None) -> Decode | None:
-        """Return a Decode, made of functions by column where that is what was given.
+        """Return a Decode; functions by column become one.
 
         Raises:
             InvalidArgumentError: If it is neither.

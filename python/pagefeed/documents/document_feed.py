@@ -1,4 +1,4 @@
-"""Batches of documents: which rows of which pages, and what is made of them."""
+"""Batches of documents: the rows of pages they need, and their columns."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class DocumentFeed(EngineFeed):
             self._aligned.names,
             tells_metadata=metadata is not None,
         )
-        """What the columns of a batch are called."""
+        """Names of the columns in a batch."""
         settings.fields.check_given(self.names)
         self._run = run
         self._lacked = self._aligned.lacked
@@ -208,7 +208,7 @@ class DocumentFeed(EngineFeed):
     def dataset_ids(
         self, made: Batch, of_sequences: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
-        """Return the number of the dataset that each row of a batch is from."""
+        """Return the dataset of each row of a batch."""
         if self._documents.pad is None:  # One row; null rows stand behind.
             return of_sequences[:1]
         if self._takes_batches:
@@ -224,7 +224,7 @@ class DocumentFeed(EngineFeed):
         return self._handed_out(taken, length)
 
     def _padded(self, columns: dict[str, Any]) -> Batch:
-        """Return the columns that are filled up each by its own token."""
+        """Return the columns that are padded with tokens of their own."""
         made: dict[str, Any] = {}
         for name, filling in self._documents.padded_columns.items():
             found = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
@@ -238,7 +238,7 @@ class DocumentFeed(EngineFeed):
     def _cells(
         self, all_rows: Int64Array, part: Int64Array, epochs: Int64Array
     ) -> tuple[Int64Array, UInt32Array]:
-        """Page, numbered through, and row in it: [documents, columns] each."""
+        """Return page and row in the page of each cell: [documents, columns] each."""
         num_columns = self._num_columns
         page = np.empty((len(all_rows), num_columns), dtype=np.int64)
         row = np.empty((len(all_rows), num_columns), dtype=np.uint32)
@@ -264,7 +264,7 @@ class DocumentFeed(EngineFeed):
 
 
 def _refuse_infilled(datasets: Sequence[Dataset]) -> None:
-    """Refuse infilled documents: their metadata tells of parts, which batches join."""
+    """Refuse infilled documents, whose metadata describe parts of documents."""
     for dataset in datasets:
         if dataset.index.is_infilled:
             raise InvalidArgumentError(
@@ -290,7 +290,7 @@ def _refuse_wide(datasets: Sequence[Dataset]) -> None:
 
 
 def _told(dataset: Dataset, metadata: Any) -> list[PageIndex | FolderColumn]:
-    """Where its metadata comes from."""
+    """Return the sources of the metadata of a dataset."""
     if metadata is None:
         return []
     nothing = FolderColumn((), _first_values(dataset))
@@ -301,11 +301,14 @@ def _told(dataset: Dataset, metadata: Any) -> list[PageIndex | FolderColumn]:
 
 
 def _first_values(dataset: Dataset) -> Int64Array:
-    """The number of the first value, for each file."""
+    """Return the number of the first value of each file."""
     return np.zeros(len(dataset.files), dtype=np.int64)
 
 
 def _first_pages(columns: Sequence[PageIndex | FolderColumn]) -> Int64Array:
-    """Number of the first page of each: the values of folders are one."""
+    """Return the number of the first page of each column.
+
+    Values in folder names are one page.
+    """
     sizes = np.array([1 if isinstance(c, FolderColumn) else len(c) for c in columns])
     return np.cumsum(sizes) - sizes

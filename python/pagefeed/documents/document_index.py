@@ -31,11 +31,11 @@ __all__ = ["DocumentIndex", "RowCut"]
 
 
 class RowCut(Protocol):
-    """How rows are cut."""
+    """How rows are cut into documents."""
 
     @property
     def columns(self) -> Iterable[str] | None:
-        """Columns of a batch; None for those of the dataset."""
+        """Columns of a batch; None for the columns of the dataset."""
 
     @property
     def max_length(self) -> int | None:
@@ -43,15 +43,15 @@ class RowCut(Protocol):
 
     @property
     def pad(self) -> Any:
-        """How far documents are filled up; None joins them."""
+        """How documents are padded; None to join them."""
 
     @property
     def makes_tokens(self) -> bool:
-        """Whether the dataset's own column comes as tokens, cut and padded."""
+        """Whether the column of the dataset is delivered as tokens, cut and padded."""
 
     @property
     def padded_columns(self) -> dict[str, int]:
-        """What fills up which columns, if that was said."""
+        """Padding values by column, if they were given."""
 
 
 class DocumentIndex(SpanIndex):
@@ -103,17 +103,20 @@ class DocumentIndex(SpanIndex):
         return self.spans.index.first_rows(page) + row
 
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the rows of sequences, and which of these each is: its own."""
+        """Return the rows of sequences, and the sequence of each: its own."""
         return sequences, np.arange(len(sequences))
 
     def places(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the page of each document, and its row there: int64 each."""
+        """Return the page of each document, and its row in the page: int64 each."""
         span = self.spans.spans_of_rows(sequences)
         page, first_row = self.spans.places(span)
         return page, first_row + sequences - self.spans.first_rows(span)
 
     def segments(self, sequences: Int64Array) -> Segments:
-        """Return a segment for each document; how long it is only its page tells."""
+        """Return a segment for each document.
+
+        Its length is known once its page is read.
+        """
         page, row = self.places(sequences)
         nothing = np.zeros(len(page), dtype=np.uint32)
         return Segments(
@@ -158,11 +161,11 @@ class DocumentIndex(SpanIndex):
         return range(first, stop)
 
     def stored_squares(self) -> CheckedArray | None:
-        """Map the tokens of each document, or count them first; see the protocol."""
+        """Map the tokens of each document. Count them if they are not stored."""
         return document_lengths(self.spans) if self.reads_lengths else None
 
     def stored_sums(self, name: str) -> CheckedArray | None:
-        """Map what each row brings along, or make it first."""
+        """Map a number for each row. Compute it if it is not stored."""
         count, of = self.num_sequences, self.documents_of
         return sums_of_rows(self.spans, name, count, of, "Documents")
 

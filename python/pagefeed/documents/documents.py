@@ -19,7 +19,7 @@ __all__ = ["DocumentBatches", "Documents"]
 
 
 class _Fillings(dict[str, int]):
-    """What fills up which column; not changed once it is made."""
+    """Padding values by column, not changed after they are made."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self.items()))
@@ -103,7 +103,7 @@ class Documents(Cut):
 
     @property
     def padded_columns(self) -> dict[str, int]:
-        """What fills up which columns, if that was said."""
+        """Padding values by column, if they were given."""
         return dict(self.pad) if isinstance(self.pad, Mapping) else {}
 
     @property
@@ -113,12 +113,12 @@ class Documents(Cut):
 
     @property
     def identity(self) -> str:
-        """What tells this cut from others: rows are rows, whatever is made of them."""
+        """Text that identifies the cut. Columns play no part in it."""
         return "Documents()"
 
     @property
     def delivers(self) -> Delivers:
-        """What a row of a batch is."""
+        """Whether a row of a batch holds tokens, or the columns of a row."""
         return "documents" if self.makes_tokens else "rows"
 
     def index(self, spans: Spans) -> DocumentIndex:
@@ -147,7 +147,7 @@ class Documents(Cut):
 
 @dataclass(frozen=True)
 class DocumentBatches(Documents):
-    """Documents in batches of so many tokens, in place of so many documents.
+    """Documents in batches with a budget of tokens, instead of a number of documents.
 
     Args:
         batch_tokens: Tokens of a batch at most, padding counted.
@@ -185,7 +185,7 @@ class DocumentBatches(Documents):
 
     @property
     def identity(self) -> str:
-        """What tells this cut from others."""
+        """Text that identifies the cut."""
         kept = f"max_length={self.max_length}, pad={self.pad!r}"
         cut = f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
         return f"{cut}, version {PACKING}"

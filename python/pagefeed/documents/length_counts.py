@@ -1,4 +1,4 @@
-"""Rows by their length: read once, and kept as counts of each length."""
+"""Number of rows of each length, counted once and kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["LengthCounts", "length_counts"]
 VERSION = 2
 SPANS_AT_ONCE = 64
 _known: dict[str, LengthCounts] = {}
-"""Counts of this process: some hundred KB each at most."""
+"""Counts of this process, some 100 KB each at most."""
 
 
 class LengthCounts(NamedTuple):
-    """Rows by their length; int64 [lengths] each."""
+    """Number of rows of each length; arrays int64 [lengths]."""
 
     length: Int64Array
     """Tokens of a row, rising."""
@@ -26,7 +26,7 @@ class LengthCounts(NamedTuple):
     """Rows of this length."""
 
     def cut_tokens(self, most: int) -> int:
-        """Return the tokens of all rows, each cut to ``most``.
+        """Return the tokens of all rows, after cutting each to ``most``.
 
         Example:
             >>> LengthCounts(np.array([2, 9]), np.array([3, 1])).cut_tokens(4)

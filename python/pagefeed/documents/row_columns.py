@@ -1,4 +1,4 @@
-"""Columns of documents: which each dataset reads, and what they are called."""
+"""Columns of documents: the ones each dataset reads, and their names in batches."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def row_columns(
 
 
 def _joined(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-    """Names of columns, and behind them others, each once."""
+    """Return names of columns followed by others, without repeats."""
     return tuple(dict.fromkeys([*names, *others]))
 
 

@@ -29,7 +29,7 @@ class FlatDataset(Selectable, Erasable, Infillable):
     """
 
     format: FlatFormat
-    """How the files are read."""
+    """Format of the files."""
 
     def __post_init__(self) -> None:
         Dataset.__post_init__(self)
@@ -72,6 +72,6 @@ class TokenFormat(NamedTuple):
     """A format of token files."""
 
     reader: Callable[..., Any]
-    """Names a dataset of such files; its parameters describe them."""
+    """Returns a dataset of such files; its parameters describe them."""
     writer: type[Output]
-    """Writes such files; has the ends of their names."""
+    """Writes such files, and knows their suffixes."""

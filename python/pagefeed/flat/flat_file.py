@@ -40,7 +40,7 @@ _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
 class Records(NamedTuple):
-    """The records of a file: a token each, and perhaps more."""
+    """The records of a file: one for each token, possibly with further fields."""
 
     dtype: str
     """Type of the tokens, as NumPy names it: little-endian."""
@@ -53,11 +53,11 @@ class Records(NamedTuple):
 
 
 FlatFile: TypeAlias = tuple[Records, FilePages]
-"""The places of tokens and documents in a file."""
+"""Positions of the tokens and documents of a file."""
 
 
 class FlatFormat(ABC):
-    """How files are read; formats that read alike are equal and have one ``repr``."""
+    """A format of token files; equal formats have equal ``repr``."""
 
     __slots__ = ()
 

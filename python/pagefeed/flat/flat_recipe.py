@@ -23,13 +23,13 @@ VERSION = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlatRecipe(Recipe):
-    """How to index flat files, which must be on this machine."""
+    """Recipe of the index of flat files on this machine."""
 
     format: FlatFormat
 
     @property
     def settings(self) -> list[str]:
-        """All that decides on the index but the files.
+        """Everything but the files that the index depends on.
 
         Versions of the files that say where documents are belong to it: the index does
         not check these later.
@@ -43,7 +43,7 @@ class FlatRecipe(Recipe):
         num_threads: int,  # noqa: ARG002 - one a CPU
         advance: Callable[[int], object],
     ) -> _core.Index:
-        """Read the places of documents; a file without these is read as a whole."""
+        """Read where documents begin; a file without documents is one."""
         storage = self.storage
 
         def read(path: str) -> tuple[Records, FilePages, bytes]:
@@ -74,7 +74,7 @@ class FlatRecipe(Recipe):
         return self.format.digest(storage, self.files[file])
 
     def _identity(self, records: Records, pages: FilePages, contents: bytes) -> bytes:
-        """Return a digest of a file and of the places of its documents.
+        """Return a digest of a file, and of where its documents begin.
 
         The places count: the same bytes with other documents are another dataset, and
         samples of a large file may miss the difference.

@@ -52,14 +52,14 @@ class _Shard(NamedTuple):
     size: int
     samples: int
     columns: tuple[tuple[str, str, int | None], ...]
-    """Name, encoding and bytes of each; None for values of varying size."""
+    """Name, encoding and bytes of each column; None for bytes that vary."""
     told: str
     """The entry as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class MdsFormat(FlatFormat):
-    """How MDS shards are read."""
+    """Format of MDS shards."""
 
     column: str
     """The column of the tokens, in the shards."""
@@ -242,7 +242,7 @@ def _u32_at(storage: Storage, path: str, places: Int64Array) -> Int64Array:
 
 
 def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np.uint8]:
-    """Return bytes at rising places; the file is read in runs."""
+    """Return the bytes at rising offsets; the file is read in runs."""
     found = np.empty(len(places), dtype=np.uint8)
     size, step = storage.size(path), _SIZES_AT_ONCE
     if len(places) and int(places.max()) >= size:

@@ -50,7 +50,7 @@ class _Index(NamedTuple):
     dtype: np.dtype[np.generic]
     num_sequences: int
     num_documents: int
-    """Borders of documents: one more than there are documents."""
+    """Entries in the array of document borders: one more than documents."""
     pointers: int
     documents: int
     modes: int
@@ -59,7 +59,7 @@ class _Index(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MegatronFormat(FlatFormat):
-    """How Megatron's files are read."""
+    """Format of Megatron's token files."""
 
     rows: Rows
     """Whether a row is a document, or one of its sequences."""

@@ -21,12 +21,12 @@ __all__ = ["Output", "TokenRows"]
 
 
 class TokenRows(NamedTuple):
-    """Some consecutive documents."""
+    """Consecutive documents and their tokens."""
 
     tokens: npt.NDArray[Any]
     """Their tokens, joined, in the column's own type."""
     offsets: Int64Array
-    """Where each begins, and the end: int64 [documents + 1]."""
+    """Start of each document, and the end of the last: int64 [documents + 1]."""
 
     def some(self, first: int, stop: int) -> TokenRows:
         """Return documents ``[first, stop)`` of these."""
@@ -40,7 +40,7 @@ class TokenRows(NamedTuple):
         return first + 1 + int(np.searchsorted(ends, self.offsets[first] + room))
 
     def each(self) -> Iterator[npt.NDArray[Any]]:
-        """Yield the tokens of each document."""
+        """Yield the tokens of one document after the other."""
         borders = self.offsets.tolist()
         for begin, end in itertools.pairwise(borders):
             yield self.tokens[begin:end]
@@ -66,7 +66,7 @@ class Output(ABC):
     """
 
     signs: ClassVar[tuple[str, ...]]
-    """Ends of the names of its files, by which files of a folder are found."""
+    """Suffixes of its files, by which files in a folder are recognised."""
     wide: ClassVar[str] = "uint32"
     """Default type of tokens that need more than 16 bits."""
 
@@ -83,7 +83,7 @@ class Output(ABC):
         self.files: list[str] = []
         """The files, folders or prefixes that were written."""
         self.num_done = 0
-        """Documents that a killed job wrote, known after :meth:`begin`."""
+        """Documents that a killed run of the job wrote; known after :meth:`begin`."""
         self.shard_tokens = max(1, self.shard_bytes // self.dtype.itemsize)
         """Tokens that fill a shard."""
         self.num_left_out = 0
@@ -124,4 +124,4 @@ class Output(ABC):
         """Write documents whose tokens have the type."""
 
     def finish(self) -> None:  # noqa: B027 - of some files nothing comes last
-        """Write what comes last; called only after all documents."""
+        """Write the end of the file, after all documents."""

@@ -28,17 +28,17 @@ class FilePages(NamedTuple):
     """The pages of one file."""
 
     offset: Int64Array
-    """Where each begins in the file: int64 [pages]."""
+    """Offset of each page in the file: int64 [pages]."""
     size: Int64Array
-    """Its bytes: int64 [pages]."""
+    """Bytes of each page: int64 [pages]."""
     num_rows: Int64Array
     """Rows that begin in it: int64 [pages]."""
     num_values: Int64Array
     """Tokens of these: int64 [pages]."""
     row_value: UInt32Array
-    """Tokens of its page before each row: uint32 [rows]; [0] if a page is a row."""
+    """Tokens of the page before each row, uint32 [rows]; [0] if a page is one row."""
     row_byte: UInt32Array
-    """Bytes of its page before each row: uint32 [rows]; [0] if rows lie close."""
+    """Bytes of the page before each row, uint32 [rows]; [0] if rows follow closely."""
 
 
 _NONE = np.empty(0, dtype=np.uint32)

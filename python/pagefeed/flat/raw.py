@@ -38,7 +38,7 @@ _SCANNED_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class RawFormat(FlatFormat):
-    """How raw files are read."""
+    """Format of raw token files."""
 
     dtype: str | None
     """Type of the tokens of files without a header."""
@@ -46,7 +46,7 @@ class RawFormat(FlatFormat):
     """The last token of every document; None if documents are unknown."""
 
     def read(self, storage: Storage, path: str) -> FlatFile:
-        """Find the tokens, and the documents if there is an ``eos``."""
+        """Return the tokens, and the documents if ``eos`` is given."""
         dtype, begin, count = self._content(storage, path)
         joined = self.eos is None
         records = Records(dtype.name, dtype.itemsize, joined=joined)

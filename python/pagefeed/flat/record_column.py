@@ -13,7 +13,8 @@ from pagefeed.core.dataset import PageIndex
 __all__ = ["PayloadFiles", "RecordColumn"]
 
 PayloadFiles = tuple[str, str, int, int]
-"""Of a shard: the index of its payloads, the payloads, their number and bytes."""
+"""For a shard: path of the payload index, path of the payloads, their number, their
+bytes."""
 
 
 class RecordColumn(PageIndex):

@@ -30,11 +30,11 @@ class StreamDocument:
     """A document of a stream, of :meth:`StreamDataset.document`."""
 
     tokens: npt.NDArray[Any]
-    """Its tokens, in their own type: [tokens]."""
+    """Tokens in the type of the files: [tokens]."""
     fields: dict[str, npt.NDArray[Any]]
-    """The numbers beside the tokens, by their names: [tokens] each."""
+    """Further fields of each token by name: [tokens] each."""
     spans: list[tuple[int, int, Any]]
-    """First token, end and payload of each span, in their order."""
+    """First token, end token and payload of each span, in order."""
 
 
 def read_document(

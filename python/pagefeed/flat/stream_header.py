@@ -61,7 +61,7 @@ class StreamHeader:
     serialization: str
     """Serialization of payloads: ``bytes``, ``numpy``, ``msgpack`` or ``custom``."""
     files: dict[str, tuple[int, int]]
-    """Bytes and CRC-32 of each file, by its name."""
+    """Bytes and CRC-32 of each file by name."""
 
     @property
     def has_payloads(self) -> bool:

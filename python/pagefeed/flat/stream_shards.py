@@ -43,17 +43,17 @@ _AT_ONCE = 1 << 22
 
 
 class Field(NamedTuple):
-    """A field of every record beside its token."""
+    """A field of every record, besides its token."""
 
     name: str
     dtype: str
-    """As NumPy names it."""
+    """Type, as NumPy names it."""
     offset: int
     """Bytes of the record before the field."""
 
     @property
     def handle(self) -> _core.FlatField:
-        """What engines read it by."""
+        """Handle by which engines read the column."""
         return _core.FlatField(self.dtype, self.offset)
 
     @property
@@ -64,7 +64,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamFormat(FlatFormat):
-    """How shards of streams are read."""
+    """Format of shards of streams."""
 
     fields: tuple[Field, ...] = ()
     """Fields that are delivered with the tokens."""
@@ -101,7 +101,7 @@ class StreamFormat(FlatFormat):
 
 
 def _fields(dtype: np.dtype[Any]) -> list[Field]:
-    """Return the numbers of a record beside its token."""
+    """Return the fields of a record besides its token."""
     places: Any = dtype.fields or {}
     return [
         Field(name, kind.name, offset)
@@ -197,7 +197,7 @@ class StreamDataset(FlatDataset):
         return deserializer(header.serialization, None, None)
 
     def check_contents(self) -> None:
-        """Hold all bytes of all shards against their checksums; reads all of them.
+        """Compare all bytes of all shards with their checksums; reads everything.
 
         Raises:
             ChecksumError: For the first file that is not as it was written.
@@ -211,7 +211,7 @@ class StreamDataset(FlatDataset):
     def document(
         self, row: int, *, deserialize: Deserialize | None = None
     ) -> StreamDocument:
-        """Read a document with the numbers beside its tokens, and its spans.
+        """Return a document with its further fields and its spans.
 
         A read of tokens, one of the index and one of payloads, however many spans.
 

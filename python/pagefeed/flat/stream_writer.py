@@ -323,7 +323,7 @@ class StreamOutput(Output):
         return self._shard
 
     def finish(self) -> None:
-        """End the last shard: readers of the folder have all of it from then on."""
+        """Complete the last shard. Readers of the folder see all of it from now on."""
         if self._shard is not None:
             self._shard.close()
         self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)

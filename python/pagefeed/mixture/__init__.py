@@ -1,4 +1,4 @@
-"""Mixtures of datasets: which dataset comes when, and which sequence of it.
+"""Mixtures: which dataset, and which of its sequences, is at each position.
 
 - :func:`mix` and :class:`Stage`: what is asked for.
 - :class:`Schedule`: the weights of sequences by position, as a state records them.

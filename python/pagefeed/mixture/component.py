@@ -26,25 +26,24 @@ class Mixed(NamedTuple):
     data: str
     """Record of what the epoch was of before."""
     place: int
-    """The place in it from which on they come."""
+    """Position in the epoch from which on these sequences come."""
     num_sequences: int
     """Sequences that it had before."""
 
 
 class Former(NamedTuple):
-    """What some epochs of a dataset are of to which data were added later."""
+    """Earlier epochs of a dataset, before data were added."""
 
     end: int
     """One past the last of these epochs."""
     data: str
     """Record of what they hold, see :attr:`Component.data`."""
     num_sequences: int
-    """Sequences of each of them."""
+    """Sequences in each of these epochs."""
     num_tokens: int
     """Tokens in these."""
     mixed: tuple[Mixed, ...] = ()
-    """What was mixed into the last of them, which then has more sequences: it is alone.
-    """
+    """Data mixed into the last of these epochs, which is then the only one."""
 
 
 class _Epochs(NamedTuple):
@@ -70,7 +69,7 @@ class Component:
     max_epochs: int | None = None
     """Epochs after which it is left out."""
     before: tuple[Former, ...] = ()
-    """What its first epochs are of, if data were added."""
+    """Earlier epochs, if data were added since."""
 
     @property
     def sequence_tokens(self) -> float:
@@ -94,7 +93,7 @@ class Component:
         return same.begin + (epoch - same.first) * same.num_sequences
 
     def size_of(self, epoch: int, place: int | None = None) -> int:
-        """Return the sequences of an epoch, or what they were thought to be at a place.
+        """Return the sequences of an epoch, or the number expected at a position in it.
 
         Data may have been mixed in behind the place.
         """
@@ -106,7 +105,7 @@ class Component:
         return next(ahead, former.num_sequences)
 
     def epochs_of(self, local: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the epochs of local positions, and the places there: int64 each."""
+        """Return the epochs of local positions, and the positions in them: int64."""
         epoch, place = np.divmod(local, self._epochs[0].num_sequences)
         for same in self._epochs[1:]:
             is_later = local >= same.begin
@@ -118,7 +117,7 @@ class Component:
     def by_epoch(
         self, local: Int64Array
     ) -> Iterator[tuple[int, Int64Array, Int64Array]]:
-        """Yield the epochs of local positions: which are of it, and at which places."""
+        """Yield each epoch of local positions: which are in it, and where."""
         epoch, place = self.epochs_of(local)
         rising, which = sorted_with_places(epoch)
         borders = np.flatnonzero(np.diff(rising, prepend=-1))

@@ -27,7 +27,7 @@ NEVER = 1 << 62
 
 
 class Course:
-    """Where every position of a mixture leads.
+    """Maps positions of a mixture to datasets and their local positions.
 
     A lane's turns are cut into rows with constant weights. In every row a tree deals
     the turns out to the datasets. The lanes' phases are evenly apart: in the first row
@@ -133,7 +133,7 @@ class Course:
         return self._lane_counts(position).sum(axis=1)
 
     def following(self, position: int) -> Int64Array:
-        """Return the local position at which each lane goes on with a dataset.
+        """Return the local position at which each lane continues with a dataset.
 
         Of a dataset, the local positions l with ``l < following[l % lanes]`` come
         before the position.

@@ -1,4 +1,4 @@
-"""How many sequences of each dataset of a mixture were delivered before a position."""
+"""Count the sequences of each dataset delivered before a position of a mixture."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from pagefeed.mixture.course import Course
 __all__ = ["DatasetsIn", "counts_before", "datasets_in"]
 
 MOST_SEQUENCES = 1 << 18
-"""Of longer stretches no sequence is dealt to count it: counts are then off by up to
-the rounding of a stretch."""
+"""Longer stretches are not dealt to count exactly. Their counts are off by rounding."""
 MOST_KEPT = 4
 """Stretches whose datasets are kept."""
 
 DatasetsIn = Callable[[LoaderState, int, int], npt.NDArray[np.int16]]
-"""Gives the dataset of each place between two positions: int16."""
+"""Function that returns the dataset at each position of a range: int16."""
 
 
 class Counted(Protocol):
-    """A place of the run of a mixture, and what it counts by."""
+    """A position of a mixture's run, with the course to count by."""
 
     run: Any
     begin: LoaderState
 
     @property
     def course(self) -> Course:
-        """Which dataset is next at each position, before ranks are balanced."""
+        """The dataset at each position, before ranks are balanced."""
 
     @property
     def balanced(self) -> Dealing | None:
-        """Deals the sequences anew, if ranks are balanced."""
+        """Deals sequences to ranks by cost, if ranks are balanced."""
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at positions, some at a time; None after other work."""
@@ -62,7 +61,7 @@ def counts_before(cursor: Counted, position: int) -> Int64Array:
 
 
 def datasets_in(at: Callable[[LoaderState], Counted]) -> DatasetsIn:
-    """Return what tells the dataset of each place of a stretch, and keeps some.
+    """Return a function for the datasets of a stretch, which caches some results.
 
     Args:
         at: Gives the cursor at a state.

@@ -1,4 +1,4 @@
-"""Where a balanced mixture is divided: nothing is moved over these positions."""
+"""Borders in a balanced mixture over which no sequence is moved."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LEAST_PLACES = 64
 LEAST_APART = 32
 """Places of a rank between two ends of epochs, in the mean."""
 LEAST_TURNS = 4
-"""Turns of a lane in an epoch, so that few of them are at its end."""
+"""Turns of a lane in an epoch, at least, so that few are at its end."""
 
 
 class MixtureDivisions:
-    """Divides the positions of a mixture into parts, each balanced on its own.
+    """Divides the positions of a mixture into parts that are balanced separately.
 
     A part ends where weights change, where the run ends, and at both ends of a turn of
     epochs: where the first lane goes on to a dataset's next epoch, and where the last
@@ -50,7 +50,7 @@ class MixtureDivisions:
         self._turn = lru_cache(maxsize=1 << 14)(self._find_turn)
 
     def part_of(self, position: int) -> Part:
-        """Return the part with a position."""
+        """Return the part that has a position."""
         at = bisect_right(self._cuts, position)
         first, end = self._cuts[at - 1], (*self._cuts[at:], NEVER)[0]
         ends, stays = self._ends(position), self.staying(position)
@@ -71,7 +71,7 @@ class MixtureDivisions:
         return Part(first, end, epoch_positions, of_those)
 
     def staying(self, position: int) -> BoolArray:
-        """Tell which datasets stay as they are: their epochs are too short there."""
+        """Return which datasets are left unbalanced, as their epochs are too short."""
         ends = self._ends(position)
         by_size = np.argsort(ends, kind="stable")
         stays = self._sizes(position) < LEAST_TURNS * self._course.num_lanes
@@ -80,7 +80,7 @@ class MixtureDivisions:
         return stays & (ends > 0)
 
     def _ends(self, position: int) -> Float64Array:
-        """Return how many epochs of each dataset end in a place of a rank, at most.
+        """Return how many epochs of each dataset can end in one turn of a rank.
 
         By the weights around a position alone: later changes do not count.
         """
@@ -91,7 +91,7 @@ class MixtureDivisions:
         return ends
 
     def _places_at(self, position: int) -> list[tuple[int, int]]:
-        """Return the last place that some lane has come to in each dataset.
+        """Return the greatest position of any lane in each dataset.
 
         That is the epoch, and the place there.
         """
@@ -102,14 +102,14 @@ class MixtureDivisions:
         return [(int(epoch[0]), int(place[0])) for epoch, place in found]
 
     def _sizes(self, position: int) -> Int64Array:
-        """Return the sequences of the epoch of each dataset at a position."""
+        """Return the sequences in the epoch of each dataset at a position."""
         if not self._schedule.has_grown:
             return self._usual
         both = zip(self._schedule.parts, self._places_at(position), strict=True)
         return np.array([part.size_of(*reached) for part, reached in both])
 
     def _find_turn(self, number: int, epoch: int) -> tuple[int, int]:
-        """Return where the first lane goes on to an epoch, and where the last has."""
+        """Return where the first lane begins an epoch, and where the last one does."""
         if epoch == 0:
             return 0, 0
         begin = self._schedule.parts[number].begin_of(epoch)

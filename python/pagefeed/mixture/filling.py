@@ -45,7 +45,7 @@ def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str,
 
 
 def _check(column: Any) -> None:
-    """Refuse a column whose padding cannot stand for tokens without it."""
+    """Refuse a column whose padding cannot mean missing values."""
     if column.column in FIELDS:
         raise InvalidArgumentError(
             f"fill={column.column!r}: of tokens without it a batch makes this field "

@@ -1,4 +1,4 @@
-"""A mixture whose datasets grew: each begins its next epoch with all of its data.
+"""A mixture of grown datasets, each of which uses all data from its next epoch on.
 
 What some epochs of a dataset are of is in its component of the schedule, so that states
 tell it. The run has the data of such epochs as further datasets, behind those of now.
@@ -39,7 +39,7 @@ __all__ = ["GrownMixtureRun", "rest_of_mixture"]
 def rest_of_mixture(
     whole: MixtureRun, state: LoaderState, grown: Grown | None
 ) -> tuple[Run, LoaderState]:
-    """Return what goes on at a state of a mixture, and where.
+    """Return the run that continues at a state of a mixture, and the state there.
 
     Args:
         whole: The run of all data.
@@ -65,7 +65,7 @@ def rest_of_mixture(
 
 
 def _is_rewritten(whole: MixtureRun, state: LoaderState) -> bool:
-    """Whether datasets are others than in a state, all with the same rows as there."""
+    """Return whether datasets differ from a state, but have the same rows."""
     now = {part.name: part.data for part in whole.parts}
     others = [
         (whole.datasets[whole.names.index(part.name)], part.data)
@@ -107,7 +107,7 @@ def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderSt
 def _grown(
     whole: MixtureRun, part: Component, new: Component, last: int, *, is_mixed: bool
 ) -> Component:
-    """Return a dataset as it goes on.
+    """Return a dataset as it continues.
 
     Args:
         whole: The run of all data.
@@ -150,14 +150,14 @@ def _grown(
 
 @dataclass(kw_only=True, eq=False)
 class GrownMixtureRun(MixtureRun):
-    """A mixture with data of before, as further datasets behind those of now.
+    """A mixture with the earlier data as further datasets, after the present ones.
 
     Raises:
         StateMismatchError: If data of epochs that are not over are not there.
     """
 
     begun: LoaderState
-    """A state that tells what epochs are of."""
+    """State that records the data of earlier epochs."""
 
     def __post_init__(self) -> None:
         self._former: dict[tuple[str, int], range] = {}
@@ -206,11 +206,11 @@ class GrownMixtureRun(MixtureRun):
 
     @property
     def erased(self) -> Records:
-        """What states record of rows that were erased."""
+        """Records of erased rows, as a state has them."""
         return records_of(*self._of_now)
 
     def erased_after(self, state: LoaderState) -> Records:
-        """Return what is erased now: all that was in a state, and perhaps more."""
+        """Return the records of rows erased now; refuse fewer than a state has."""
         return records_after(state.erased, *self._of_now)
 
     @property

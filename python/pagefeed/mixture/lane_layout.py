@@ -18,12 +18,12 @@ __all__ = ["LaneLayout"]
 
 
 NUM_PLACES = 4
-"""Places at the end from which another layout goes on: a change of weights divides the
-last interval, or one of those before it where a stage lies ahead."""
+"""Last rows from which another layout may continue: a change of weights divides the
+last interval, or an earlier one if a stage lies ahead."""
 
 
 class _Place(NamedTuple):
-    """What is laid out before an interval."""
+    """State of the layout before an interval."""
 
     num_intervals: int
     turn: Int64Array
@@ -32,7 +32,7 @@ class _Place(NamedTuple):
 
 
 class LaneLayout:
-    """Rows of all lanes, one after another: stages, pieces of anneals, what is left.
+    """Rows of all lanes, one after another: stages, pieces of anneals, the remainder.
 
     Args:
         schedule: Datasets and weights.
@@ -66,9 +66,9 @@ class LaneLayout:
         self._limits = np.stack([self._lane_limits(part) for part in range(num_parts)])
         self.rows = LaneStretches(num_lanes, num_parts)
         self.trees: list[Tree] = []
-        """What deals out the turns of a row, by the numbers that rows have."""
+        """Trees that deal the turns of a row, by the numbers in the rows."""
         self.turn = np.zeros(num_lanes, dtype=np.int64)
-        """Turns of each lane."""
+        """Turns of each lane so far."""
         self.ended = np.zeros(num_lanes, dtype=bool)
         """Whether a lane has run out after them."""
         self._counts = np.zeros((num_lanes, num_parts), dtype=np.int64)
@@ -171,7 +171,7 @@ class LaneLayout:
         return self._tree_numbers[key]
 
     def _lane_limits(self, part: int) -> Int64Array:
-        """Most turns of each lane that a dataset can be given: int64 [lanes]."""
+        """Return the most turns a dataset can be given, by lane: int64 [lanes]."""
         epochs = self.schedule.parts[part].max_epochs
         if epochs is None:
             return np.full(self._num_lanes, MAX_TURN)

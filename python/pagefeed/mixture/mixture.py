@@ -34,7 +34,7 @@ Stop: TypeAlias = Literal["first_exhausted", "all_exhausted"]
 STOPS = ("first_exhausted", "all_exhausted")
 UNITS = ("tokens", "sequences")
 LARGEST_WEIGHT = 1e100
-"""Weights are in proportion: sums and products of such are finite."""
+"""Greatest weight. Weights are relative, and their sums and products stay finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +93,11 @@ class Mixture(Source):
     temperature: float = 1.0
     """Without weights: size to the power of 1/temperature."""
     unit: Literal["tokens", "sequences"] = "tokens"
-    """What weights and sizes count."""
+    """Unit of weights and sizes."""
     stages: tuple[Stage, ...] = ()
     """Later weights."""
     max_epochs: Mapping[str, int]
-    """How often a dataset is delivered at most, for those that have a limit."""
+    """Greatest number of epochs of a dataset, for datasets with a limit."""
     stop: Stop | None = None
     """When it ends, see :func:`mix`."""
     max_steps: int | None = None
@@ -108,7 +108,7 @@ class Mixture(Source):
     """Aligned columns that a dataset may lack: its tokens then have padding."""
 
     def infill(self, infill: object) -> NoReturn:
-        """Refuse: each dataset is infilled by itself.
+        """Raise an error: datasets are infilled one by one.
 
         Raises:
             InvalidArgumentError: Always.
@@ -131,7 +131,7 @@ class Mixture(Source):
 
     @property
     def kind(self) -> SourceKind:
-        """What it is: the table of options says what each kind can do."""
+        """Kind of the source: the table of options has a column for each kind."""
         return "mixture"
 
     @property
@@ -156,7 +156,7 @@ class Mixture(Source):
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits that tell two schedules apart, whatever the data."""
+        """Digest of the schedule without the data: 16 hexadecimal digits."""
         parts: list[Any] = [
             sorted(self.datasets),
             self.weights and sorted((k, float(v)) for k, v in self.weights.items()),

@@ -29,7 +29,7 @@ class MixtureRoute(Route):
     num_lanes: int
     """Lanes of the positions."""
     key: bytes
-    """Says who takes which place of a turn."""
+    """Key of the permutations of ranks."""
 
     def progression(self, first: int, count: int) -> range | None:  # noqa: ARG002
         """Return None: the positions are no range."""
@@ -48,7 +48,7 @@ class MixtureRoute(Route):
         return row, (at - self._shift(begin + place - at)) % self.world_size
 
     def _shift(self, turns: Int64Array) -> Int64Array:
-        """By how many places ranks move on in turns that begin at these places.
+        """Return by how many ranks a turn is rotated, from its first position.
 
         It depends on the position there, and so on nothing that a resume may change.
         """
@@ -60,7 +60,7 @@ class MixtureRoute(Route):
 
 
 def by_turns(route: Route, begin: LoaderState) -> Route:
-    """Return a route on which ranks change places, if they share the lanes."""
+    """Return a route on which ranks that share lanes change places."""
     if begin.num_lanes % route.world_size == 0:
         return route
     key = derive_key(begin.seed, begin.epoch, "mixture", "ranks")

@@ -1,4 +1,4 @@
-"""The run of a mixture: each epoch is its whole schedule, under other orders."""
+"""Run of a mixture: each epoch is the whole schedule, in other orders."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ their pages may be read again."""
 
 @dataclass(eq=False)
 class MixtureCursor(Cursor):
-    """A place of the run of a mixture. Positions count through one epoch of it."""
+    """A position in the run of a mixture; positions count through one epoch."""
 
     run: MixtureRun
 
     @lazy
     def course(self) -> Course:
-        """Which dataset is next at each position."""
+        """The dataset at each position."""
         return self.run.course(self.begin)
 
     @property
@@ -93,7 +93,7 @@ class MixtureCursor(Cursor):
 
     @lazy
     def balanced(self) -> Dealing | None:
-        """Deals the sequences of the positions anew, if ranks are balanced."""
+        """Deals sequences to ranks by cost, if ranks are balanced."""
         begin, balance = self.begin, self.run.balance
         if balance is None or begin.ranks is None:
             return None
@@ -136,12 +136,12 @@ class MixtureCursor(Cursor):
 
     @property
     def num_tokens_before(self) -> int:
-        """Tokens delivered before ``begin``, by the mean of each dataset."""
+        """Tokens delivered before ``begin``, from the mean length of each dataset."""
         counts = self.stats().items()
         return int(sum(count for name, count in counts if name.endswith("/tokens")))
 
     def log(self) -> None:
-        """Log what each dataset comes to."""
+        """Log tokens, share and epochs of each dataset."""
         end = last_position(self.course, self.end)
         lines = totals_as_text(totals(self.course, end), self.run.step_sequences)
         logger.info(
@@ -165,7 +165,7 @@ class MixtureCursor(Cursor):
         return found
 
     def horizon(self, memory: int) -> int:
-        """Return how many sequences of a rank to plan ahead, to use each page well."""
+        """Return how many sequences to plan, so that each page is used well."""
         shares, run = self._largest_shares, self.run
         num_ranks, horizons = self.route.world_size, [0.0]
         for name, orders in zip(run.names, run.orders(self.begin.epoch), strict=True):
@@ -310,7 +310,7 @@ class MixtureRun(Run):
             names, [datasets[name] for name in names], [bound[name] for name in names]
         )
         self.orders = lru_cache(maxsize=2)(self._make_orders)
-        """The orders of each dataset in an epoch of the run."""
+        """Returns the orders of all datasets in an epoch of the run."""
         self._course = lru_cache(maxsize=2)(self._make_course)
         self.datasets_in = datasets_in(lambda state: MixtureCursor(self, state))
         self._last_course: Course | None = None

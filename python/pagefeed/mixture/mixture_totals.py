@@ -1,4 +1,4 @@
-"""What the run of a mixture comes to: tokens, share and repetitions of each dataset."""
+"""Totals of a mixture: tokens, share and repetitions of each dataset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DatasetTotals", "last_position", "totals", "totals_as_text"]
 
 
 class DatasetTotals(NamedTuple):
-    """What a dataset of a mixture gives to a run."""
+    """Totals of a dataset of a mixture."""
 
     name: str
     sequences: int
@@ -22,9 +22,9 @@ class DatasetTotals(NamedTuple):
     share: float
     """Share in all tokens; in all sequences, where some tokens are not counted."""
     epochs: float
-    """How often the dataset is delivered."""
+    """Times that the dataset is delivered."""
     max_epochs: int | None
-    """How often at most."""
+    """Greatest number of times; None without a limit."""
     out_at: int | None
     """Position from which on it is left out for that; None: it never is."""
 
@@ -39,7 +39,7 @@ def last_position(course: Course, end: int | None) -> int:
 
 
 def totals(course: Course, end: int) -> list[DatasetTotals]:
-    """Return what each dataset gives up to a position, in the order of the schedule."""
+    """Return the totals of each dataset up to a position, in schedule order."""
     parts, counts = course.schedule.parts, course.counts(end).tolist()
     tokens = [_tokens_in(*each) for each in zip(parts, counts, strict=True)]
     counted = tokens if all(part.num_tokens for part in parts) else counts
@@ -64,7 +64,7 @@ def totals(course: Course, end: int) -> list[DatasetTotals]:
 
 
 def totals_as_text(found: list[DatasetTotals], step_sequences: int) -> Iterator[str]:
-    """Yield a line for each dataset, for a log."""
+    """Yield a line for each dataset, to log."""
     for one in found:
         what = (
             f"{one.tokens:,} tokens" if one.tokens else f"{one.sequences:,} sequences"

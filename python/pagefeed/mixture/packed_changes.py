@@ -22,11 +22,11 @@ VERSION = 1
 PRECISE_CHANGES = 16
 """Changes that a state records with nine digits; weights of further ones are coarse."""
 MOST_CHANGES = 1 << 20
-"""A state with more of them is no state."""
+"""Changes in a state, at most; a state with more is refused."""
 
 
 def coarse(weights: Sequence[float]) -> tuple[float, ...]:
-    """Return weights within 0.8 % of others that take 11 bits each in a state."""
+    """Return weights that take 11 bits each, within 0.8 % of the given ones."""
     return weights_of(codes_of(weights))
 
 

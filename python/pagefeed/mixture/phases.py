@@ -13,13 +13,13 @@ from pagefeed.mixture.tree import ONE, Members, Tree
 __all__ = ["Phases"]
 
 SOON = 4
-"""Turns of a lane in which a dataset makes up for what it lacks in the mean."""
+"""Turns of a lane in which a dataset catches up with its mean share."""
 MOST_KEPT = ONE // 4
-"""Most that a dataset may go on lacking, in turns of each lane."""
+"""Greatest lag that a dataset may keep, in turns of each lane."""
 
 
 class Phases:
-    """Makes the phases of lanes: evenly apart, and shifted by what datasets lack.
+    """Makes the phases of lanes: at even distances, shifted by the lag of datasets.
 
     Args:
         names: Names of all datasets.
@@ -72,7 +72,7 @@ class Phases:
         return phases
 
     def _stagger(self, left: Members, right: Members) -> Int64Array:
-        """Phases, one for each lane, evenly apart and in an order of the node's own."""
+        """Return a phase for each lane, at even distances, in the node's order."""
         if (left, right) not in self._staggers:
             # Names, not numbers: a dataset that joins later changes no other node.
             sides = (

@@ -1,4 +1,4 @@
-"""Makes the schedule of a mixture: starts and weights of sequences, by position."""
+"""Make the schedule of a mixture: starts and weights of sequences, by position."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Anchor:
     """A position and step from which on all steps have these sizes."""
 
     position: int = 0
-    """Position there."""
+    """Position of the sequence."""
     step: int = 0
-    """Number of the step there."""
+    """Step of the sequence."""
     step_sequences: int
     """Sequences of a step of all ranks."""
 
@@ -102,7 +102,7 @@ def adopt(
 def sequence_weights(
     mixture: Mixture, parts: Sequence[Component], weights: Mapping[str, float]
 ) -> list[float]:
-    """Return the weight of a sequence of each dataset.
+    """Return the weight of one sequence of each dataset.
 
     A weight by tokens is shared by sequences in proportion to their mean tokens.
     """
@@ -168,7 +168,7 @@ def _by_name(
 def _counted(
     parts: Sequence[Component], others: Sequence[Component]
 ) -> tuple[Component, ...]:
-    """Return parts with the tokens of those that only the others have counted."""
+    """Return components, with token counts taken from others where they lack them."""
     known = {part.name: part.num_tokens for part in others}
     return tuple(
         replace(part, num_tokens=part.num_tokens or known.get(part.name, 0))
@@ -196,7 +196,7 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
 
 
 def _differences(then: Component, now: Component) -> str:
-    """What differs between two datasets of one name."""
+    """Return what differs between two datasets of one name, for messages."""
     found = [changed] if (changed := what_changed(then.data, now.data)) else []
     for name in ("num_sequences", "num_tokens", "max_epochs"):
         old, new = getattr(then, name), getattr(now, name)

@@ -1,4 +1,4 @@
-"""A mixture as it runs: which weights hold from which position on."""
+"""Schedule of a mixture: the weights that hold from each position on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pagefeed.mixture.weights import WeightChange, rounded
 __all__ = ["Interval", "Schedule"]
 
 ANNEAL_PIECES = 64
-"""Pieces of constant weights that an anneal is made of, at most."""
+"""Pieces with constant weights in an anneal, at most."""
 
 
 class Interval(NamedTuple):
@@ -109,7 +109,7 @@ class Schedule:
     def reweighted(
         self, position: int, anneal: int, weights: Sequence[float]
     ) -> Schedule:
-        """Return :meth:`changed` while a run goes on.
+        """Return :meth:`changed` for a run that continues.
 
         After some changes a state has room for coarse weights alone.
         """

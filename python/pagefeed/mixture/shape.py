@@ -30,9 +30,9 @@ Shape: TypeAlias = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 (it is rec
 """A dataset, or the shapes of a node's two sides."""
 
 STEPS = 16
-"""Sums are told apart by a 16th."""
+"""Sums are rounded to a 16th, so that similar ones are equal."""
 MOST_SEARCHED = 128
-"""Of more datasets the shape is Huffman's: the search takes their number cubed."""
+"""With more datasets the tree is Huffman's: the search takes their number cubed."""
 LARGEST_SUM = 2.36
 """No sum of a Huffman tree is larger: weights on the way up from a dataset grow like
 Fibonacci's numbers, whose reciprocals come to 3.36 with the first."""

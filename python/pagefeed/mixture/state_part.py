@@ -1,4 +1,4 @@
-"""The schedule of a mixture in its states, and the datasets as it knows them."""
+"""The schedule and the datasets of a mixture in its states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MAX_STATE_BYTES", "check_size", "cuts_of", "make_parts", "schedule_o
 MOST_CUTS = 16
 """Ends of a run that a state holds, about; further ones do not cut its order."""
 MAX_STATE_BYTES = 128 << 10
-"""Room for some 2,000 datasets; a state with more of them and stages is refused."""
+"""Bytes of the part in a state, enough for some 2,000 datasets; more are refused."""
 
 
 def make_parts(
@@ -52,7 +52,10 @@ def make_parts(
 def _num_tokens(
     mixture: Mixture, names: Sequence[str], indexes: Sequence[SequenceIndex]
 ) -> list[int]:
-    """Tokens of each dataset; 0 where they are not counted and not needed."""
+    """Return the tokens of each dataset.
+
+    0 where they are not counted and not needed.
+    """
     starts = [("start_tokens", stage.start_tokens) for stage in mixture.stages]
     asked = [("max_tokens", mixture.max_tokens), *starts]
     ends = [f"{name}={value}" for name, value in asked if value is not None]
@@ -94,7 +97,7 @@ def schedule_of(state: LoaderState) -> Schedule:
 def cuts_of(
     mixture: Mixture, step_sequences: int, state: LoaderState, border: int
 ) -> tuple[int, ...]:
-    """Return where an order is cut, if it goes on like this from a border on.
+    """Return the positions where an order is cut, if it continues from a border on.
 
     Ranks are balanced up to the last step. A run that ends further on, as its steps are
     of other sizes, has the order it had up to where it would have ended. One that has

@@ -43,14 +43,14 @@ class LaneStretches:
         )
 
     def take(self, other: LaneStretches, turn: Int64Array) -> None:
-        """Add the rows of another, sealed one that begin before a turn of each lane."""
+        """Add the rows of sealed stretches that begin before a turn of each lane."""
         lanes = np.repeat(np.arange(self._num_lanes), np.diff(other._borders))
         kept = other.start < turn[lanes]
         columns = (other.start, other.stop, other.tree, other.counts, other.phases)
         self._added.append((lanes[kept], *(column[kept] for column in columns)))
 
     def seal(self) -> None:
-        """Sort what was added."""
+        """Sort the rows that were added."""
         columns = [np.concatenate(column) for column in zip(*self._added, strict=True)]
         keys = columns[0] * SPAN + columns[1]
         by_key = np.argsort(keys)
@@ -89,7 +89,7 @@ def turns_before(position: int | Int64Array, num_lanes: int) -> Int64Array:
 
 
 def groups(trees: Int64Array) -> Iterable[tuple[int, Int64Array | slice]]:
-    """Return each tree and the places where it stands."""
+    """Yield each tree, and the positions where it is used."""
     if len(trees) == 0:
         return []
     if (trees == trees[0]).all():

@@ -27,9 +27,9 @@ BITS = 40
 ONE = 1 << BITS
 HALF_BITS = BITS // 2
 MAX_TURN = 1 << 40
-"""Turns of a lane at most; what lies there is never reached."""
+"""Turns of a lane at most; positions beyond are never reached."""
 SMALLEST = 2.0**-60
-"""Share below which weights are not told apart."""
+"""Weights that differ by less than this share are equal."""
 SHORT_TURN = 1 << 22
 """Below, a product with a ratio fits 63 bits."""
 
@@ -44,7 +44,7 @@ class Node:
     members: Members
     """Datasets below it."""
     number: int = -1
-    """Number among the inner nodes, which says which phases are its own."""
+    """Number of an inner node, which selects its phases."""
     ratio: int = 0
     """Share of its turns that go left, in units of 2**-40."""
     left: Node | None = None
@@ -85,12 +85,12 @@ class Tree:
             for node in self.nodes
             if node.left is not None and node.right is not None
         ]
-        """Datasets on either side of each inner node."""
+        """Datasets on the two sides of each inner node."""
 
     def deal(
         self, turns: Int64Array, phases: Int64Array, rows: Int64Array
     ) -> tuple[Int64Array, ...]:
-        """Return the dataset of each turn, and its number among that dataset's turns.
+        """Return the dataset of each turn, and the turns of that dataset before it.
 
         Args:
             turns: int64 [turns], counted from the tree's first.
@@ -113,7 +113,7 @@ class Tree:
         return dataset, number
 
     def counts(self, turns: Int64Array, phases: Int64Array) -> Int64Array:
-        """Return how many of the first ``turns`` each dataset is dealt.
+        """Return how many of the first ``turns`` each dataset gets.
 
         Args:
             turns: int64 [lanes].
@@ -204,7 +204,7 @@ class Tree:
         return ends
 
     def sums(self, values: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the sums of datasets' values at each inner node.
+        """Return sums of values over the datasets below each inner node.
 
         Args:
             values: int64 [lanes, datasets].
@@ -243,7 +243,7 @@ class Tree:
 
     @lazy
     def _rates(self) -> FloatArray:
-        """Turns of each dataset for one of the tree, as its ratios have it."""
+        """Turns of each dataset for one turn of the tree, by its ratios."""
         rates = np.zeros(len(self.shares))
         stack = [(self.root, 1.0)]
         while stack:
@@ -299,7 +299,7 @@ def _turn_before(counts: Int64Array, ratio: int, phases: Int64Array) -> Int64Arr
 
 
 def _build(shape: Shape, weights: Sequence[float]) -> tuple[Node, list[Node]]:
-    """Return the node of a shape, and all inner nodes from there down, by number."""
+    """Return the node of a shape, and add all inner nodes below it, in order."""
     inner: list[Node] = []
 
     def build(shape: Shape) -> tuple[Node, float]:

@@ -22,7 +22,7 @@ LARGEST = (1 << CODE_BITS) - 1
 
 
 class WeightChange(NamedTuple):
-    """Weights from a position on, until those of the next."""
+    """Weights from a position on, until the next change."""
 
     start: int
     """First position."""
@@ -33,7 +33,7 @@ class WeightChange(NamedTuple):
 
 
 def rounded(weights: Sequence[float]) -> tuple[float, ...]:
-    """Return weights as they are recorded: what runs must be what a state says.
+    """Return weights rounded as states record them, so that runs and states agree.
 
     Raises:
         InvalidArgumentError: If all are 0.
@@ -65,7 +65,7 @@ def codes_of(weights: Sequence[float]) -> npt.NDArray[np.uint16]:
 
 
 def weights_of(codes: npt.NDArray[np.uint16]) -> tuple[float, ...]:
-    """Return the weights, as recorded, that codes stand for; the largest is LARGEST."""
+    """Return the weights of codes; the largest is LARGEST."""
     below = codes.astype(np.int64) - LARGEST
     exponent, steps = below >> FRACTION_BITS, below & ((1 << FRACTION_BITS) - 1)
     fraction = 0.5 + steps / (2 << FRACTION_BITS)

@@ -25,7 +25,7 @@ def on_ray(
     died: Callable[[Task, str], None],
     tick: Callable[[], object] = lambda: None,
 ) -> Generator[tuple[Task, Done]]:
-    """Run ``run(common, task)`` for each task on a CPU of the cluster.
+    """Run ``run(common, task)`` for each task, on one CPU of a Ray cluster each.
 
     Close the generator (``contextlib.closing``): that ends the tasks which still run.
 

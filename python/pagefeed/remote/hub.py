@@ -56,7 +56,7 @@ class _Address(NamedTuple):
 
 
 class Hub:
-    """What the hub says of datasets, asked through the data plane's connections.
+    """Metadata of datasets on the hub, through the connections of the data plane.
 
     Args:
         handle: The storage as the data plane takes it.
@@ -68,7 +68,7 @@ class Hub:
         self._commits: dict[tuple[str, str], str] = {}
 
     def pinned(self, url: str) -> str:
-        """Return a URL with the commit in place of a branch or tag.
+        """Return a URL with the commit instead of a branch or tag.
 
         Raises:
             InvalidArgumentError: If the URL is not one of a dataset.

@@ -28,7 +28,7 @@ class Pack:
     """The index of some files, as an object."""
 
     name: str
-    """Its name in the folder."""
+    """Name of the file in the folder."""
     bytes: int
     files: int
     """Files in it, of which a manifest may have some."""
@@ -36,10 +36,10 @@ class Pack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """Which files of which packs are the dataset."""
+    """List of the files of a dataset, and of the packs that have their indexes."""
 
     paths: tuple[str, ...]
-    """What it is the index of, as it was named."""
+    """Paths of the dataset, as the user named them."""
     column: str
     page_index: str
     written: str
@@ -60,11 +60,11 @@ class Manifest:
 
     @property
     def shown(self) -> str:
-        """What it is the index of, for messages."""
+        """Paths of the dataset, for messages."""
         return ", ".join(self.paths) or "named one by one"
 
     def check_roots(self, paths: Paths, files: Sequence[str], place: str) -> None:
-        """Check that the index has all that paths mean, not some of it.
+        """Check that the index has all files that the paths mean.
 
         Raises:
             InvalidArgumentError: If one lies outside of what was indexed.

@@ -37,12 +37,12 @@ from pagefeed.remote.shared_index import SharedIndex, fetched_pack
 __all__ = ["IndexDifferences", "WrittenIndex", "check_index", "write_index"]
 
 IndexEngine: TypeAlias = Literal["local", "ray"]
-"""What reads the footers."""
+"""Where footers are read: on this machine, or on a Ray cluster."""
 
 FILES_PER_GROUP = 4096
 """Files that are kept together, and not indexed again by a job that was killed."""
 MOST_PACKS = 6
-"""Packs of an index: each is a request when it is opened."""
+"""Packs of an index, at most: opening each takes a request."""
 MOST_DEATHS = 3
 """Deaths of workers at the same files, after which these are not tried again."""
 _ATTEMPTS = 5
@@ -76,7 +76,7 @@ class IndexDifferences:
     num_files: int
     """Files that it has."""
     added: tuple[str, ...]
-    """Files that came later, which it lacks."""
+    """Files that were added since, and are not in the index."""
     removed: tuple[str, ...]
     """Files that it has, and that are gone."""
     changed: tuple[str, ...]
@@ -84,7 +84,7 @@ class IndexDifferences:
 
     @property
     def ok(self) -> bool:
-        """Whether there are none."""
+        """Whether all files are in the index, unchanged."""
         return not (self.added or self.removed or self.changed)
 
 
@@ -191,7 +191,7 @@ class _Writing:
         self._packs: list[Pack] = []
         self._cores: list[_core.Index] = []
         self._places: dict[str, tuple[int, int]] = {}
-        """Of each file that is indexed, its pack and its number there."""
+        """Pack, and position in the pack, of each indexed file."""
 
     def run(
         self, roots: tuple[str, ...], *, shrink: bool, force: bool
@@ -282,7 +282,7 @@ class _Writing:
         return num_gone
 
     def _index(self, missing: list[str]) -> list[str]:
-        """Index files in groups, each kept as a pack; return the packs' names."""
+        """Index files in groups, and store each group as a pack; return their names."""
         groups: dict[str, IndexRecipe] = {}
         for start in range(0, len(missing), FILES_PER_GROUP):
             files = tuple(missing[start : start + FILES_PER_GROUP])
@@ -301,7 +301,7 @@ class _Writing:
         return [*groups]
 
     def _on_ray(self, recipes: Mapping[str, IndexRecipe]) -> None:
-        """Write the packs that are not there yet, each on a CPU of a cluster."""
+        """Write missing packs, each on one CPU of a Ray cluster."""
         left = [
             name for name in recipes if self._is_anew or self._folder.size(name) is None
         ]
@@ -324,7 +324,7 @@ class _Writing:
                 logger.info("%s written", self._folder.place(name))
 
     def _takes_kept(self, name: str, files: Sequence[str]) -> bool:
-        """Open a pack that a killed job left; False if there is none of the files."""
+        """Open a pack of a killed job. Return False if it has none of the files."""
         # Those that nodes of a cluster wrote just now are taken always.
         is_old = self._is_anew and self._engine == "local"
         size = None if is_old else self._folder.size(name)
@@ -351,7 +351,7 @@ class _Writing:
         self._places |= {file: (number, place) for place, file in enumerate(files)}
 
     def _tidy(self) -> None:
-        """Join small packs if there are many."""
+        """Join small packs, if there are many."""
         files = self._recipe.files
         uses = Counter(self._places[file][0] for file in files)
         if len(uses) <= MOST_PACKS:
@@ -366,7 +366,7 @@ class _Writing:
         self._save(f"packs/{digest}.arrow", core, moved)
 
     def _pieces(self, files: Iterable[str]) -> list[tuple[int, int, int]]:
-        """Return pack, first file and end of the runs of files that follow there."""
+        """Yield pack, first file and end of each run of consecutive files."""
         places = np.array([self._places[file] for file in files])
         is_apart = (np.diff(places, axis=0) != (0, 1)).any(axis=1)
         first = np.append(0, np.flatnonzero(is_apart) + 1)
@@ -412,7 +412,7 @@ def _write_pack(
 
 
 def _key(recipe: IndexRecipe) -> str:
-    """Return what tells a group of files, as they are, from any other."""
+    """Return a digest of a group of files and their versions."""
     versions = recipe.storage.versions(recipe.files)
     parts = [*recipe.settings, *recipe.files, *versions]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class StorageOptions(TypedDict, total=False):
-    """Settings of remote storage: those of pagefeed, and the usual ones of providers.
+    """Settings of remote storage: those of pagefeed, and common ones of providers.
 
     The environment gives what is left out, see ``docs/explanation/remote.md``.
     Providers know more names than these, which a ``cast`` gets past a type checker.
@@ -39,29 +39,29 @@ class StorageOptions(TypedDict, total=False):
     max_in_flight: int | str
     """Most requests at a time."""
     storage_cache: int | str
-    """Bytes kept on a local disk, such as ``"200GB"``."""
+    """Size of the disk cache, such as ``"200GB"``."""
     storage_cache_dir: str
     """Folder of these."""
     allow_http: bool | str
     """Send credentials over ``http://`` too."""
     ca_bundle: str
-    """File of certificates to trust beside those of the system."""
+    """File with certificates to trust in addition to the system's."""
     endpoint_url: str
-    """Address of the storage in place of the provider's own."""
+    """Address of the storage, instead of the provider's."""
     region: str
     access_key_id: str
     secret_access_key: str
     session_token: str
     profile: str
-    """Profile of ``~/.aws`` in place of ``AWS_PROFILE``."""
+    """Profile in ``~/.aws``, instead of ``AWS_PROFILE``."""
     key: str
-    """The same as ``access_key_id``."""
+    """Another name for ``access_key_id``."""
     secret: str
-    """The same as ``secret_access_key``."""
+    """Another name for ``secret_access_key``."""
     skip_signature: bool | str
     """Send requests without credentials."""
     anon: bool | str
-    """The same as ``skip_signature``."""
+    """Another name for ``skip_signature``."""
     account_name: str
     account_key: str
     sas_token: str
@@ -79,7 +79,7 @@ class StorageOptions(TypedDict, total=False):
     """Value of that header for web servers."""
     hf_token: str
     token: str
-    """The same as ``hf_token``; with ``key``, the same as ``session_token``."""
+    """Another name for ``hf_token``; together with ``key``, for ``session_token``."""
     hf_endpoint: str
 
 
@@ -157,7 +157,7 @@ _PUBLIC = {
     *("checksum_algorithm", "conditional_put", "copy_if_not_exists"),
     *("disable_bulk_delete", "disable_tagging", "server_side_encryption"),
 }
-"""What travels to other processes: a name that is not known here may be a secret's."""
+"""Settings that may travel to other processes; unknown names may be secrets."""
 _WITH_USER = re.compile(r"\s*\w+://[^/?#]*@")
 
 
@@ -206,7 +206,7 @@ def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _with_profile(options: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return settings for Amazon's buckets, those of the profile last."""
+    """Return settings for Amazon's buckets; a profile fills those that are missing."""
     env = environment(options)
     settings = profile_settings(env)
     for name, variables in _VARIABLES.items():
@@ -221,7 +221,7 @@ _VARIABLES = {
     "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
     "endpoint_url": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"),
 }
-"""What comes before the settings of a profile."""
+"""Environment variables that take precedence over a profile."""
 
 
 def _of_provider(options: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -236,7 +236,7 @@ def _of_provider(options: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 _ADDRESSES = {"google_": "google_base_url", "azure_": "azure_storage_endpoint"}
-"""What object_store calls the ``endpoint_url`` of other providers than Amazon."""
+"""Names that object_store gives to ``endpoint_url`` for other providers."""
 
 
 _TRUTH = {

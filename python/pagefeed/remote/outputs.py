@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 Version = tuple[str | None, str | None]
-"""What tells two contents of a file apart."""
+"""Entity tag and version of a file, which identify its contents."""
 PART_BYTES = 16 << 20
-"""Bytes of a part of an upload; 10,000 parts are 160 GB."""
+"""Bytes of a part of an upload; 10,000 parts, the most allowed, are 160 GB."""
 _PARTS_AT_A_TIME = 2
 _UPLOAD = ".upload"
 _LOCK = ".pagefeed.lock"
@@ -80,12 +80,15 @@ class OutputFolder:
             out.write(data)
 
     def read(self, name: str) -> bytes | None:
-        """Read a small file; None if there is none."""
+        """Return the contents of a small file; None if it does not exist."""
         found = self.read_version(name)
         return None if found is None else found[0]
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
-        """Read a small file and its version; None if there is none."""
+        """Return the contents and version of a small file.
+
+        None if it does not exist.
+        """
         try:
             found = self.storage.read_all(self.place(name))
         except MissingFileError:
@@ -93,7 +96,7 @@ class OutputFolder:
         return found, (hashlib.sha256(found).hexdigest(), None)
 
     def replace(self, name: str, data: bytes, version: Version | None) -> bool:
-        """Write a small file if it has a version, or with None if there is none.
+        """Write a small file if its version is still ``version``, or None if it is new.
 
         Returns:
             Whether it was written: else another process was first.
@@ -107,23 +110,23 @@ class OutputFolder:
             return True
 
     def names(self, below: str = "") -> list[str]:
-        """Return the sorted names of files and folders in it, or in a folder of it."""
+        """Return the sorted names of files and folders in the folder."""
         return names_in(self.place(below) if below else self.path)
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None if there is none."""
+        """Return the bytes of a file; None if it does not exist."""
         try:
             return self.storage.size(self.place(name))
         except MissingFileError:
             return None
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file in it, by name."""
+        """Return the bytes of each file in the folder, by name."""
         files = (name for name in self.names() if os.path.isfile(self.place(name)))
         return {name: self.storage.size(self.place(name)) for name in files}
 
     def remove(self, names: Iterable[str], below: str = "") -> None:
-        """Remove files of it, or of a folder of it, and the folder if it is empty."""
+        """Remove files of a folder, and the folder if it is empty."""
         remove_files(self.place(below) if below else self.path, names)
 
     @contextmanager
@@ -276,7 +279,7 @@ class ObjectWriter(FileWriter):
         self._is_done = True
 
     def abandon(self) -> None:
-        """Remove the parts, unless they were committed."""
+        """Remove the uploaded parts, unless they were committed."""
         self._waiting.clear()
         self._threads.shutdown(cancel_futures=True)
         if self._upload is not None and not self._is_done:
@@ -287,7 +290,7 @@ class ObjectWriter(FileWriter):
 
 
 def _abort(handle: _core.Remote, note: str) -> None:
-    """Remove the parts of an upload whose name a killed process left."""
+    """Remove the parts of an upload that a killed process began."""
     found = handle.fetch(note)
     if found is not None:
         folder, _, name = note.rpartition("/")
@@ -340,7 +343,7 @@ def output_file(
 def checked_output(
     path: object, options: StorageOptions | None, name: str, *, buckets: bool = True
 ) -> str:
-    """Return the path or URL of a file that can be written there; write nothing.
+    """Return the path or URL of an output file after checking it; write nothing.
 
     Raises:
         InvalidArgumentError: As :func:`output_folder`.

@@ -1,4 +1,4 @@
-"""What paths, URLs and patterns mean among files that are known or listed."""
+"""Resolve paths, URLs and patterns among known or listed files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAGIC = re.compile(r"[*?[]")
 def located_among(
     paths: Paths, files: Sequence[str], options: Mapping[str, object] | None = None
 ) -> Located:
-    """Find what paths, URLs, folders and patterns mean among known files; list nothing.
+    """Resolve paths, URLs, folders and patterns among known files, without listing.
 
     Raises:
         MissingFileError: If none of the files is meant by a path.
@@ -66,7 +66,7 @@ def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def listed_folder(url: str) -> str | None:
-    """Return the folder before a pattern; None if there is no pattern.
+    """Return the folder before a pattern; None without a pattern.
 
     URLs of web servers have no patterns: a question mark begins the query.
 

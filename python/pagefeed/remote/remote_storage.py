@@ -92,7 +92,7 @@ class RemoteStorage(Storage):
         )
 
     def name_of(self, path: str) -> str:
-        """Return the URL of a file as it is listed: on the hub, with its commit."""
+        """Return the URL of a file as listings have it; on the hub, with its commit."""
         if not is_url(path):
             return super().name_of(path)
         return self._hub.pinned(path) if is_of_hub(path) else path
@@ -105,7 +105,7 @@ class RemoteStorage(Storage):
         return f"{size} {version}"
 
     def versions(self, files: Sequence[str]) -> list[str]:
-        """Return size and version of each of some files, as they were listed.
+        """Return size and version of each file, as listed.
 
         Files that were not listed are asked for together.
         """
@@ -136,7 +136,7 @@ class RemoteStorage(Storage):
         return arrow.PythonFile(RangeFile(self, file), mode="r")
 
     def counts(self) -> dict[str, int]:
-        """Return counts of requests, retries, bytes and the like."""
+        """Return counts of requests, retries and bytes."""
         return self.remote.counts()
 
     def _find(
@@ -227,7 +227,7 @@ def options_of(
 def storage_of_options(
     options: Mapping[str, object] | None, *, is_remote: bool
 ) -> Storage:
-    """Return the storage of files with these settings, some of them named by URLs.
+    """Return the storage of files with these settings.
 
     Raises:
         InvalidArgumentError: If there are settings, and all files are local.

@@ -36,7 +36,7 @@ _READ_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class SharedIndex:
-    """The indexes in a folder, by column; each is opened once.
+    """The indexes in a folder, by column. Each is opened once.
 
     Args:
         folder: Folder of manifests and packs.
@@ -49,13 +49,13 @@ class SharedIndex:
     cache_dir: str | None
     storage: Storage
     pinned: str | None = None
-    """Name of a manifest of one column, to use in place of the latest."""
+    """Name of a manifest of one column, to use instead of the latest one."""
     _found: dict[str, ColumnIndex | None] = field(
         default_factory=dict, compare=False, repr=False
     )
 
     def __reduce__(self) -> tuple[Callable[..., SharedIndex], tuple[Any, ...]]:
-        """Pickle without what is opened."""
+        """Pickle without open indexes."""
         return SharedIndex, (self.folder, self.cache_dir, self.storage, self.pinned)
 
     @property
@@ -64,7 +64,9 @@ class SharedIndex:
         return self.folder.path
 
     def find(self, column: str, page_index: object) -> ColumnIndex | None:
-        """Return what the folder has of a column; None if there is no index of it.
+        """Return the manifest and index of a column in the folder.
+
+        None if there is none.
 
         Raises:
             CorruptFileError: If its manifest is damaged.
@@ -99,7 +101,7 @@ class SharedIndex:
         return self._found[name]
 
     def _name_there(self, name: str) -> str:
-        """Return the name of the manifest to read in place of a column's latest."""
+        """Return the name of the manifest to read for a column."""
         stem = name.removesuffix("json")
         is_pinned = self.pinned is not None and self.pinned.startswith(stem)
         return self.pinned or name if is_pinned else name
@@ -138,7 +140,7 @@ class SharedIndex:
         return found
 
     def joined(self, manifest: Manifest, digest: str) -> _core.Index:
-        """Return the index of a manifest, kept in the cache folder if there is one."""
+        """Return the index of a manifest. A cache folder stores it."""
         if self.cache_dir is None:
             with tempfile.TemporaryDirectory(prefix="pagefeed-") as place:
                 return self._joined(manifest, Path(place))
@@ -180,7 +182,7 @@ class ColumnIndex:
     shared: SharedIndex
     manifest: Manifest
     digest: str
-    """What tells a state of the index from others."""
+    """Digest that identifies this version of the index."""
 
     @lazy
     def core(self) -> _core.Index:

@@ -12,11 +12,11 @@ from pagefeed.errors import ChecksumError, CorruptFileError
 __all__ = ["rows_of_vector"]
 
 MAGIC = 1_681_511_377
-"""Of vectors in Puffin files and in files of Delta tables alike."""
+"""First bytes of a vector, in Puffin files and in files of Delta tables."""
 
 
 def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
-    """Return the rows of a vector as it is stored: length, magic, bitmap, checksum.
+    """Return the rows in a stored vector, which has length, magic, bitmap, checksum.
 
     Args:
         stored: The bytes.

@@ -21,12 +21,12 @@ class DeltaBounds:
     """The bounds of the columns of some files."""
 
     actions: Any
-    """What deltalake says of each file: a table with a row of it."""
+    """Statistics of deltalake: a table with a row for each file."""
     naming: Naming | None = None
-    """What columns are called there, if not as the table calls them."""
+    """Names of columns in the log, if they differ from those of the table."""
 
     def of(self, column: str) -> Sequence[Bounds | None]:
-        """Return those of a column in each file; None where nothing is known."""
+        """Return the bounds of a column in each file; None where unknown."""
         lower, upper = self._of_files("min", column), self._of_files("max", column)
         nulls = self._of_files("null_count", column)
         rows = self.actions["num_records"].to_pylist()
@@ -37,11 +37,11 @@ class DeltaBounds:
         return [*starmap(_bounds, said)]
 
     def with_files(self, numbers: Sequence[int]) -> DeltaBounds:
-        """Return those of some of the files."""
+        """Return the bounds of some of the files."""
         return replace(self, actions=self.actions.take(numbers))
 
     def _of_files(self, name: str, column: str) -> list[Any] | None:
-        """What the log says of a column by file; None if it does not."""
+        """Return the statistics of a column by file; None if the log has none."""
         from pyarrow import types
 
         called = column

@@ -16,7 +16,7 @@ CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?"
     r"\.(?:parquet|json)"
 )
-"""Names of their files: one, several parts, or one with files beside it."""
+"""Names of checkpoint files: one file, several parts, or one with sidecars."""
 COLUMNS = ["add.path", "add.baseRowId", "sidecar.path"]
 
 

@@ -1,4 +1,4 @@
-"""Which versions the log of a Delta table holds, and when each was committed."""
+"""Versions in the log of a Delta table, and the time of each commit."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class DeltaLog:
 
     @lazy
     def _listed(self) -> dict[str, int]:
-        """When each file of the log was written, in milliseconds."""
+        """Write time of each file of the log, in milliseconds."""
         whole = SimpleNamespace(base_dir=FOLDER, allow_not_found=False, recursive=False)
         found = self._files.get_file_info_selector(whole)
         return {each.base_name: (each.mtime_ns or 0) // 1_000_000 for each in found}
@@ -124,7 +124,7 @@ class DeltaLog:
 
     @lazy
     def _written(self) -> dict[int, int]:
-        """When commits were written, in milliseconds: each after the one before it."""
+        """Time of each commit in milliseconds, rising."""
         found: dict[int, int] = {}
         last = -1
         for version in self._commits:
@@ -133,7 +133,10 @@ class DeltaLog:
         return found
 
     def _told_by(self, version: int) -> int:
-        """When a commit says that it was made, in milliseconds."""
+        """Return the time in the commit itself, in milliseconds.
+
+        None if it has none.
+        """
         path = f"{FOLDER}/{version:020}.json"
         with self._files.open_input_file(path) as file:
             line = bytes(file.read()).partition(b"\n")[0]

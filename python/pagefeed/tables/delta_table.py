@@ -51,7 +51,7 @@ READER_FEATURES = frozenset(
         *("vacuumProtocolCheck", "variantType", "variantType-preview"),
     }
 )
-"""What a reader of a table must know. Variants are refused as columns."""
+"""Features of tables that can be read. Columns of variants are refused."""
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _QUOTED = re.compile("%[0-9A-Fa-f]{2}")
 _ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")
@@ -204,7 +204,7 @@ def _open(
 
 @contextmanager
 def _told(uri: str) -> Iterator[None]:
-    """Tell what the library says as errors of our own."""
+    """Turn errors of the library into errors of pagefeed."""
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
@@ -246,7 +246,7 @@ def _check_features(uri: str, protocol: Any) -> None:
 
 
 def _schema_of(uri: str, opened: Any) -> tuple[dict[str, Any], Naming]:
-    """Arrow types of the columns, and how they are found in files."""
+    """Return the Arrow types of columns, and how they are found in files."""
     from pyarrow import schema
 
     with _told(uri):
@@ -314,7 +314,7 @@ def _files(opened: Any, root: str, naming: Naming) -> _Files:
 
 
 def _value_of(value: object) -> object:
-    """Return the value of a partition: bytes are written as escapes of each."""
+    """Return the value of a partition; bytes are written as escapes."""
     if isinstance(value, bytes) and _ESCAPED.fullmatch(value):
         return bytes(int(code, 16) for code in value.decode().split("\\u")[1:])
     return value

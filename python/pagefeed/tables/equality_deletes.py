@@ -24,7 +24,7 @@ __all__ = ["EqualityDeletes"]
 
 
 class _Rows(NamedTuple):
-    """Some rows of a piece, all of one file, and the values of their keys."""
+    """Rows of a piece in one file, and the values of their keys."""
 
     rows: Int64Array
     columns: list[Any]
@@ -34,7 +34,7 @@ class _Rows(NamedTuple):
 
 @dataclass(eq=False)
 class EqualityDeletes(Criterion):
-    """Takes the rows whose values no newer file of deletes has.
+    """Selects the rows that no newer file of equality deletes names.
 
     Files of deletes are read when rows are looked at first. Of files of data the
     columns of the keys are read, if a file of deletes is newer and of their partition.
@@ -136,7 +136,7 @@ class EqualityDeletes(Criterion):
 
 
 def _deleted(found: Sequence[_Rows], keys: Keys) -> Int64Array:
-    """Those of some rows whose keys were deleted after they were written."""
+    """Return those rows whose keys were deleted after they were written."""
     counts = [len(each.rows) for each in found]
     scopes = np.array([each.scope for each in found], dtype=np.int64)
     sequences = np.array([each.sequence for each in found], dtype=np.int64)
@@ -147,7 +147,7 @@ def _deleted(found: Sequence[_Rows], keys: Keys) -> Int64Array:
 
 
 def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """The columns of some parts, one below the other."""
+    """Return the columns of several tables, joined."""
     import pyarrow as pa
 
     found = []

@@ -1,4 +1,4 @@
-"""Columns of files of an Iceberg table, found by their field ids."""
+"""Columns of the files of an Iceberg table, by field id."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NAME_MAPPING = "schema.name-mapping.default"
 
 @dataclass(frozen=True, eq=False)
 class FileColumns:
-    """What a table says of all columns that it has or had."""
+    """All columns that the table has or had."""
 
     kinds: Mapping[int, Any]
     """Fields of pyiceberg by their ids."""
     names: Sequence[Mapping[str, Any]]
-    """Which names mean which ids in files without ids."""
+    """Field id of each name, for files without field ids."""
 
     @classmethod
     def of(cls, metadata: Any) -> FileColumns:

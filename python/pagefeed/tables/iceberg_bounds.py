@@ -15,7 +15,7 @@ __all__ = ["IcebergBounds", "Metrics", "known_types"]
 
 
 class Metrics(NamedTuple):
-    """What a manifest says of the columns of a file, by their field ids."""
+    """Bounds of the columns of a file in a manifest, by field id."""
 
     lower: Mapping[int, bytes]
     upper: Mapping[int, bytes]
@@ -45,18 +45,18 @@ class IcebergBounds:
     """The bounds of the columns of some files."""
 
     columns: Mapping[str, tuple[int, Any]]
-    """Field id and type of each that has bounds."""
+    """Field id and type of each column with bounds."""
     of_file: Sequence[Metrics]
 
     def of(self, column: str) -> Sequence[Bounds | None]:
-        """Return those of a column in each file; None where nothing is known."""
+        """Return the bounds of a column in each file; None where unknown."""
         if column not in self.columns:
             return [None] * len(self.of_file)
         number, kind = self.columns[column]
         return [_bounds(metrics, number, kind) for metrics in self.of_file]
 
     def with_files(self, numbers: Sequence[int]) -> IcebergBounds:
-        """Return those of some of the files."""
+        """Return the bounds of some of the files."""
         return replace(self, of_file=[self.of_file[number] for number in numbers])
 
 
@@ -70,7 +70,7 @@ def _bounds(metrics: Metrics, number: int, kind: Any) -> Bounds | None:
 
 
 def _value(stored: bytes | None, kind: Any) -> Any:
-    """A bound as it is stored; None if it is none, or not of its type."""
+    """Return a stored bound; None if there is none, or it does not fit its type."""
     from pyiceberg.conversions import from_bytes
 
     if stored is None:

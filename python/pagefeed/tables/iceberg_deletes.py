@@ -17,7 +17,7 @@ from pagefeed.tables.snapshot import path_of
 __all__ = ["deleted_rows"]
 
 MAGIC = b"PFA1"
-"""How a Puffin file begins."""
+"""First bytes of a Puffin file."""
 
 
 def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
@@ -57,7 +57,7 @@ def _applies(deletes: LiveFile, data: LiveFile | None) -> bool:
 
 
 def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
-    """What a file of deleted positions holds: rows, by the path of their file."""
+    """Return the rows in a file of position deletes, by the path of their file."""
     import pyarrow as pa
     from pyarrow import compute, parquet
 
@@ -82,7 +82,7 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
 
 
 def _rows_of_puffin(storage: Storage, deletes: LiveFile) -> tuple[str, Int64Array]:
-    """Whose deletion vector this is, and its rows."""
+    """Return the file that a deletion vector belongs to, and its rows."""
     path = path_of(deletes.path)
     data_file, begin, size = deletes.vector or (None, None, None)
     if data_file is None or begin is None or size is None:

@@ -54,7 +54,7 @@ MALFORMED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
     *(RecursionError, TypeError, ValueError, struct.error, zlib.error),
 )
-"""What pyiceberg raises of metadata that are not what they should be."""
+"""Errors that pyiceberg raises for malformed metadata."""
 _S3 = {
     "endpoint_url": "s3.endpoint",
     "region": "s3.region",
@@ -250,7 +250,7 @@ def _catalog_of(catalog: Any) -> Any:
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
-    """What catalogs raise that do not answer."""
+    """Return the errors that catalogs raise if they do not answer."""
     alchemy = sys.modules.get("sqlalchemy.exc")
     return OSError, *(() if alchemy is None else (alchemy.SQLAlchemyError,))
 
@@ -266,7 +266,7 @@ def _properties(storage_options: StorageOptions | None) -> dict[str, str]:
 
 @contextmanager
 def _told(table: str) -> Iterator[None]:
-    """Tell what the library says as errors of our own."""
+    """Turn errors of the library into errors of pagefeed."""
     from pyiceberg.exceptions import (
         NoSuchNamespaceError,
         NoSuchTableError,
@@ -320,7 +320,7 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
 
 
 def _snapshot_at(opened: Any, wanted: int, given: object) -> Any:
-    """The snapshot that was the current one at a time, by the table's log of them.
+    """Return the snapshot that was current at a time, by the table's history.
 
     Raises:
         InvalidArgumentError: If the log does not reach back, or the snapshot expired.

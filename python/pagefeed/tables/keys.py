@@ -15,22 +15,22 @@ from pagefeed.core._base import Int64Array
 __all__ = ["EVERYWHERE", "Keys"]
 
 EVERYWHERE = 0
-"""The scope of keys that are those of any row."""
+"""Scope of keys that apply to rows of all partitions."""
 
 
 class _Part(NamedTuple):
     """One column of keys."""
 
     values: Any
-    """Its different values, as an Arrow array; None for scopes."""
+    """Different values, as an Arrow array; None for scopes."""
     size: int
-    """How many there are."""
+    """Number of different values."""
     pairs: Int64Array
-    """What is made of the columns before it and of this one, rising."""
+    """Pairs of the columns before and this one, as rising numbers."""
 
 
 class Keys:
-    """Keys of one value of each of some columns; each has a scope and a time.
+    """Deleted keys, of one or more columns; each has a scope and a time.
 
     Args:
         columns: Arrow arrays of the values: one of each column.
@@ -55,7 +55,7 @@ class Keys:
         np.maximum.at(self._times, code, times)
 
     def times_of(self, columns: Sequence[Any], scopes: Int64Array) -> Int64Array:
-        """Return when the key of each row was last listed; -1 where it never was.
+        """Return when the key of each row was last deleted; -1 if never.
 
         Args:
             columns: The values of the rows, of the same types.
@@ -77,7 +77,7 @@ class Keys:
 
 
 def _codes(column: Any, values: Any) -> Int64Array:
-    """Return the number of each value among some; -1 if it is none of them."""
+    """Return the position of each value in ``values``; -1 if it is not in there."""
     from pyarrow import compute
 
     found = compute.index_in(column.cast(values.type), value_set=values)
@@ -88,7 +88,7 @@ def _codes(column: Any, values: Any) -> Int64Array:
 def _places(
     part: _Part, before: Int64Array, numbers: Int64Array
 ) -> tuple[Any, Int64Array]:
-    """Which pairs there are, and the place of each."""
+    """Return which pairs exist, and the position of each."""
     if not len(part.pairs):
         return np.zeros(len(numbers), dtype=np.bool_), numbers
     wanted = before * part.size + numbers

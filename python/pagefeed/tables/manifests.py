@@ -16,14 +16,14 @@ from pagefeed.tables.snapshot import path_of, value_as
 __all__ = ["LiveFile", "LiveFiles", "live_files", "operations_of"]
 
 ENTRY_VERSION = 3
-"""Of the schema by which entries are read: those of older formats fit it."""
+"""Format version of the schema that reads entries; entries of older formats fit it."""
 
 
 FIRST_WITH_ROW_IDS = 3
 """Format version."""
 
 Kind: TypeAlias = Literal["data", "positions", "vectors", "keys"]
-"""What a file holds: data, or deletes by a list of rows, a vector, or keys."""
+"""Contents of a file: data, or deletes as rows, vectors or keys."""
 Scope: TypeAlias = tuple[int, tuple[Any, ...]]
 """A partition: number of the way to partition, and values."""
 
@@ -32,27 +32,27 @@ class LiveFile(NamedTuple):
     """A file that a manifest names."""
 
     path: str
-    """As the table has it."""
+    """Path, as the table has it."""
     size: int
     """Bytes."""
     sequence: int
-    """Its sequence number: deletes of this one and of later ones are of its rows."""
+    """Sequence number. Deletes apply to rows with this number or an earlier one."""
     partition: Mapping[str, Any]
-    """Values of its partition, of data, as Python has those of their Arrow types."""
+    """Values of the partition of a data file, as Python values."""
     num_rows: int
     """Rows of data, or deleted rows."""
     metrics: Metrics
-    """Between which values its columns lie."""
+    """Bounds of the columns."""
     scope: Scope | None
-    """Its partition; None of deleted keys that count in all partitions."""
+    """Partition; None for deleted keys that apply to all partitions."""
     constants: Mapping[int, Any]
     """Columns that have one value in all its rows, by their field ids."""
     vector: tuple[str, int, int] | None = None
-    """Of a deletion vector: whose rows these are, where it begins, and its bytes."""
+    """For a deletion vector: its data file, its offset, and its bytes."""
     keys: tuple[int, ...] = ()
-    """Of deleted keys: field ids of their columns."""
+    """For deleted keys: the field ids of their columns."""
     first_row_id: int | None = None
-    """Of data: the id of its first row, if the table gives rows ids."""
+    """For data: the id of the first row, if the table has row ids."""
 
 
 class LiveFiles(NamedTuple):
@@ -67,7 +67,7 @@ class LiveFiles(NamedTuple):
     keys: list[LiveFile]
     """Deleted keys, in Parquet."""
     manifests: list[int]
-    """Bytes of each manifest that names them."""
+    """Bytes of each manifest that lists these files."""
     types: Mapping[str, Any]
     """Arrow types of the values of partitions."""
 
@@ -83,7 +83,7 @@ class LiveFiles(NamedTuple):
 
     @property
     def reads(self) -> dict[str, tuple[int, int]]:
-        """What is read before any row: numbers of files and bytes, by what they are."""
+        """Metadata files read before any row: numbers and bytes, by kind."""
         deletes = [file.size for file in (*self.positions, *self.keys)]
         deletes += [size for *_, size in (file.vector or (0,) for file in self.vectors)]
         return {
@@ -125,7 +125,7 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
 
 
 def operations_of(snapshots: Iterable[Any]) -> dict[int, tuple[int | None, str]]:
-    """Return the parent of each snapshot, and the name of what made it."""
+    """Return the parent of each snapshot, and the operation that made it."""
     return {
         each.snapshot_id: (
             each.parent_snapshot_id,
@@ -136,7 +136,7 @@ def operations_of(snapshots: Iterable[Any]) -> dict[int, tuple[int | None, str]]
 
 
 def first_row_ids(io: Any, manifest_list: str) -> list[int | None]:
-    """Return the ids from which on files of each manifest have them, of format 3."""
+    """Return the first row id of each manifest, in format 3."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_LIST_FILE_SCHEMAS,
@@ -160,9 +160,9 @@ class _Part(NamedTuple):
     """A value of a partition."""
 
     name: str
-    """What it is called: the column, or what is made of it."""
+    """Name of the column, or of its transform."""
     kind: Any
-    """Its Arrow type."""
+    """Arrow type."""
 
 
 class _Partitioning(NamedTuple):
@@ -172,7 +172,7 @@ class _Partitioning(NamedTuple):
     parts: list[_Part | None]
     """The values of a partition; None of one that nobody can name."""
     whole: list[int | None]
-    """Field ids of columns whose values these are; None of what is made of them."""
+    """Field ids of columns that hold these values; None for transforms."""
     is_one: bool
     """Whether all files are of one partition."""
 
@@ -190,7 +190,7 @@ class _Partitioning(NamedTuple):
 
 
 def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _Part | None:
-    """What a value of a partition is called, and its type."""
+    """Return name and type of a field of a partition."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     source = next(

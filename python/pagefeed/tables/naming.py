@@ -1,4 +1,4 @@
-"""How files of Iceberg and Delta tables hold the columns that the table names."""
+"""How files of Iceberg and Delta tables store the columns of the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME_MAPPING = "schema.name-mapping.default"
 
 
 def iceberg_naming(table: str, schema: Any, properties: Mapping[str, str]) -> Naming:
-    """Return how columns are found: by field ids, else by the table's name mapping.
+    """Return how columns are found: by field ids, else by the name mapping.
 
     Args:
         table: Its name, for messages.
@@ -70,7 +70,7 @@ def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> Held:
 def delta_naming(
     table: str, schema: Mapping[str, Any], configuration: Mapping[str, str]
 ) -> Naming:
-    """Return how columns are found: by the table's column mapping, else by their names.
+    """Return how columns are found: by the column mapping, else by name.
 
     Args:
         table: Its path, for messages.

@@ -1,4 +1,4 @@
-"""What a table tells of the way from its earlier snapshots to one."""
+"""The way from an earlier snapshot of a table to the present one."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class DeltaPast(KeyedRows):
     """The versions of a Delta table up to one."""
 
     root: str
-    """Its folder or URL."""
+    """Folder or URL of the table."""
     version: int
     configuration: Mapping[str, str]
     """Properties of the table."""
     key: str | None
-    """The column whose values tell rows, if the user named one."""
+    """Column that identifies rows, if the user named one."""
     path_of: Callable[[str, str], str]
     """Returns the path of a file, by the root and the path in the log."""
     reopen: Callable[..., ParquetDataset]
     """Opens a version of a table."""
     arguments: Mapping[str, Any]
-    """What a version is opened with."""
+    """Arguments for opening a version."""
     options: StorageOptions | None
     """Settings of remote storage."""
 
@@ -73,7 +73,7 @@ class DeltaPast(KeyedRows):
 
     @lazy
     def row_ids(self) -> RowIds | None:
-        """Ids of the rows of this version; None if the log does not tell them all."""
+        """Ids of the rows of this version; None if the log does not have them all."""
         found: dict[str, int] = {}
         try:
             storage, log = self._log
@@ -99,7 +99,7 @@ class DeltaPast(KeyedRows):
 
     @property
     def _log(self) -> tuple[Storage, str]:
-        """Where the log lies, and its folder."""
+        """Path of the log, and of the table's folder."""
         log = f"{self.root.rstrip('/')}/_delta_log"
         options = self.options if is_url(self.root) else None
         return located_exactly((f"{log}/{0:020}.json",), options).storage, log
@@ -113,18 +113,18 @@ class IcebergPast(KeyedRows):
     """A ``Table`` of pyiceberg, or the path of its metadata."""
     snapshot: int
     operations: Mapping[int, tuple[int | None, str]]
-    """The parent of each snapshot, and what made it."""
+    """The parent of each snapshot, and the operation that made it."""
     key: str | None
-    """The column whose values tell rows, if the user named one."""
+    """Column that identifies rows, if the user named one."""
     ids: RowIds
     """Ids of the rows of this one."""
     reopen: Callable[..., ParquetDataset]
     """Opens a snapshot of a table."""
     arguments: Mapping[str, Any]
-    """What a snapshot is opened with."""
+    """Arguments for opening a snapshot."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the path of the metadata in the place of the table."""
+        """Pickle the path of the metadata instead of the table."""
         location = getattr(self.table, "metadata_location", self.table)
         return {**vars(self), "table": location}
 

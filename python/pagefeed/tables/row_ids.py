@@ -1,4 +1,4 @@
-"""Ids that a table gives its rows, which stay theirs when files are rewritten."""
+"""Ids that a table gives its rows; they stay when files are rewritten."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RowIds:
     """
 
     first: Mapping[str, int]
-    """Of each file that has one, the id of its first row."""
+    """Id of the first row of each file that has one."""
     column: int | str | None
     """The column of ids in files that hold them: its field id, or its name."""
 

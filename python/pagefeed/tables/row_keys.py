@@ -1,4 +1,4 @@
-"""What tells the rows of a table: a column that the user names, or ids of the table."""
+"""Keys of the rows of a table: a column that the user names, or row ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_key(key: str | None, types: Mapping[str, Any], table: str) -> str | No
 
 
 class KeyedRows(ABC):
-    """Reads what tells the rows of an index, and keeps it beside the index."""
+    """Reads the keys of the rows of an index, and stores them beside it."""
 
     key: str | None
     """The column, or :data:`ROW_ID`; None for ids of the table, if it has any."""
@@ -58,7 +58,7 @@ class KeyedRows(ABC):
     @property
     @abstractmethod
     def row_ids(self) -> RowIds | None:
-        """What gives the ids of the rows of a snapshot; None if there are none."""
+        """Function that returns the row ids of a snapshot; None if it has none."""
 
     def keep_keys(self, index: PageIndex) -> None:
         """Keep the keys of an index in its cache folder, if the user named a key.
@@ -88,7 +88,7 @@ class KeyedRows(ABC):
         derived_arrays(index, "row-keys", self._name_of(index), write)
 
     def keys_of(self, index: PageIndex) -> KeyArray | None:
-        """Return the keys of all rows of an index: those kept beside it, else read.
+        """Return the keys of all rows of an index: stored ones, or read from files.
 
         None if the user named no key, and the table gives no ids.
 

@@ -36,7 +36,7 @@ __all__ = [
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Missing = Literal["error", "null"]
-"""What becomes of rows of files that lack a later column."""
+"""What to do with rows of files that lack a later column."""
 
 
 class DataFile(NamedTuple):
@@ -172,7 +172,7 @@ def is_null_if_missing(missing: Missing) -> bool:
 
 
 def location_of(table: object) -> str:
-    """Return the path or URL that a caller gave of a table or a file of it.
+    """Return the path or URL in what a caller gave: a table or a file of it.
 
     Raises:
         InvalidArgumentError: If it is neither.
@@ -226,7 +226,7 @@ def path_of(uri: str) -> str:
 
 
 def value_as(stored: Any, kind: Any) -> Any:
-    """Return a value of an Iceberg table as Python has those of its Arrow type.
+    """Return a value of an Iceberg table as a Python value of its Arrow type.
 
     Dates and times are stored as numbers since 1970.
     """

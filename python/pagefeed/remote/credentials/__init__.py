@@ -1,4 +1,4 @@
-"""Credentials of Amazon's S3: found where its own tools find them.
+"""Credentials of Amazon's S3, from the same sources as Amazon's own tools.
 
 :func:`find_keys` asks the sources in order. :func:`profile_settings` reads region and
 endpoint of a profile. Nothing here is needed where options or variables name no bucket

@@ -28,7 +28,7 @@ _PAUSE = 0.2
 
 
 class Refused(Exception):  # noqa: N818  # Its catchers make errors of it.
-    """A service refused what was asked: its status, and its own words."""
+    """A service refused a request; has its status and its message."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"it answers {status}")

@@ -26,7 +26,7 @@ _MOST_ROLES = 5
 
 
 def environment(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment, with options in place of the variables of their names.
+    """Return the environment variables, with options replacing those of the same name.
 
     Variables with keys are left out where an option names keys or another source.
 

@@ -1,4 +1,4 @@
-"""What a source of credentials gives, and why it gives nothing."""
+"""Keys from a source of credentials, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Keys(NamedTuple):
 
 
 class Absent(Exception):  # noqa: N818  # It is no error: the next source is asked.
-    """A source is not set up; the text says what was looked at."""
+    """A source is not set up; the message says where it looked."""
 
 
 def broken(source: str, found: str, advice: str) -> AccessDeniedError:

@@ -11,13 +11,13 @@ from pagefeed.remote.credentials.keys import Absent, Environment, Keys, broken, 
 __all__ = ["container_keys", "instance_keys"]
 
 _LIMIT = 1.0
-"""Seconds: these services are near, or not there."""
+"""Timeout in seconds: these services answer from close by, or do not exist."""
 _ECS = "http://169.254.170.2"
 _CONTAINER_HOSTS = (
     *("169.254.170.2", "169.254.170.23", "fd00:ec2::23"),
     *("localhost", "127.0.0.1", "::1"),
 )
-"""Where an address of http may lead: a token must go to no other machine."""
+"""Hosts to which a plain http address may lead; a token must go to no other."""
 _INSTANCE = "http://169.254.169.254"
 _ROLES = "/latest/meta-data/iam/security-credentials/"
 _NAMES = ("AccessKeyId", "SecretAccessKey", "Token", "Expiration")

@@ -34,7 +34,7 @@ class Profiles(dict[str, dict[str, str]]):
             place("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
             place("AWS_CONFIG_FILE", "config"),
         )
-        """Where profiles were looked for."""
+        """Files with profiles."""
         secrets, config = map(_sections, self.files)
         self._sections = config
         for section, values in config.items():
@@ -49,7 +49,7 @@ class Profiles(dict[str, dict[str, str]]):
             merged.update(values)
 
     def session(self, name: str) -> dict[str, str]:
-        """Return the settings of an SSO session; none if there is no such session."""
+        """Return the settings of an SSO session; an empty dict if there is none."""
         return self._sections.get(f"sso-session {name}", {})
 
 
