@@ -114,5 +114,5 @@ if not _TYPE_CHECKING:  # Where any name would be one.
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also of what was not used yet."""
+    """Return the public names, including those not imported yet."""
     return sorted({*globals(), *__all__})

@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run a verb and return its exit status: 130 after Ctrl-C, whenever that comes."""
+    """Run a verb and return its exit status; 130 after Ctrl-C."""
     try:
         from pagefeed.cli import main as run  # Takes a second, in which one may wait.
 

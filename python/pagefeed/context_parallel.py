@@ -1,4 +1,4 @@
-"""Context parallelism: every rank of a group gets its part of each sequence."""
+"""Context parallelism: every rank of a group gets a part of each sequence."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["ContextParallel"]
 
 LAYOUTS = ("zigzag", "contiguous")
 OF_SEQUENCES = ("doc_lens", "lengths")
-"""What tells of whole sequences, and is the same for the whole group."""
+"""Fields about whole sequences, which are equal on all ranks of a group."""
 
 
 @dataclass(frozen=True)
 class ContextParallel:
-    """The part of each sequence that a rank of a context-parallel group gets.
+    """The part of each sequence for one rank of a context-parallel group.
 
     All ranks of a group have the same data-parallel rank, and so the same batches; each
     is given its part of every field with a value for every token: ``input_ids`` [batch,
@@ -84,7 +84,7 @@ class ContextParallel:
 
     @classmethod
     def from_mesh(cls, mesh: Any, layout: Any = "zigzag") -> ContextParallel:
-        """Return that of a one-dimensional device mesh, such as ``mesh["cp"]``.
+        """Return the setting for a one-dimensional device mesh, such as ``mesh["cp"]``.
 
         Raises:
             InvalidArgumentError: If it is none.
@@ -180,7 +180,7 @@ class ContextParallel:
     def part(
         self, batch: Batch, length: int, borders: npt.ArrayLike | None = None
     ) -> Batch:
-        """Return a batch with this rank's part of all that has a value for each token.
+        """Return a batch with this rank's part of all fields with values by token.
 
         Args:
             batch: The whole batch of arrays.

@@ -1,4 +1,4 @@
-"""What the core promises to everything built on it.
+"""The interfaces between the core and everything built on it.
 
 The core turns rows into batches in five steps, and each has one interface here:
 

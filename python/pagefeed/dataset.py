@@ -1,4 +1,4 @@
-"""Datasets, as users name them in types, and what few people call of them."""
+"""Types of datasets, for annotations, and functions that few users call."""
 
 from pagefeed._names import name_as_imported
 from pagefeed.aligned import Aligned, AlignedColumn, AlignedColumnNames

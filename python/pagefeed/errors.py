@@ -91,7 +91,7 @@ class BalanceWarning(PagefeedWarning):
 
 
 class CacheWarning(PagefeedWarning):
-    """A cache folder cannot be used; all is made anew by every process instead."""
+    """A cache folder cannot be used; every process makes all files again."""
 
 
 class IndexWarning(PagefeedWarning):
@@ -99,15 +99,15 @@ class IndexWarning(PagefeedWarning):
 
 
 class LabelWarning(PagefeedWarning):
-    """Labels leave out what one expects a model to learn, such as ends of answers."""
+    """Labels leave out tokens that a model should learn, such as ends of answers."""
 
 
 class LossWarning(PagefeedWarning):
-    """A loss is missing, or is not finite and no weights are made of it."""
+    """A loss is missing or not finite; it changes no weights."""
 
 
 class PaddingWarning(PagefeedWarning):
-    """Batches contain padding that no field tells from tokens."""
+    """Batches contain padding that no field marks."""
 
 
 class PositionWarning(PagefeedWarning):
@@ -115,7 +115,7 @@ class PositionWarning(PagefeedWarning):
 
 
 class RankWarning(PagefeedWarning):
-    """It is not known whether all processes train on the right batches."""
+    """It is unknown whether all processes train on the right batches."""
 
 
 class ReloadWarning(PagefeedWarning):
@@ -167,7 +167,7 @@ class PagefeedError(Exception):
 
 
 class InvalidArgumentError(PagefeedError, ValueError):
-    """An argument cannot be right; the message says what is accepted.
+    """An argument cannot be right; the message says which values are accepted.
 
     Cause:
         A name is misspelled, a number is out of range, two arguments exclude each
@@ -181,7 +181,7 @@ class InvalidArgumentError(PagefeedError, ValueError):
 
 
 class EmptySelectionError(InvalidArgumentError):
-    """No row is selected; the message says what there would be.
+    """No row is selected; the message says what could be selected.
 
     Cause:
         A predicate, a list of names or a split leaves nothing: often a value is written
@@ -195,7 +195,7 @@ class EmptySelectionError(InvalidArgumentError):
 
 
 class OutOfRangeError(PagefeedError, IndexError):
-    """There is no row or sequence of this number; the message says how many are.
+    """No row or sequence has this number; the message says how many there are.
 
     Cause:
         An index is as large as the number of rows, or larger.
@@ -378,7 +378,7 @@ class TokenRangeError(DataError, OverflowError):
 
 
 class ColumnNotFoundError(PagefeedError, KeyError):
-    """A file has no such column; the message lists those it has.
+    """A file has no such column; the message lists its columns.
 
     Cause:
         The name is misspelled, or some files of a folder were written by another job.
@@ -405,7 +405,7 @@ class StaleFileError(PagefeedError, RuntimeError):
 
 
 class UncountedError(PagefeedError, TypeError):
-    """It needs the number of tokens of every row; the message says how to count.
+    """The number of tokens of every row is needed; the message says how to count.
 
     Cause:
         The dataset was made by ``tokenize(..., count=False)``, so that no place in it

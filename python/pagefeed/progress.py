@@ -69,7 +69,7 @@ def show_progress(
 
 
 class Bars:
-    """A callback that draws a bar for each work that goes on."""
+    """A progress callback that draws a bar for each task."""
 
     def __init__(self) -> None:
         self._bars: dict[tuple[int, str], Any] = {}

@@ -1,4 +1,4 @@
-"""Where the rooms are: what the core and the public face take of each.
+"""Modules of the rooms, for the core and the public names.
 
 A static table, read when :mod:`pagefeed` is imported; rooms are imported when they are
 first used.

@@ -56,7 +56,7 @@ forked later would wait for OpenMP's threads for ever."""
 
 
 class _Notice:
-    """Where the next epoch begins, in memory that a process shares with its workers.
+    """Where the next epoch begins, in memory shared between a process and its workers.
 
     Workers have copies of the loader. By this notice they learn of a ``set_epoch`` in
     the process with the original, and of a state that earlier workers have loaded.
@@ -90,7 +90,7 @@ class _Notice:
             self._over.fill_(again.first_epoch + 1)
 
     def is_over(self, again: LoaderState | None) -> bool:
-        """Return whether the iteration that began there is known to be over."""
+        """Return whether the iteration that began at ``again`` is known to be over."""
         return again is not None and self._over.item() == again.first_epoch + 1
 
     def _write(self, state: LoaderState, number: int) -> None:
@@ -129,7 +129,7 @@ class _Notice:
 
 
 class LoaderDataset(IterableDataset[Batch]):
-    """Whole batches of a loader; made by :func:`as_dataset`."""
+    """A torch dataset of whole batches; made by :func:`as_dataset`."""
 
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
@@ -137,7 +137,7 @@ class LoaderDataset(IterableDataset[Batch]):
         self._is_worker = False
         self._num_begun = 0
         self._again: Any = None
-        """Where this worker begins again after a loop that was left early."""
+        """State at which this worker begins again after a loop that was left early."""
         self._ended: tuple[Hashable, set[int]] = None, set()
         self._name = ""
         self._follow()
@@ -249,7 +249,7 @@ _DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()
 
 
 class _End(_IterableDatasetStopIteration):
-    """Tells a ``DataLoader`` that a worker has no more steps.
+    """Signals a ``DataLoader`` that a worker has no more steps.
 
     The ``DataLoader`` asks for ``worker_id`` when its consumer wants a batch that is
     not there. Once it has asked for all workers, its consumer has taken all steps.

@@ -1,4 +1,4 @@
-"""Balance: sequences dealt anew, so that those of all ranks cost about the same."""
+"""Balance: sequences dealt to ranks so that all cost about the same."""
 
 from pagefeed._names import name_as_imported
 from pagefeed.balance.balance import Balance, BalanceLike

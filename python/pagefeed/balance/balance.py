@@ -1,4 +1,4 @@
-"""Balance: sequences of like cost stand at the same place of every rank.
+"""Settings of balance: sequences of similar cost get the same position on every rank.
 
 Inside a stretch every rank deals its sequences by cost. Its k-th one stands at the
 quantile of cost that is the k-th number of a keyed sequence which spreads evenly, the
@@ -50,12 +50,12 @@ MOST = 1 << 16
 LEVELS = 24
 """Bits of a quantile: more than the numbers of a stretch differ in."""
 BESIDE = 24
-"""Bits behind it, and behind the place in a bucket, that ranks draw."""
+"""Bits after the quantile and the position in a bucket, drawn at random."""
 MOST_TOGETHER = 1 << 18
 """Sequences of all ranks that are dealt together, about: with very many ranks stretches
 are shorter."""
 LEAST_BUCKETS = 4
-"""Buckets of such a stretch at least."""
+"""Buckets of a stretch, at least."""
 PLACE_BYTES = 80
 """Bytes for a sequence of the longest stretch, at most, while it is dealt and those
 before it are kept; as was measured."""
@@ -65,7 +65,7 @@ NEVER = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True)
 class Balance:
-    """What a sequence costs, and how far sequences are moved to balance ranks.
+    """Costs of a sequence, and how far sequences may be moved to balance ranks.
 
     A sequence costs ``tokens * (its tokens) + attention * (sum of the squared lengths
     of its documents) + images * (what its images cost)``. Only their ratio counts.
@@ -200,7 +200,7 @@ class Balance:
         return PLACE_BYTES * (places if self.exact else -(-places // ranks))
 
     def equal_of(self, num_stretches: int) -> float:
-        """Return what part of costs counts as equal in an epoch of some stretches."""
+        """Return the share of costs that counts as equal in an epoch."""
         if self.equal is not None:
             return self.equal
         if self.bucket > 1:  # Each epoch puts other sequences into a stretch.
@@ -215,7 +215,7 @@ class Balance:
 
     @property
     def identity(self) -> str:
-        """What tells this order from others."""
+        """Text that identifies the balance in states."""
         tokens, attention, images = self._ratio
         told = repr(replace(self, tokens=tokens, attention=attention, images=images))
         return told.replace(", images=0.0", "")  # As before there were any.
@@ -276,7 +276,7 @@ def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
 
 
 def rank_draws(positions: Int64Array, key: bytes) -> UInt64Array:
-    """Return what stands behind quantiles: ranks that share one draw lots."""
+    """Return random bits that order ranks with equal quantiles."""
     return mix(positions, _keys(key)[2]) >> np.uint64(64 - BESIDE)
 
 
@@ -316,7 +316,7 @@ def nearly_equal(
 def deal(
     costs: Float64Array, wanted: UInt64Array, stays: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int32]:
-    """Return where each sequence of some ranks is put: in the order that is wanted.
+    """Return the new position of each sequence of some ranks, in the wanted order.
 
     Args:
         costs: Cost of each sequence, by its place before: [ranks, places]. Those that

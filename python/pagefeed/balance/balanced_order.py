@@ -1,4 +1,4 @@
-"""An order dealt anew, stretch by stretch, so that ranks are balanced."""
+"""The order of an epoch, rearranged in stretches so that ranks are balanced."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ class Part(NamedTuple):
     end: int
     """One past the last; ``NEVER`` without end."""
     epoch: int
-    """Positions after which a sequence that is moved comes again, at the least."""
+    """Least number of positions between two deliveries of a sequence."""
     stays: Callable[[Int64Array], BoolArray] | None = None
-    """Tells which of its positions keep what they have; None if none do."""
+    """Function that returns which positions are left unchanged; None if none are."""
 
 
 @dataclass
 class _Stretch:
-    """What was dealt of a stretch: that of some ranks."""
+    """A stretch, with the result of dealing for some ranks."""
 
     begin: int
     end: int
     part: Part
     row: Int64Array
-    """Row of each rank; -1 of those that were not dealt."""
+    """Row of each rank; -1 if it is not dealt yet."""
     put: Int32Array
-    """Where each place of a rank went: [ranks dealt, places]."""
+    """New place of each old place of a rank: [ranks dealt, places]."""
     dealt: Int64Array
-    """What stands at each place: likewise."""
+    """Old place of each new place of a rank: [ranks dealt, places]."""
 
 
 class Dealing:
-    """Deals the sequences of each rank's stretches by cost.
+    """Deals the sequences in the stretches of each rank by their cost.
 
     It is a permutation of the positions, and a pure function of its arguments. A
     position is found by looking at one stretch of its rank.
@@ -126,7 +126,7 @@ class Dealing:
         return sequences
 
     def moved(self, before: Int64Array) -> Int64Array:
-        """Return where what stood at positions of the given order stands now."""
+        """Return the new positions of sequences at positions of the given order."""
         after = np.empty(len(before), dtype=np.int64)
         for stretch, which, rank, place in self._groups(before):
             finished(self._deal(stretch, rank))
@@ -145,7 +145,7 @@ class Dealing:
         return int(begins[0]), int(ends[0])
 
     def _part(self, position: int) -> Part:
-        """Return the part of a position."""
+        """Return the part that contains a position."""
         at = bisect_right(self._parts, position, key=itemgetter(0))
         if at and position < self._parts[at - 1].end:
             return self._parts[at - 1]
@@ -156,14 +156,14 @@ class Dealing:
         return part
 
     def _whole(self, part: Part) -> tuple[int, int]:
-        """First whole turn of all ranks of a part, and the number of its stretches."""
+        """Return a part's first whole turn of all ranks, and its stretches."""
         first = -(-part.first // self._ranks) * self._ranks
         return first, max((part.end - first) // self._size, 1)
 
     def _borders(
         self, part: Part, positions: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        """First position of the stretch of each position of a part, one past the last.
+        """Return the begin and end of the stretch of each position in a part.
 
         A stretch is so many whole turns of all ranks; the last one of a part is up to
         twice as long.
@@ -177,7 +177,7 @@ class Dealing:
     def _groups(
         self, positions: Int64Array
     ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
-        """Yield stretches: which positions are theirs, their ranks, places in these."""
+        """Yield stretches with the positions in them, their ranks and places."""
         left = np.arange(len(positions))
         while len(left):
             part = self._part(int(positions[left].min()))
@@ -193,7 +193,7 @@ class Dealing:
                 yield stretch, which, rank, place
 
     def _stretch(self, part: Part, begin: int, end: int) -> _Stretch:
-        """Return a stretch, as it is kept."""
+        """Return a stretch, from the cache if it is there."""
         stretch = self._kept.pop(begin, None)
         if stretch is None:
             put, dealt = np.empty((0, 0), np.int32), np.empty((0, 0), np.int64)
@@ -208,7 +208,7 @@ class Dealing:
     def _deal(
         self, stretch: _Stretch, ranks: Int64Array
     ) -> Generator[None, None, None]:
-        """Deal those of some ranks, if they were not."""
+        """Deal the sequences of ranks that are not dealt yet."""
         ranks = distinct(ranks[stretch.row[ranks] < 0])
         together = max(1, MOST_DEALT * self._apart // (stretch.end - stretch.begin))
         for at in range(0, len(ranks), together):
@@ -217,7 +217,7 @@ class Dealing:
     def _deal_some(
         self, stretch: _Stretch, ranks: Int64Array
     ) -> Generator[None, None, None]:
-        """Deal those of some ranks together."""
+        """Deal the sequences of some ranks together."""
         first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
         num_places = -(-(stretch.end - int(first[0])) // self._apart)
         # By turns of the ranks, and so rising: what lies behind the end comes last.
@@ -243,7 +243,7 @@ class Dealing:
     def _put(
         self, stretch: _Stretch, positions: Int64Array, costs: Float64Array
     ) -> Int32Array:
-        """Return where each place of some ranks goes: int32 [ranks, places]."""
+        """Return the new place of each place of some ranks: int32 [ranks, places]."""
         part, balance, ranks = stretch.part, self._balance, self._ranks
         equal = balance.equal_of(max(1, part.epoch // self._size))
         lengths = -(-(stretch.end - positions[:, 0]) // self._apart)
@@ -263,7 +263,7 @@ class Dealing:
 
 
 class BalancedOrder(Dealing, Ordered):
-    """The order of an epoch, dealt anew.
+    """The order of an epoch, rearranged so that ranks are balanced.
 
     Example:
         >>> from pagefeed.core.order import EpochOrder, Shuffle
@@ -295,7 +295,7 @@ Numbers = TypeVar("Numbers", Int32Array, Int64Array)
 
 
 def _below(upper: Numbers, lower: Numbers) -> Numbers:
-    """Rows below others; ranks differ by one place at most."""
+    """Return ``upper`` with the rows of ``lower`` below it, padded to equal width."""
     width = max(upper.shape[1], lower.shape[1])
     rows = [
         np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (upper, lower)

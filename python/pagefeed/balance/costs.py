@@ -1,4 +1,4 @@
-"""What sequences cost a model: tokens, squared lengths of documents, and images."""
+"""Costs of sequences: tokens, squared lengths of documents, and images."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SequenceCosts:
         self._is_documents = index.tokens_differ
 
     def tokens(self, sequences: Int64Array) -> Float64Array:
-        """Return the tokens of sequences; padding counts, where it has a fixed place.
+        """Return the tokens of sequences, including padding of a fixed size.
 
         Returns:
             float64 [sequences].
@@ -49,7 +49,7 @@ class SequenceCosts:
         return np.full(len(sequences), float(self._length))
 
     def squares(self, sequences: Int64Array) -> Float64Array:
-        """Return the sum of squared lengths of each sequence's documents.
+        """Return the sum of squared document lengths in each sequence.
 
         Returns:
             float64 [sequences].
@@ -83,7 +83,7 @@ class SequenceCosts:
     def _of(
         self, parts: Sequence[CheckedArray | None], sequences: Int64Array
     ) -> Float64Array:
-        """Return numbers of sequences, 0 of those of datasets without any."""
+        """Return numbers of sequences; 0 for datasets that have none."""
         sequences = numbers_of(sequences)
         part = self._index.dataset_of(sequences)
         known = np.zeros(len(sequences))
@@ -96,7 +96,10 @@ class SequenceCosts:
 
 
 def _stored(index: SequenceIndex) -> CheckedArray:
-    """Map what is known of the sequences of a dataset, or make it first."""
+    """Map the costs of the sequences of a dataset.
+
+    Compute them if they are not stored.
+    """
     stored = stored_squares(index)
     if stored is None:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Sums of the squared lengths of the documents in each sequence, made once and kept."""
+"""Sums of squared document lengths in each sequence, computed once and stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["stored_squares"]
 
 @singledispatch
 def stored_squares(index: SequenceIndex) -> CheckedArray | None:
-    """Map the sum of squared lengths of each sequence's documents, or make it first.
+    """Map sums of squared document lengths. Compute them if they are not stored.
 
     Returns:
         float32 [sequences]; None if the rows have no tokens, or nobody says.
@@ -56,7 +56,7 @@ def _of_windows(index: WindowIndex) -> CheckedArray:
 
 
 def _squares(index: WindowIndex, first: int, last: int) -> npt.NDArray[np.float64]:
-    """Sums of squares of windows: parts at both ends, whole documents between."""
+    """Return sums of squares of windows, whose outer documents may be cut."""
     starts, stops = index.token_ranges(np.arange(first, last))
     if not len(starts):
         return np.empty(0)

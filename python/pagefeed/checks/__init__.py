@@ -1,4 +1,4 @@
-"""What a loader refuses and warns of, and what its errors say of the steps ahead.
+"""Checks of loaders: what they refuse, what they warn of, and steps in their errors.
 
 ``options`` is the table of what each kind of source can do. ``watch`` warns of what a
 run will regret. ``failures`` finds the steps that need data that cannot be read.

@@ -1,4 +1,4 @@
-"""What each kind of source can do: one table, and a loader refuses the rest.
+"""Table of what each kind of source can do; a loader refuses the rest.
 
 Docs show the table, see docs/reference/options.md, and a test tries every entry of it.
 """
@@ -33,13 +33,13 @@ class Option(NamedTuple):
     """An argument of a loader, or of its dataset, that some kinds refuse."""
 
     name: str
-    """What is asked for, as it is written."""
+    """The option, as the user writes it."""
     is_asked: Callable[[LoaderSettings], Any]
     """Whether settings ask for it."""
     refused: Collection[str] = ()
     """Kinds that refuse it."""
     instead: str = ""
-    """What to do about it."""
+    """What to do instead."""
     never: Collection[str] = ()
     """Kinds of which nobody can ask it."""
 
@@ -50,7 +50,7 @@ def _parts(settings: LoaderSettings) -> list[Any]:
 
 
 _COUNT = ", or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
-"""What else makes all of it possible for texts that are not counted."""
+"""Advice for texts that are not counted."""
 _BLOCKS = "blocks are permuted, and rows inside each: give 'page' or None"
 _CUT = "texts are cut by Windows(length, eos=...) or packed by Packed(length, ...)"
 _ROWS = "take rows with Documents(columns=[...])"
@@ -224,7 +224,7 @@ CALLS: dict[str, Collection[str]] = {
     "dataset.infill": ("uncounted", "mixture"),
     "dataset.erase": ("uncounted", "mixture"),
 }
-"""What a loader or its dataset is asked later, and the kinds that refuse it then."""
+"""Later calls of a loader or dataset, and the kinds that refuse them."""
 
 
 def kinds_of(settings: LoaderSettings) -> set[str]:
@@ -315,7 +315,7 @@ def _warn_of_joined(settings: LoaderSettings) -> None:
 
 
 def _warn_of_endless(settings: LoaderSettings) -> None:
-    """Warn if no label says where a document ends: ``bos`` follows it, without loss."""
+    """Warn if no label marks the end of a document: ``bos`` follows without loss."""
     cut, fields = settings.sequences, settings.fields
     has_labels = not {"labels", "loss_mask"}.isdisjoint(fields.names)
     if not isinstance(cut, TokenCut) or cut.bos is None or cut.eos is not None:

@@ -1,4 +1,4 @@
-"""Warnings of what a run will regret, each given once."""
+"""Warnings about a run, each given once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pagefeed.errors import (
 __all__ = ["Watch"]
 
 TELLING = {"labels", "loss_mask", "attention_mask", "document_ids"}
-"""Fields by which padding carries no loss, or is known."""
+"""Fields that mark padding, or take its loss away."""
 
 LEAST_SHARE = 0.001
 """Less padding is not worth a word: the last window of a large dataset."""
@@ -27,7 +27,7 @@ MIN_RELOADS = 256
 """Fewer pages that are read again are not worth a word."""
 
 RELOAD_SHARE = 0.1
-"""Share of all reads from which on there is a warning."""
+"""Share of repeated reads from which on a warning is given."""
 
 LEAST_ACCUMULATED = 4
 """Steps of one sequence a rank that span all lengths together."""

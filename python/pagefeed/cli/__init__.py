@@ -1,4 +1,4 @@
-"""The command line: one module per verb, each with ``ARGUMENTS`` and ``run``."""
+"""The command line: a module for each verb, with ``ARGUMENTS`` and ``run``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check many nodes before a run: from one file of facts each, without communication.
+"""Check many nodes before a run, by a file of facts from each, without communication.
 
 On every node: `pagefeed checklist PATHS ... --world-size 16 --ranks 0:8 --facts
 shared/node-0.json` writes what it knows. Then on any: `pagefeed checklist --compare

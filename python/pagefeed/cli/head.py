@@ -89,7 +89,7 @@ def _rows(
     options: argparse.Namespace,
     damage: list[Damage],
 ) -> Iterator[tuple[int, Row]]:
-    """Yield the rows that can be read; add each place that cannot once."""
+    """Yield the rows that can be read, and collect each damage once."""
     seen = set()
     for number in range(options.start, min(len(dataset), options.start + options.rows)):
         try:

@@ -1,4 +1,4 @@
-"""Build the page index of a column, or open it, and report what it holds.
+"""Build or open the page index of a column, and report its contents.
 
 With --output the index is written for all nodes of a run, which then read neither a
 listing nor footers: pagefeed.parquet(URL, index=URL/_pagefeed). Written again, only new
@@ -34,7 +34,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.remote import check_index, write_index
 
 _SHOWN = 5
-"""Files that are named of each kind of difference."""
+"""Files named for each kind of difference, at most."""
 
 
 HEADERS = "read page headers instead of the files' own offset indexes"

@@ -1,4 +1,4 @@
-"""Look at a dataset before training: how it is stored, and what it will cost.
+"""Inspect a dataset before training: how it is stored, and what it will cost.
 
 Of large datasets an even sample of footers and pages is read; --whole reads the lengths
 of all documents. Exits with 0, or with 1 if something cannot be read: that is told, and

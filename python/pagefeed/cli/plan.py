@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 def _costs(
     options: argparse.Namespace, data: AnyDataset, line: int
 ) -> list[dict[str, Any]]:
-    """What an epoch asks of the storage with each shuffle; empty if it is a disk."""
+    """Return the reads of an epoch with each shuffle; empty for a local disk."""
     if not (options.tokens_per_second or line or _is_remote(data)):
         return []
     auto = make_loader(options, data, shuffle=Shuffle(block="auto")).shuffle.block
@@ -132,7 +132,7 @@ def _cost_lines(
 
 
 def _line(options: argparse.Namespace) -> int:
-    """Bytes a second that the storage gives; 0 if that was not told."""
+    """Return the bandwidth of the storage in bytes a second; 0 if it is not given."""
     given = options.bytes_per_second
     return parse_bytes(given, name="bytes_per_second") if given else 0
 

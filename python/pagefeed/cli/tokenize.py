@@ -39,7 +39,7 @@ ROLES = "ROLE=NAME"
 
 
 def _rejected(text: str) -> float:
-    """Return a number of records as one, and a share of them as a fraction."""
+    """Return a number of records as an int, and a share of them as a fraction."""
     if text.endswith("%"):
         return float(text[:-1]) / 100
     return float(text) if "." in text else int(text)

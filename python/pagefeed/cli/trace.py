@@ -1,4 +1,4 @@
-"""Say where a batch came from or when a document is seen, or write steps anew.
+"""Say where a batch came from, when a document is seen, or write steps again.
 
 --weights says from which step on which weights hold, as a state records them.
 --step S says where each row of that batch came from, page and row of the file, with its

@@ -1,4 +1,4 @@
-"""Deals the rows of a step to ranks: whole lanes as far as that comes out even.
+"""Deal the rows of a step to ranks: whole lanes, as far as the division is even.
 
 A rank reads the pages of the lanes that its rows are of. Rows of a step are sorted by
 lane and cut into shares, so that at most two ranks share a lane where steps begin at
@@ -59,7 +59,7 @@ def share_of_rank(
 def rows_of_ranks(
     size: int, num_lanes: int, first_lane: int, world_size: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Return row and rank that each row of a step is dealt to: int64 each."""
+    """Return row and rank of each row of a step: int64 each."""
     row, rank = np.empty((2, size), dtype=np.int64)
     for number in range(world_size):
         share = share_of_rank(size, num_lanes, first_lane, number, world_size)
@@ -68,7 +68,7 @@ def rows_of_ranks(
 
 
 def _by_lane(size: int, num_lanes: int, first_lane: int, world_size: int) -> Int64Array:
-    """Rows of a step, those of a lane next to each other."""
+    """Return the rows of a step sorted by lane."""
     lanes = (first_lane + np.arange(size)) % num_lanes
     sorted_rows: Int64Array = np.argsort(
         _places_of_lanes(num_lanes, world_size)[lanes], kind="stable"
@@ -78,7 +78,7 @@ def _by_lane(size: int, num_lanes: int, first_lane: int, world_size: int) -> Int
 
 @lru_cache(maxsize=64)
 def _places_of_lanes(num_lanes: int, world_size: int) -> Int64Array:
-    """Where each lane is sorted to: neighbours far apart, by their digits reversed.
+    """Return the sort key of each lane: neighbours are far apart, by reversed digits.
 
     The first digit counts by what lanes and ranks have in common: where lanes divide
     evenly among ranks, each rank has every ``world_size``-th of them.

@@ -19,12 +19,12 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["Fleet", "FleetRoute"]
 
 LanesOf: TypeAlias = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
-"""Gives the lane of each position, and of how many."""
+"""Function that returns the lane of each position, and the number of lanes."""
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The sizes of steps, and the place of a rank until another one is asked for."""
+    """Sizes of steps, and rank and world size until they change."""
 
     stages: tuple[tuple[int, int], ...]
     """First step and size of each stage; the first begins at step 0."""
@@ -60,7 +60,7 @@ class Fleet:
         return cls(tuple(stages))
 
     def placed(self, rank: int, world_size: int) -> Fleet:
-        """Return the fleet with another place.
+        """Return the fleet with another rank and world size.
 
         Raises:
             InvalidArgumentError: As :meth:`check_place`.
@@ -97,7 +97,7 @@ class Fleet:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """What states record of them: a size, or a number that tells all; and 0."""
+        """What states record: the step size, or a digest of all sizes; and 0."""
         if len(self.stages) == 1:
             return self.stages[0][1], 0
         digest = hashlib.sha256(repr(self.stages).encode()).digest()
@@ -109,7 +109,7 @@ class Fleet:
         return share_size(self.stages[0][1], self.rank, self.world_size)
 
     def open_session(self, settings: LoaderSettings) -> RunView:
-        """Return what is behind a loader whose steps are shared like this."""
+        """Return the session of a loader whose steps are shared by this fleet."""
         return FleetSession(settings)
 
     def route(
@@ -119,7 +119,7 @@ class Fleet:
         world_size: int | None,
         **settings: Any,
     ) -> FleetRoute:
-        """Return the route of a rank, or that of this place."""
+        """Return the route of a rank; by default, of the present one."""
         return FleetRoute(
             fleet=self,
             lanes_of=lanes_of,
@@ -131,7 +131,7 @@ class Fleet:
 
     @lazy
     def _table(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """First step and size of each stage, and sequences before it."""
+        """First step and size of each stage, and the sequences before it."""
         first, size = np.array(self.stages, dtype=np.int64).T
         before = np.cumsum(np.append(0, np.diff(first) * size[:-1]))
         return first, size, before
@@ -145,7 +145,7 @@ class Fleet:
         return next((first for first, _ in self.stages if first > step), None)
 
     def before(self, step: Any) -> Any:
-        """Return the sequences before a step, or before each of many."""
+        """Return the sequences before one or many steps."""
         first, size, before = self._table
         stage = np.searchsorted(first, step, side="right") - 1
         return before[stage] + (step - first[stage]) * size[stage]
@@ -235,7 +235,7 @@ class FleetRoute(Route):
 
     @lazy
     def _short(self) -> int:
-        """Index of the step that is not whole; -1 if there is none."""
+        """Index of the step that is not full; -1 if all are."""
         if self.drop_last or (num_sequences := self.num_sequences) is None:
             return -1
         steps, rest = self._divided(num_sequences)

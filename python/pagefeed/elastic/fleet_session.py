@@ -15,8 +15,8 @@ __all__ = ["FleetSession"]
 
 
 MOVED_SEQUENCES = 1 << 10
-"""Sequences to plan before the first batch of another place is taken. Those that wait
-for it are many, and what was read ahead for a place is lost when it changes again."""
+"""Sequences to plan before the first batch after a change of rank or size. Plans are
+kept short, since what was read ahead is lost when ranks change again."""
 
 
 class FleetSession(RunView):
@@ -46,7 +46,7 @@ class FleetSession(RunView):
 
     @property
     def num_given(self) -> int:
-        """The steps up to the one that is held, or before the one that comes next."""
+        """Steps up to the one held, or else before the next one."""
         return super().num_given if self._held is None else self._held[0] + 1
 
     @property
@@ -55,12 +55,12 @@ class FleetSession(RunView):
 
     @property
     def _unfinished(self) -> LoaderState:
-        """Where another loop begins: at the step that is held."""
+        """Position at which another loop begins: the step that is held."""
         return super()._unfinished if self._held is None else self.state
 
     @property
     def weight(self) -> float:
-        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        """Weight of the last batch, see :attr:`Loader.weight`."""
         held, running = self._held, self._iteration
         if held is not None and self._rank is None:
             return 0.0
@@ -92,7 +92,7 @@ class FleetSession(RunView):
     def _go_to(
         self, step: int, rank: int | None, world_size: int, *, is_next: bool
     ) -> None:
-        """Stand at the beginning of a step, with what was planned if it is the next."""
+        """Go to the beginning of a step; keep the plan if it is the next step."""
         known = self.known()
         index = known.route.checked_index(step)
         is_ahead, self._held, self._is_ahead = self._is_ahead, None, False
@@ -136,7 +136,7 @@ class FleetSession(RunView):
         super().restart(begin)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
-        """Mix with other weights from the next step on: behind the one that is held."""
+        """Mix with other weights from the step after the held one."""
         held, known = self._held, self.known()
         if held is None:
             super().reweight(weights, anneal)
@@ -147,12 +147,12 @@ class FleetSession(RunView):
         self._held, self._is_ahead = held, False
 
     def _start(self, begin: LoaderState, worker: int, num_workers: int) -> Iteration:
-        """Begin an iteration, which may be moved to another place at any step."""
+        """Begin an iteration that can change its rank and world size at any step."""
         running = super()._start(begin, worker, num_workers)
         running.begin_sequences = MOVED_SEQUENCES
         return running
 
     def _begin(self, worker: int, num_workers: int) -> Iteration:
-        """Begin a loop, whose place is that of the settings."""
+        """Begin a loop with the rank and world size of the settings."""
         self._rank, self._world_size = self.settings.rank, self.settings.world_size
         return super()._begin(worker, num_workers)

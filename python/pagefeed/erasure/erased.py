@@ -1,4 +1,4 @@
-"""The rows that were erased, and where their tokens lie."""
+"""The erased rows of a dataset, and where their tokens are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ErasedRows"]
 
 PAGES_AT_ONCE = 16
 VERSION = 1
-"""Of the places of erased rows, as they are stored."""
+"""Version of the stored positions of erased rows."""
 DIGITS = 12
 """Digits that a record has of erased rows."""
 
@@ -45,7 +45,7 @@ class ErasedRows:
 
     @lazy
     def records(self) -> tuple[str, ...]:
-        """What identifies the rows after each call, the first of them after none.
+        """Digests that identify the rows: before the first call, and after each.
 
         Number of rows and a digest of them; "" for no row.
         """
@@ -64,7 +64,7 @@ class ErasedRows:
         return borders % 2 == 1
 
     def tokens(self, per_row: int) -> tuple[Int64Array, Int64Array]:
-        """Return where runs begin and end in the line of all tokens: int64 [runs] each.
+        """Return where runs begin and end among all tokens: int64 [runs] each.
 
         Reads the pages of erased rows; with a cache folder once for all processes.
 

@@ -1,4 +1,4 @@
-"""Erasing: rows found by a predicate, by their numbers, or by what a table lost."""
+"""Erase rows by a predicate, by their numbers, or because a table lost them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def erased_rows(
 def _checked(
     index: PageIndex, rows: Mapping[str, Iterable[int]]
 ) -> dict[str, Int64Array]:
-    """Rows by file, rising, each once."""
+    """Return the rows of each file, rising and without repeats."""
     if not isinstance(rows, Mapping):
         raise InvalidArgumentError(
             f"rows={rows!r:.60} must be rows of files: {{'web/a.parquet': [17, 204]}}"

@@ -19,7 +19,7 @@ __all__ = ["lost_rows"]
 def lost_rows(
     index: PageIndex, snapshot: Any, key: str | None
 ) -> dict[str, Int64Array]:
-    """Return rows of each file that a later snapshot of a table does not have any more.
+    """Return the rows of each file that a later snapshot of a table lacks.
 
     Args:
         index: Of the files of the earlier one.
@@ -104,7 +104,7 @@ def _deselected(
 def _is_held(
     later: PageIndex, snapshot: Any, files: list[int]
 ) -> npt.NDArray[np.bool_]:
-    """Which rows of some files the later dataset has."""
+    """Return which rows of some files the later dataset has."""
     runs, first = snapshot.spans.row_runs, later.file_first_row
     rows = joined_ranges(first[files], first[np.array(files) + 1])
     place = np.searchsorted(runs[:, 0], rows, side="right") - 1
@@ -141,7 +141,7 @@ def _values(index: PageIndex, column: str, files: list[int]) -> Any:
 
 
 def _check_key(values: Any, key: str) -> None:
-    """Refuse a key that does not tell rows.
+    """Refuse a key with repeated values.
 
     Raises:
         InvalidArgumentError: Naming a value of several rows.

@@ -31,7 +31,7 @@ __all__ = ["before_growth", "before_rewriting", "growth_parts"]
 
 
 def before_growth(dataset: Dataset, then: str) -> DescribedRows:
-    """Return the files of a dataset that there were, as a dataset, see below.
+    """Return the dataset of the files that a state knew, see below.
 
     If a table rewrote them and lost no row, they are those of its snapshot of then; or,
     where these are gone, their rows in the files of now.
@@ -61,7 +61,7 @@ def before_rewriting(dataset: Dataset, then: str) -> DescribedRows | None:
 
 
 def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[DescribedRows]:
-    """Return the rows there were at first, those added next, and so on.
+    """Return the rows that there were at first, then those of each addition.
 
     Args:
         dataset: With all rows.
@@ -76,7 +76,7 @@ def growth_parts(dataset: Dataset, then: Sequence[str]) -> list[DescribedRows]:
 
 
 def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
-    """Return the rows that were added: by their files, else by what tells rows.
+    """Return the added rows, by their files, or by keys of rows.
 
     Raises:
         StateMismatchError: If nothing tells them.
@@ -109,7 +109,7 @@ def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
 
 
 def _files_before(dataset: Dataset, then: str) -> DescribedRows:
-    """The files of a dataset that there were, as a dataset.
+    """Return the dataset of the files that a state knew.
 
     These are its first files, as in a table or a list; or, of this machine, those that
     were written before all others. What they hold must be what the state records.
@@ -242,7 +242,7 @@ def _with_all_rows(part: DescribedRows) -> Iterator[DescribedRows]:
 
 
 def _candidates(dataset: DescribedRows, count: int) -> Iterator[list[int]]:
-    """Numbers of the files that may be those of before."""
+    """Return the numbers of files that may have been there before."""
     everything = range(len(dataset.files))
     if not 0 < count < len(everything):
         return

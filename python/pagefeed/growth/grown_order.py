@@ -19,12 +19,12 @@ LAST = np.uint64(2**63)
 
 
 class GrownOrder(Ordered):
-    """The first positions are as before; behind them comes what was left, and is new.
+    """An order whose first positions are unchanged; the rest mixes old and new blocks.
 
-    Both keep their own order, and are dealt in groups: of as many sequences as there
-    are lanes, so that a rank goes on in lanes of its own. All blocks of 16 groups have
-    as many new ones, at places that the key draws: so no rank and no step gets more of
-    them. What makes no whole group comes last.
+    Old and new sequences keep their own orders, and are dealt in groups. A group has as
+    many sequences as there are lanes, so that each rank stays in its lanes. Every block
+    of 16 groups has the same number of new groups, at positions drawn by the key, so
+    that no rank and no step gets more of them. An incomplete group comes last.
 
     Args:
         before: The order of the data of before.
@@ -85,7 +85,7 @@ class GrownOrder(Ordered):
     def _places(
         self, positions: Int64Array
     ) -> tuple[npt.NDArray[np.bool_], Int64Array]:
-        """Whether what stands at positions was added, and its place in its order."""
+        """Return whether positions hold added data, and the position in its order."""
         behind = positions - self._position
         group, inside = np.divmod(behind, self._group)
         block, at = np.divmod(group.clip(0, max(0, self._groups - 1)), GROUPS)
@@ -109,7 +109,7 @@ class GrownOrder(Ordered):
         return is_new, place
 
     def _new_before(self, block: Int64Array) -> Int64Array:
-        """Return how many groups of what is new come before blocks."""
+        """Return how many new groups come before blocks."""
         groups = np.minimum(block * GROUPS, self._groups)
         return groups * self._new_groups // max(1, self._groups)
 
@@ -126,7 +126,7 @@ class GrownOrder(Ordered):
     def _turn(
         self, number: Int64Array, block: Int64Array, *, is_new: bool
     ) -> Int64Array:
-        """Return where a group stands that is the n-th new one, or the n-th other."""
+        """Return the position of the n-th new group, or of the n-th old one."""
         before = self._new_before(block)
         if not is_new:
             before = np.minimum(block * GROUPS, self._groups) - before

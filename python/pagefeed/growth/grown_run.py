@@ -1,4 +1,4 @@
-"""The rest of an epoch in which data were added: they are mixed into what is left."""
+"""The rest of an epoch in which data were added: they are mixed into it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["GrownCursor", "GrownRun", "MixedOrder", "rest_of_dataset"]
 def rest_of_dataset(
     whole: DatasetRun, state: LoaderState, grown: Grown | None
 ) -> tuple[Run, LoaderState]:
-    """Return what goes on at a state of an epoch in which data were added, and where.
+    """Return the run that continues an epoch in which data were added, and its state.
 
     Args:
         whole: The run of all data.
@@ -79,7 +79,7 @@ def rest_of_dataset(
 
 @dataclass(eq=False)
 class GrownCursor(DatasetCursor):
-    """A place of the rest of an epoch."""
+    """A position in the rest of an epoch."""
 
     run: GrownRun
 
@@ -180,7 +180,7 @@ class GrownRun(DatasetRun):
         parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
         cut = [self.sequences.index(part.spans) for part in parts]
         self.num_parts = len(parts)
-        """Datasets of the epoch: that of before, and what was added each time."""
+        """Datasets of the epoch: the first one, and one for each addition."""
         is_joined = self.epochs != 1
         behind, cut_behind = (
             ([self.later], self.whole.indexes) if is_joined else ([], [])
@@ -218,7 +218,7 @@ class GrownRun(DatasetRun):
         return replace(super().after(begin), ended=None)
 
     def erased_after(self, state: LoaderState) -> Records:
-        """Return what is erased now, of all data together."""
+        """Return the records of rows erased now, of all data together."""
         return records_after(state.erased, [None], [self.dataset])
 
     def _adopt(self, state: LoaderState) -> LoaderState:
@@ -232,10 +232,10 @@ class GrownRun(DatasetRun):
 
 @dataclass(kw_only=True, eq=False)
 class MixedOrder(DatasetOrder):
-    """The order of an epoch into which data were mixed: what was added has its own."""
+    """The order of an epoch with added data; each addition has an order of its own."""
 
     added: Sequence[tuple[DatasetOrder, int]]
-    """Orders of what was added, and the places of the epoch from which on."""
+    """Orders of the added data, and the positions from which on they are mixed in."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

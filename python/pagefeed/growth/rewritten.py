@@ -52,7 +52,7 @@ class _Found(NamedTuple):
 
     layout: PageIndex
     old: Int64Array
-    """Those that are left, rising."""
+    """Rows of the earlier index that are left, rising."""
     new: Int64Array
     """Their rows in the index of now."""
 
@@ -81,7 +81,7 @@ class RewrittenRows(RowRuns):
         self._page = stored["page"]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as what it is made of."""
+        """Pickle as its arguments."""
         return RewrittenRows, (
             self.index,
             self._layout,
@@ -95,7 +95,7 @@ class RewrittenRows(RowRuns):
         return self._layout
 
     def over(self, spans: Spans) -> Spans:
-        """Return itself, of all files: they are those of now, not those of then.
+        """Return itself: its spans are those of the present files.
 
         Raises:
             StateMismatchError: If it is to be of some of them.
@@ -139,23 +139,23 @@ class RewrittenRows(RowRuns):
 
     @lazy
     def _pages(self) -> Int64Array:
-        """Pages of the files that are gone which held these rows."""
+        """Pages of the earlier files that held these rows."""
         return np.unique(self._page)
 
     @property
     def num_pages(self) -> int:
-        """Pages that held these rows."""
+        """Number of pages that held these rows."""
         return len(self._pages)
 
     @property
     def page_values(self) -> int:
-        """Values of all rows of those pages: what was decoded for the spans."""
+        """Values of all rows of those pages, which were decoded for the spans."""
         borders = np.stack([self._pages, self._pages + 1])
         return int(np.diff(self._layout.first_values(borders), axis=0).sum())
 
     @lazy
     def file_first_span(self) -> Int64Array:
-        """First span of each file that is gone, and the number of spans."""
+        """First span of each earlier file, and the number of spans."""
         return np.searchsorted(self._page, self._layout.file_first_page)
 
     @lazy
@@ -176,7 +176,7 @@ class RewrittenRows(RowRuns):
         return np.where(inside, span, -1)
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
-        """Return the first span of each run of pages that a shuffle moved as one."""
+        """Return the first span of each run of pages that a shuffle moved together."""
         runs = self._layout.runs(kind)
         run = self._page
         if runs is not None:
@@ -229,7 +229,7 @@ def _refused(dataset: DescribedRows, then: str, why: str) -> StateMismatchError:
 
 
 def _check_kind(dataset: DescribedRows, then: str) -> None:
-    """Refuse what is not ordered by the index of a column of the files alone."""
+    """Refuse datasets whose order does not follow from the column alone."""
     what = ""
     if not dataset.has_columns_of_files:
         what = "texts that are tokenized while they are read, and infilled documents"
@@ -275,7 +275,10 @@ def _parts(
 
 
 def _found(dataset: DescribedRows, layout: PageIndex, then: str) -> _Found | None:
-    """Find rows of an index among the selected ones of now; None if nothing tells."""
+    """Return where rows of an earlier index are now.
+
+    None if nothing identifies rows.
+    """
     past = None if dataset.table is None else dataset.table.past
     if past is None:
         return None
@@ -299,7 +302,7 @@ def _found(dataset: DescribedRows, layout: PageIndex, then: str) -> _Found | Non
 
 
 def _of_held_files(found: _Found) -> _Found:
-    """The same without files of which no row is left."""
+    """Return the result without files of which no row is left."""
     layout, first = found.layout, found.layout.file_first_row
     file = np.searchsorted(first, found.old, side="right") - 1
     held = np.unique(file)
@@ -347,7 +350,7 @@ def _has_values(spans: RewrittenRows) -> bool:
 
 
 def _begins(found: _Found, pages: Sequence[Int64Array]) -> Int64Array:
-    """Where runs begin: of rows that follow each other, in a page of each index."""
+    """Return where runs of consecutive rows begin: within one page of both indexes."""
     begins = np.ones(len(found.old), dtype=np.bool_)
     begins[1:] = (np.diff(found.old) != 1) | (np.diff(found.new) != 1)
     for page in pages:
@@ -356,7 +359,7 @@ def _begins(found: _Found, pages: Sequence[Int64Array]) -> Int64Array:
 
 
 def _fingerprint(found: _Found) -> str:
-    """What identifies the rows: see ``Selection.fingerprint``."""
+    """Return a digest of the rows, see ``Selection.fingerprint``."""
     pages = found.layout.pages_of_rows(found.old)
     first = _begins(found._replace(new=found.old), [pages])
     count = np.diff(first, append=len(found.old))
@@ -367,7 +370,7 @@ def _fingerprint(found: _Found) -> str:
 
 
 def _write_runs(writer: ArrayWriter, index: PageIndex, found: _Found) -> None:
-    """Store the runs, and the values before each; reads pages that hold parts."""
+    """Store the runs, and the values before each; reads pages selected in part."""
     layout = found.layout
     logger.info("%d rewritten rows are found, once", len(found.old))
     page = layout.pages_of_rows(found.old)

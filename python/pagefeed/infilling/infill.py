@@ -17,7 +17,7 @@ __all__ = ["Infill", "infilling_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Infill:
-    """How documents are rearranged so that a model learns to fill in the middle.
+    """Settings to rearrange documents, so that a model learns to fill in the middle.
 
     A document that is chosen is cut at two places into prefix, middle and suffix, each
     of which may be empty. Both places are drawn uniformly between its tokens:
@@ -95,7 +95,7 @@ class Infill:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The special tokens: prefix, suffix, middle, and the end if there is one."""
+        """The special tokens: prefix, suffix, middle, and the end token if any."""
         own = (self.prefix, self.suffix, self.middle)
         return own if self.end is None else (*own, self.end)
 
@@ -110,7 +110,7 @@ class Infill:
 
     @property
     def identity(self) -> str:
-        """What tells this setting from others, in states and caches; without blanks."""
+        """Text without blanks that identifies the setting in states and caches."""
         shown: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("middle", "prefix", "rate", "seed", "spm", "suffix")
@@ -123,7 +123,7 @@ class Infill:
 
     @property
     def choice(self) -> str:
-        """What decides which documents are chosen, and how much longer they are."""
+        """The settings that decide which documents are chosen, and how they grow."""
         return f"{self.seed} {self.rate!r} {len(self.tokens)}"
 
 

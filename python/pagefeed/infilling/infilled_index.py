@@ -46,11 +46,11 @@ class InfilledIndex(CountedIndex):
         self.value_bytes, self.is_infilled = plain.value_bytes, True
         self._plain = plain
         self.infill = infill
-        """How documents are infilled."""
+        """Settings of infilling."""
         self._filling = filling
 
     def __reduce__(self) -> tuple[Callable[..., InfilledIndex], tuple[Any, ...]]:
-        """Pickle as what it is made of."""
+        """Pickle as its arguments."""
         return InfilledIndex, (self.plain, self.infill, self._filling)
 
     @property
@@ -97,7 +97,7 @@ class InfilledIndex(CountedIndex):
         return offsets
 
     def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
-        """Return the part of a text that some of its own tokens encode."""
+        """Return the part of a text from which some of its tokens come."""
         return self.plain.text_range(page, row, tokens)
 
     def own_tokens(
@@ -129,7 +129,7 @@ def _num_chosen(infill: Infill, borders: Int64Array) -> Int64Array:
 
 
 def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
-    """Map the tokens before each page, and of all, or count them first.
+    """Map the tokens before each page, and of all. Count them if they are not stored.
 
     Every document is hashed, and none is read.
     """

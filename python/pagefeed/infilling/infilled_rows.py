@@ -1,4 +1,4 @@
-"""Rows as the files have them, put beside the tokens of their infilled documents."""
+"""Arrange the columns of rows like the tokens of their infilled documents."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Document(NamedTuple):
     row_tokens: int
     """Tokens of its row, with the special ones."""
     parts: Sequence[OwnTokens]
-    """Where its own tokens are in the row."""
+    """The document's own tokens in the row."""
 
     def is_parted(self, part: OwnTokens) -> bool:
-        """Whether another token than the document's next follows a part."""
+        """Return whether the next token in the row is not the document's next token."""
         first, count, place = part
         end = place + count
         if end == self.row_tokens:
@@ -34,7 +34,7 @@ class Document(NamedTuple):
 
 
 Arrange = Callable[[Any, Document], Any]
-"""Returns the value of a row as it belongs to its infilled document."""
+"""Function that returns a value, arranged like its infilled document."""
 
 
 def document_at(index: PageIndex, row: int) -> Document:
@@ -52,7 +52,10 @@ def document_at(index: PageIndex, row: int) -> Document:
 def arrange_numbers(
     column: AlignedColumn, source: AlignedSource, tokens: PageIndex
 ) -> Arrange:
-    """Return what puts numbers beside their tokens, and padding beside special ones."""
+    """Return a function that puts numbers beside their tokens.
+
+    Special tokens get padding.
+    """
     width = column.width(source, tokens)
     is_nested = getattr(source.handle, "list_depth", 1) > 1
     dtype = column.dtype(source)
@@ -82,7 +85,7 @@ def arrange_numbers(
 def arrange_spans(
     value: Sequence[Mapping[str, Any] | None] | None, document: Document
 ) -> list[dict[str, Any]] | None:
-    """Cut the spans of a row like its document, in the order of its tokens."""
+    """Cut the spans of a row where the document is cut, in the order of the tokens."""
     if value is None:
         return None
     found = []

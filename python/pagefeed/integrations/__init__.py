@@ -1,4 +1,4 @@
-"""Thin adapters, a module for each framework; import the module by its name.
+"""Adapters, one module for each framework; import the module by its name.
 
 A module needs the framework that it is named after, and no other. Shared by all:
 ``delivery`` says where a run begins, ``dialects`` names the fields of batches,

@@ -106,7 +106,7 @@ class Skippable(ResumableDelivery):
 
 
 class PreparedLoader(_Mixin, Skippable):
-    """What :func:`prepare` returns.
+    """The result of :func:`prepare`.
 
     Args:
         accelerator: The ``accelerate.Accelerator``; batches go to its device.
@@ -117,7 +117,7 @@ class PreparedLoader(_Mixin, Skippable):
     learner: Learner | None = None
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
     _num_rows = 0
-    """Of the batch that was handed out last."""
+    """Rows of the last batch."""
     _drop_last = True  # `rows_gathered` knows the padding of the last steps.
 
     def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:
@@ -161,7 +161,7 @@ class PreparedLoader(_Mixin, Skippable):
         self.loader.set_epoch(epoch)
 
     def rows_gathered(self) -> list[NDArray[np.bool_]] | None:
-        """Return which rows of each process's batch to keep of what was gathered.
+        """Return which gathered rows to keep from each process.
 
         Call it on all processes, where steps have a budget of tokens.
 
@@ -186,7 +186,7 @@ class PreparedLoader(_Mixin, Skippable):
 
 
 class _Gather:
-    """``gather_for_metrics`` with each row of a prepared loader once, no padding."""
+    """``gather_for_metrics`` for prepared loaders: each row once, without padding."""
 
     def __init__(self, accelerator: Any) -> None:
         self._accelerator = accelerator
@@ -241,7 +241,7 @@ def prepare(
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
 ) -> PreparedLoader:
-    """Return a loader to iterate beside what ``accelerator.prepare`` returned.
+    """Return a loader to use with what ``accelerator.prepare`` returned.
 
     Batches arrive on the accelerator's device. ``accelerator.accumulate`` synchronises
     gradients at the end of an epoch. ``save_state`` and ``load_state`` save and restore
@@ -282,7 +282,7 @@ def evaluate(
     *,
     loss: LossOf | None = None,
 ) -> dict[str, float]:
-    """Return the mean loss over the tokens of held-out data; call it on all processes.
+    """Return the mean loss over held-out tokens. Call it on all processes.
 
     Args:
         accelerator: The ``accelerate.Accelerator``.

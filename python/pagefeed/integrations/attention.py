@@ -29,7 +29,7 @@ MaskMod: TypeAlias = (
 
 
 def varlen_arguments(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of ``flash_attn_varlen_func`` beside q, k and v.
+    """Return the arguments of ``flash_attn_varlen_func`` except q, k and v.
 
     These are the flattened batch, [batch_size * length, heads, width]. Padding is a
     segment of its own, so that every token is in one.
@@ -94,7 +94,7 @@ def flex_mask(document_ids: torch.Tensor) -> MaskMod:
 
 
 def check_isolation(attend: Attention, batch: Mapping[str, Any]) -> None:
-    """Check that attention sees all that lies before a token in its document, only.
+    """Check that attention sees earlier tokens of the same document, and no others.
 
     The keys and values of every document are changed in turn. No output outside it may
     change, nor before the change inside it; those from there on must.

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 MakeLoader = Callable[[int, int], Loader]
-"""Makes a loader for a rank and a world size."""
+"""Function that returns a loader for a rank and a world size."""
 
 MOST_FRAMES = 12
 """Number of callers that :func:`check_readers` looks at."""
@@ -213,7 +213,7 @@ CUTTING = {
     "DeepSpeed": "its UlyssesSPDataLoaderAdapter cuts them",
     "JAX": "a sharding of [rows, length] cuts them",
 }
-"""How frameworks cut sequences for context parallelism."""
+"""How each framework cuts sequences for context parallelism."""
 
 
 def check_whole(loader: Loader, who: str) -> None:

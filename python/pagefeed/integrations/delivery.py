@@ -1,4 +1,4 @@
-"""How a loader is delivered to a framework: where a run begins and how it continues.
+"""How an adapter begins and continues a run.
 
 All adapters follow one rule. A run begins at the beginning of an epoch, as ``for batch
 in loader`` does: of the epoch that was begun and not finished, or else of the next one.
@@ -42,10 +42,10 @@ KEY = "pagefeed"
 """Name of the state in checkpoints."""
 
 Convert = Callable[[Batch], Any]
-"""Makes a framework's batch of a loader's."""
+"""Function that converts a batch to the format of a framework."""
 
 Start = Literal["epoch", "here"]
-"""Where a run begins that no checkpoint places."""
+"""Where a run without a checkpoint begins."""
 
 Grown = Literal["next-epoch", "now"]
 """When files that were added since a checkpoint are delivered."""
@@ -168,7 +168,7 @@ class Delivery:
         self._beginning = self._session.following
 
     def begin_run(self, checkpoint: str | None = None) -> None:
-        """Begin a run, and prove that all ranks agree; call it on all of them.
+        """Begin a run, and check that all ranks agree. Call it on all of them.
 
         Args:
             checkpoint: Name of the checkpoint that has placed the loader, if one has.

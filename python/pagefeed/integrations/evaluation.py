@@ -1,4 +1,4 @@
-"""Losses of held-out data: exact means over tokens, on any number of ranks.
+"""Losses on held-out data: exact means over tokens, on any number of ranks.
 
 The mean of the means of batches is not the mean over tokens: batches have different
 numbers of labels, and the last ones have rows of padding.
@@ -23,7 +23,7 @@ __all__ = ["TokenMeans", "by_name", "held_out", "measured"]
 
 
 def by_name(evaluation: object) -> dict[str, Any]:
-    """Return what is evaluated by name; the name of a single one is empty.
+    """Return the evaluation loaders by name; a single one has the name "".
 
     Raises:
         InvalidArgumentError: If it is several without names, or none.
@@ -143,7 +143,7 @@ class TokenMeans:
         }
 
     def result(self) -> dict[str, float]:
-        """Return the means over the tokens of all ranks; call it on all of them.
+        """Return means over the tokens of all ranks. Call it on all of them.
 
         Returns:
             ``loss``, and for a mixture ``loss/NAME`` of each dataset with labels.

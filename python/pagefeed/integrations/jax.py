@@ -1,4 +1,4 @@
-"""JAX: global arrays made of each process's batches, and Grain's datasets.
+"""JAX: global arrays from the batches of all processes, and datasets for Grain.
 
 The sharding says which rows a process feeds, and JAX accepts wrong ones without an
 error: make the loader with ``pagefeed.launch.from_jax(sharding, rows=...)``.
@@ -101,7 +101,7 @@ def global_batches(
 
 
 def local_rows(array: Any) -> npt.NDArray[Any]:
-    """Return the rows of a global array that this process fed, each once, in order.
+    """Return the rows of a global array that this process fed, in order.
 
     They are what :meth:`pagefeed.mixing.Learner.add` takes of a global batch and of
     what a step made of it.

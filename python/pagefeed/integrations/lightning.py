@@ -46,7 +46,7 @@ SIZES = "sizes"
 
 
 class _TrainingBatches(Delivery):
-    """Batches whose position the data module keeps: of them nothing is to be saved.
+    """Batches of training; the data module saves their position.
 
     Lightning warns of an epoch that goes on where batches have no state.
     """
@@ -231,7 +231,7 @@ class LoaderDataModule(_DataModule):
         logits: Any = None,
         dataloader_idx: int = 0,
     ) -> None:
-        """Log a batch's loss in ``validation_step``, as part of a mean over tokens.
+        """Log the loss of a batch in ``validation_step``, for a mean over tokens.
 
         The name is ``val_loss``, or ``val_NAME_loss`` with several loaders; a mixture
         also logs ``val_loss/DATASET``. The means are over all ranks.

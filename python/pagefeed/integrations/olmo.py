@@ -21,7 +21,7 @@ __all__ = ["PagefeedDataLoader"]
 
 WHO = "OLMo-core"
 LENGTHS = ("doc_lens", "max_doc_lens")
-"""What its attention wants, both, of the borders of documents."""
+"""Fields with document lengths that OLMo-core's attention needs."""
 
 OF_BORDERS = (*LENGTHS, "cu_seqlens", "max_seqlen")
 

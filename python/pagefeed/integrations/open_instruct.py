@@ -43,7 +43,7 @@ class _Bin:
 
 
 class CompressedLogits:
-    """How shards of open-instruct pack what a teacher says of each token.
+    """Reads the packed logits of a teacher in the shards of open-instruct.
 
     Args:
         config: What ``compression_config.yaml`` holds: ``yaml.safe_load(file)``.
@@ -101,7 +101,7 @@ class CompressedLogits:
 
     @property
     def aligned(self) -> dict[str, Aligned]:
-        """What ``pagefeed.parquet(..., aligned=)`` takes to read the shards."""
+        """Argument for ``pagefeed.parquet(..., aligned=)`` to read the shards."""
         ids = -(-self.k * self._bits // 8)
         shifted = self._shifted
         return {
@@ -173,7 +173,7 @@ def _function(term: object) -> Any:
 
 
 def _like(tensor: Any, values: Array) -> Any:
-    """Return a tensor like another, of other numbers."""
+    """Return numbers as a tensor of the type and device of another."""
     import torch
 
     return torch.from_numpy(values).to(tensor.device)

@@ -125,7 +125,7 @@ class PagefeedDatasource(_Datasource):
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[Any]:
-        """Return tasks that read neighbouring sequences each."""
+        """Return tasks that each read neighbouring sequences."""
         del data_context
         data = require("ray.data.datasource", extra="ray", purpose="reading")
         blocks = require("ray.data.block", extra="ray", purpose="reading")

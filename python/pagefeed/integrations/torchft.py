@@ -19,11 +19,11 @@ ASKED = (
     *("current_step", "participating_rank", "num_participants", "is_participating"),
     "register_state_dict_fn",
 )
-"""What a manager has."""
+"""Methods that a manager must have."""
 
 
 class Manager(Protocol):
-    """What is asked of ``torchft.Manager``."""
+    """The methods of ``torchft.Manager`` that are used."""
 
     def current_step(self) -> int:
         """Steps committed so far."""
@@ -35,14 +35,14 @@ class Manager(Protocol):
         """Replica groups in the quorum."""
 
     def is_participating(self) -> bool:
-        """Whether its gradients count."""
+        """Whether the gradients of this replica count."""
 
     def register_state_dict_fn(self, key: str, load: Any, save: Any) -> None:
         """Send a state to replicas that join."""
 
 
 class Feed:
-    """Feeds the members of a quorum of torchft: no sequence is lost or comes twice.
+    """Feeds the replicas of a torchft quorum: each sequence is delivered once.
 
     Step s of the loader is what the quorum trains on in its step s. If it is not
     committed, the next quorum gets the same step, shared by whoever is in it then. A
@@ -119,5 +119,5 @@ class Feed:
 
     @property
     def weight(self) -> float:
-        """What the batch weighs in a mean over ranks, see :attr:`Loader.weight`."""
+        """Weight of the batch in a mean over ranks, see :attr:`Loader.weight`."""
         return self._loader.weight

@@ -66,7 +66,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         """Settings of the data."""
 
         make: Annotated[MakeLoader | None, tyro.conf.Suppress] = None
-        """Makes the loader of ``rank`` and ``world_size``."""
+        """Function that returns the loader of ``rank`` and ``world_size``."""
         start: Start = "epoch"
         """``"here"`` to begin where an iteration was left, not at an epoch."""
         grown: Grown | None = None
@@ -176,4 +176,4 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         self._batches.load_state_dict(state_dict)
 
     def close(self) -> None:
-        """Nothing is open that the end of the process does not close."""
+        """Do nothing: the end of the process closes everything."""

@@ -57,7 +57,7 @@ PACKED = ("labels", "position_ids", "cu_seqlens", "max_seqlen")
 
 
 class _Repeated(Skippable):
-    """Yields each batch several times, for trainers that reuse what they generated."""
+    """Yields each batch several times, for trainers that reuse generated answers."""
 
     times = 1
 
@@ -147,7 +147,7 @@ class LoaderCallback(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Add the run's numbers to what is logged during training, and its history."""
+        """Add the metrics of the run to the log of the training."""
         del args, control
         if logs is None or "loss" not in logs:
             return
@@ -193,7 +193,7 @@ class _Evaluations:
         return self._prepared[id(wanted)]
 
     def loop(self, dataloader: Any, *args: Any, **settings: Any) -> Any:
-        """Evaluate, with means over tokens in place of means over batches."""
+        """Evaluate with means over tokens, instead of means over batches."""
         if not isinstance(dataloader, PreparedLoader):
             return self._loop(dataloader, *args, **settings)
         trainer, means = self._trainer, TokenMeans(dataloader.loader)
@@ -224,7 +224,7 @@ class _Evaluations:
 
 
 def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:
-    """Have a learner see the logits of each batch of the training."""
+    """Let a learner see the logits of each training batch."""
     convert, before = steps.convert, trainer.compute_loss
 
     def with_ids(batch: Batch) -> Any:
@@ -358,7 +358,7 @@ def _objective(
     loader: Loader,
     flatten: bool | None,  # noqa: FBT001 - as it was given
 ) -> tuple[Convert, int]:
-    """Return what converts a batch for the trainer, and how often it takes each.
+    """Return a function that converts batches, and how often each batch is used.
 
     Raises:
         InvalidArgumentError: If the batches do not fit.
@@ -388,7 +388,7 @@ def _objective(
 
 
 def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:
-    """Return the same for a trainer that generates several answers to each prompt.
+    """Return the same two for a trainer that generates several answers per prompt.
 
     It takes the prompts of several of its batches at once, with each prompt repeated
     for its answers, and takes them again with each of these batches.

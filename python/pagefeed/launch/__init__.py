@@ -1,4 +1,4 @@
-"""Which rank this process is, and its share of the work.
+"""Rank of this process, and its share of the work.
 
 The data-parallel rank: what is fed by it, and so what of the data a process sees. From
 the launcher, from a framework's groups and meshes, and the proof that all ranks agree.

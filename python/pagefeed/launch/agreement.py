@@ -26,7 +26,7 @@ MODEL_PARALLEL = re.compile(
 """Names of groups whose members train one model on the same batches."""
 
 Gather = Callable[[Any], Sequence[Any]]
-"""From this process's facts to those of all, in the same order everywhere."""
+"""Function that gathers an object from all processes, in the same order everywhere."""
 
 
 def gather_from(group: Any = None) -> Gather:
@@ -144,7 +144,7 @@ def _model_parallel_groups() -> list[str]:
 
 
 def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
-    """Warn where processes may need the same batches and nobody has said which."""
+    """Warn where processes may need the same batches, and nothing says which."""
     peers = len(ranks) // ranks[0].world_size
     if peers == 1 and not groups:
         return
@@ -161,7 +161,7 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
 
 
 def _check_sizes(ranks: list[Ranks]) -> None:
-    """All ranks are there, and equally often."""
+    """Check that all ranks are present, equally often."""
     first = ranks[0].world_size
     for number, each in enumerate(ranks):
         if each.world_size != first:
@@ -190,7 +190,7 @@ def _check_sizes(ranks: list[Ranks]) -> None:
 
 
 def _check_parts(ranks: list[Ranks], parts: list[Ranks]) -> None:
-    """Of each rank all parts of the sequences are there, and equally often."""
+    """Check that each rank has all parts of the sequences, equally often."""
     counts = Counter(
         (each.rank, part.rank) for each, part in zip(ranks, parts, strict=True)
     )

@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Ranks(NamedTuple):
-    """A data-parallel rank, and how many there are.
+    """A data-parallel rank and world size.
 
     Example:
         >>> Ranks(1, 4)._asdict()  # Loader(..., **ranks._asdict())
@@ -175,7 +175,7 @@ def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
 
 
 def _index_map(sharding: Any, shape: tuple[int, ...]) -> dict[Any, Any]:
-    """Slices of each device; axes that the specification has beyond these are left."""
+    """Return the slices of each device, without axes beyond the shape."""
     ndim = max(len(shape), len(getattr(sharding, "spec", ())))
     sizes = getattr(getattr(sharding, "mesh", None), "size", 1)
     full = shape + (sizes,) * (ndim - len(shape))

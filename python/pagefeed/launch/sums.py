@@ -1,4 +1,4 @@
-"""Sums of a few numbers over all ranks, the same on each of them."""
+"""Sum a few numbers over all ranks; each rank gets the sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's numbers, under names that every tracker accepts, and who is told of them."""
+"""Metrics of a run, under names that every tracker accepts, and their outputs."""
 
 from pagefeed.metrics.alarm import WaitAlarm
 from pagefeed.metrics.meter import Meter

@@ -1,4 +1,4 @@
-"""Makes the metrics of a run from counters.
+"""Compute the metrics of a run from counters.
 
 Names are words, slashes and underscores: what Weights & Biases, TensorBoard and MLflow
 all take. Fractions lie in 0..1, sizes are bytes, times seconds; ``_total`` only rises.
@@ -28,15 +28,15 @@ OF_ALL_RANKS: dict[str, Callable[[Iterable[float]], float]] = {
     "data/pages_loaded_total": sum,
     "data/pages_reloaded_total": sum,
 }
-"""How the numbers of ranks make those of the run: the slowest rank sets the step."""
+"""How numbers of ranks become one: the slowest rank sets the step time."""
 MOST_RANKS = 64
-"""Ranks whose costs are compared: a stretch of each is dealt."""
+"""Ranks whose costs are compared, at most."""
 COUNTED = ("tokens", "padding_tokens", "wait_seconds", "batches", "batches_ready")
 """Counters whose growth since the last reading makes rates."""
 
 
 class Meter:
-    """Makes rates of counters: each is over the time since the last reading.
+    """Computes rates from counters, over the time since the last reading.
 
     Args:
         begin: When counting began, as the clock tells it.
@@ -97,7 +97,7 @@ class Meter:
 
 
 def _mixture(stats: Mapping[str, float]) -> dict[str, float]:
-    """Share and tokens of each dataset in what was delivered."""
+    """Return share and tokens of each dataset in what was delivered."""
     kinds = {name.rpartition("/")[2] for name in stats if "/" in name}
     unit = "tokens" if "tokens" in kinds else "sequences"
     parts = {
@@ -120,7 +120,7 @@ def _fraction(part: float, whole: float) -> float:
 
 
 def over_ranks(all_numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the numbers of a run from those of its ranks.
+    """Return the metrics of a run from those of its ranks.
 
     Example:
         >>> over_ranks([{"data/wait_fraction": 0.1}, {"data/wait_fraction": 0.4}])

@@ -70,7 +70,7 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port of the server."""
         return int(self._server.server_address[1])
 
     def close(self) -> None:

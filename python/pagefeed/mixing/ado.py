@@ -1,4 +1,4 @@
-"""Adaptive data optimization: weights by how fast each dataset's loss still falls."""
+"""Adaptive data optimization: weights from how fast the loss of each dataset falls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ADO"]
 EXPONENTS = np.geomspace(0.02, 0.8, 48)
 """Exponents that a scaling law may have."""
 MOST_POINTS = 48
-"""Points of a dataset's loss curve; with more of them two neighbours become one."""
+"""Points of a dataset's loss curve; beyond it, neighbours are merged."""
 LEAST_POINTS = 6
 """Points that a scaling law is fitted to."""
 DIGITS = 6
@@ -90,7 +90,7 @@ class ADO:
         self._curves: dict[str, _Curve] = {name: _Curve() for name in self._prior}
         shares = np.array([*self._prior.values()])
         self._numbers = _rounded([shares, shares, shares, np.zeros(len(shares))])
-        """Weights, recent shares, mean weights, and what was delivered: [4, datasets].
+        """Weights, recent shares, mean weights, and tokens delivered: [4, datasets].
 
         They are kept as a state says them: a resumed run goes on with these numbers.
         """
@@ -102,7 +102,7 @@ class ADO:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with."""
+        """Arguments of the policy."""
         return self._settings
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
@@ -139,7 +139,7 @@ class ADO:
         return dict(zip(self._prior, self._numbers[0].tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return weights and loss curves, some 60 numbers for each dataset."""
+        """Return weights and loss curves, about 60 numbers for each dataset."""
         return {
             "num_updates": self._num_updates,
             "last_step": self._last_step,
@@ -152,7 +152,7 @@ class ADO:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue there; datasets that were added since begin with their prior."""
+        """Continue from a state. Datasets added since begin with their prior."""
         self._num_updates = int(state["num_updates"])
         self._last_step = int(state["last_step"])
         known = state["datasets"]
@@ -168,7 +168,7 @@ class ADO:
 
 
 class _Curve:
-    """Losses of a dataset by what was delivered of it."""
+    """Loss curve of a dataset: losses by the tokens delivered of it."""
 
     def __init__(self, points: Sequence[Sequence[float]] = ()) -> None:
         self.points = [[float(value) for value in point] for point in points]
@@ -186,7 +186,7 @@ class _Curve:
         self.points[nearest : nearest + 2] = [_short(_mean(*pair))]
 
     def speed(self, count: float) -> float | None:
-        """Return how fast the loss falls there: minus its derivative; None: unknown."""
+        """Return how fast the loss falls at a count of tokens; None if unknown."""
         if len(self.points) < LEAST_POINTS or count <= 0:
             return None
         delivered, losses, numbers = np.array(self.points).T
@@ -203,7 +203,7 @@ class _Curve:
 
 
 def _lines(powers: Floats, losses: Floats, numbers: Floats) -> tuple[Floats, Floats]:
-    """Fit ``floor + scale * power``, neither below 0, for each column of powers."""
+    """Fit ``floor + scale * power``, both 0 or more, for each column of powers."""
     share = (numbers / numbers.sum())[:, None]
     mean = (share * powers).sum(axis=0)
     mean_loss = float((share[:, 0] * losses).sum())

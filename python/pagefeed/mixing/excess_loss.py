@@ -88,17 +88,20 @@ class ExcessLoss:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with."""
+        """Arguments of the policy."""
         return self._settings
 
     @property
     def mean(self) -> dict[str, float]:
-        """Mean of the weights so far, each update counted once."""
+        """Mean of all weights so far; each update counts once."""
         count = self._num_updates
         return {n: s / count for n, s in self._sums.items()} if count else {}
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
-        """Return new weights; those of datasets without a loss grow by nothing."""
+        """Return new weights.
+
+        A dataset without a loss keeps its unnormalised weight.
+        """
         losses, names = usable_losses(step, losses), self._weights
         excess = [
             max(0.0, losses[name] - self._reference[name]) if name in losses else 0.0
@@ -123,7 +126,7 @@ class ExcessLoss:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue there; datasets that were added since begin with equal weights."""
+        """Continue from a state. Datasets added since begin with equal weights."""
         equal = 1 / len(self._weights)
         loaded = {name: state["weights"].get(name, equal) for name in self._weights}
         self._weights = check_weights(loaded, self._weights)

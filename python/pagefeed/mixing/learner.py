@@ -173,7 +173,7 @@ class Learner:
         self._added = added if self._added is None else self._added + added
 
     def _check(self, dataset_ids: Any, labels: Any, logits: Any, losses: Any) -> None:
-        """Refuse arrays of other shapes; what lies on a device is not looked at."""
+        """Refuse arrays of other shapes, without a copy from the device."""
         given = {"dataset_ids": dataset_ids, "labels": labels}
         given |= {"losses": losses} if logits is None else {"logits": logits}
         for name, array in given.items():
@@ -243,7 +243,7 @@ class Learner:
         return self.loader.view().place[0]
 
     def _decide(self, step: int, losses: dict[str, float]) -> bool:
-        """Ask the policy, and set what the first rank's returns on all of them."""
+        """Ask the policy for weights; the first rank's answer is set on all ranks."""
         chosen, problem = np.full(len(self._names), -1.0), None
         try:
             chosen = self._chosen(step, losses, chosen)
@@ -279,7 +279,7 @@ class Learner:
     def _chosen(
         self, step: int, losses: dict[str, float], unchanged: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.float64]:
-        """Return the policy's weights by number, or what stands for none."""
+        """Return the policy's weights by number, or the value that means no change."""
         weights = None if self.policy is None else self.policy.update(step, losses)
         self._memory.state_dict()  # A policy whose state cannot be saved ends here.
         if weights is None:

@@ -1,4 +1,4 @@
-"""What a policy at work remembers, as part of the loader's state."""
+"""Memory of a working policy, as a part of the loader's state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSION = 2
 
 
 class Memory:
-    """What a learner remembers from step to step: part of the loader's state.
+    """Memory of a learner between steps; a part of the loader's state.
 
     It does not know the loader, which keeps it.
 
@@ -44,7 +44,7 @@ class Memory:
 
     @property
     def _plan(self) -> dict[str, Any]:
-        """What decides on weights besides losses, as plain JSON types."""
+        """Return what decides on weights besides losses, as plain JSON."""
         policy, settings = self.policy, getattr(self.policy, "settings", None)
         name = None if policy is None else type(policy).__name__
         return {"policy": name, "every": self._every, "settings": _plain(settings)}
@@ -64,7 +64,7 @@ class Memory:
             ) from None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the loader's state contains of it: plain JSON types."""
+        """Return the learner's part of the loader's state, as plain JSON."""
         return {
             "version": VERSION,
             **self._plan,
@@ -107,7 +107,7 @@ class Memory:
             check_policy(plan, self._plan)
 
     def load_state_dict(self, state: Mapping[str, Any] | None, step: int) -> None:
-        """Continue there; None begins anew, at a step of the loader.
+        """Continue from a state. With None, begin at a step of the loader.
 
         Raises:
             StateMismatchError: If it is something else, or of another policy.

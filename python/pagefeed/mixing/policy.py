@@ -1,4 +1,4 @@
-"""What makes weights of losses, and the simplest: weights by step."""
+"""Policies, which compute weights from losses; the simplest sets weights by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Weights = Mapping[str, float]
 
 @runtime_checkable
 class Policy(Protocol):
-    """Makes weights of losses.
+    """Computes weights of datasets from their losses.
 
     One with ``names`` has these checked against the mixture's when it is put to work.
     A policy that remembers something also has ``state_dict()``, which returns plain
@@ -72,7 +72,7 @@ def is_policy(value: object) -> bool:
 
 
 class Replacing:
-    """Says that a policy may take the place of another one at a resume.
+    """Names the policies that another one may replace at a resume.
 
     A state of a run under a policy is loaded with that policy, with the same settings;
     otherwise the weights would go other ways in silence. With this in its place, a
@@ -137,7 +137,7 @@ class FixedSchedule:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with."""
+        """Arguments of the policy."""
         return {"weights": {str(step): each for step, each in self._weights.items()}}
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
@@ -154,7 +154,7 @@ class FixedSchedule:
         return {"last": self._last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue there."""
+        """Continue from a state."""
         self._last = check_whole(state["last"], "last", least=-1)
 
 

@@ -35,7 +35,7 @@ class StoredIndex(Protocol):
     """The index of a column that was written before."""
 
     digest: str
-    """What tells a state of the index from others."""
+    """Digest that identifies this version of the index."""
 
     @property
     def core(self) -> _core.Index:
@@ -50,21 +50,21 @@ class IndexFolder(Protocol):
         """Path or URL of the folder."""
 
     def find(self, column: str, page_index: object) -> StoredIndex | None:
-        """Return what the folder has of a column; None if there is no index of it."""
+        """Return the index of a column in the folder; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DescribedRecipe(IndexRecipe):
-    """How to index a column that others describe."""
+    """Recipe of the index of a column that is described elsewhere, as in a table."""
 
     shared: IndexFolder | None = None
-    """Where the index of these files, and perhaps of others, was written."""
+    """Folder with a shared index of these files, and possibly others."""
     constants: FolderColumn | None = None
-    """What rows of files of a table have that lack the column, if another has it."""
+    """Values for files of a table that lack the column."""
 
     @property
     def naming(self) -> Naming | None:
-        """How the column is found in files of a table; None if by its name."""
+        """How the column is found in files of a table; None: by its name."""
         return None if self.table is None else self.table.naming
 
     def _own_settings(self) -> list[str]:
@@ -127,7 +127,7 @@ class DescribedRows(ParquetRows):
     """Rows of Parquet files, and what others say of their columns."""
 
     table: TableColumns | None = None
-    """What a table says of its columns, if the files are of one."""
+    """Columns of the table, if the files belong to one."""
     shared: IndexFolder | None = None
     """The index that was written for all nodes, if it was given."""
     _of_more_files: Mapping[str, PageIndex] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class DescribedRows(ParquetRows):
         return {**self._of_more_files, **self._column_indexes, **own}
 
     def source_of(self, column: str) -> PageIndex | FolderColumn:
-        """Return where any column of the same rows comes from.
+        """Return the source of another column of the same rows.
 
         Raises:
             ColumnNotFoundError: If neither the files nor the names of their folders
@@ -253,7 +253,7 @@ class DescribedRows(ParquetRows):
         return self.table.constants_of(column, len(self.files))
 
     def facts(self) -> Facts:
-        """Return what is known without reading or building anything."""
+        """Return facts that are known without reading or building anything."""
         facts = dict(super().facts())
         table = None if self.table is None else self.table.snapshot
         pruned = None if self.table is None else len(self.table.pruned) or None

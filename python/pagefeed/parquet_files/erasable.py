@@ -1,4 +1,4 @@
-"""What leaves documents out: a method of the public classes."""
+"""Erasing of documents: a method of the public classes."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ class Infillable(Dataset):
     """A dataset of documents, which may be infilled."""
 
     infilling: Infill | None = None
-    """How documents are infilled; None leaves them as they are."""
+    """Settings of infilling; None without infilling."""
 
     @property
     def has_columns_of_files(self) -> bool:
-        """Whether indexes of its columns are those of the files."""
+        """Whether the indexes of its columns are those of the files."""
         return self.infilling is None and super().has_columns_of_files
 
     def _arranged(self, index: PageIndex) -> PageIndex:
@@ -42,7 +42,7 @@ class Infillable(Dataset):
         return InfilledIndex(index, self.infilling)
 
     def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:
-        """Return the index of a column, if it is aligned infilled like the tokens."""
+        """Return the index of a column; an aligned one is arranged like tokens."""
         found = [each for each in self.aligned if each.column == column]
         if self.infilling is None or not found:
             return index
@@ -54,7 +54,7 @@ class Infillable(Dataset):
         )
 
     def _change_row(self) -> ChangeRow | None:
-        """Return what puts columns that stay as they are beside infilled tokens."""
+        """Return a function that adds unchanged columns to infilled tokens."""
         if self.infilling is None:
             return None
         from pagefeed.infilling import arrange_numbers, arrange_spans, document_at
@@ -75,7 +75,7 @@ class Infillable(Dataset):
         return change
 
     def facts(self) -> Facts:
-        """Return what is known without reading or building anything."""
+        """Return facts that are known without reading or building anything."""
         facts = dict(super().facts())
         counts = {name: facts.pop(name) for name in ("rows", "tokens")}
         infill = self.infilling and self.infilling.identity

@@ -1,4 +1,4 @@
-"""Parquet files and the columns wanted of them, named as a dataset."""
+"""Parquet files and columns, as a dataset."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def parquet(
     tokenizer: Tokenizer | None = None,
     index: PathLike | None = None,
 ) -> ParquetDataset:
-    """Name a dataset of Parquet files, as they lie.
+    """Return a dataset of Parquet files, which are read in place.
 
     Args:
         paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
@@ -129,7 +129,7 @@ def _shared(
     cache_dir: PathLike | None,
     options: StorageOptions | None,
 ) -> tuple[SharedIndex, Located]:
-    """Open a shared index; return it with the files of it that paths mean."""
+    """Open a shared index; return it with those of its files that paths mean."""
     from pagefeed.remote import SharedIndex, located_among, options_of, output_folder
 
     place, pinned = plain_path(index, "index"), None
@@ -149,7 +149,7 @@ def _shared(
 
 
 class Columns(TypedDict, total=False):
-    """What is wanted of files, and how they are indexed: see :func:`parquet`."""
+    """Columns to read, and how they are indexed: see :func:`parquet`."""
 
     column: Required[str]
     aligned: AlignedColumnNames
@@ -184,7 +184,7 @@ def named_dataset(
     shared: SharedIndex | None = None,
     **wanted: Unpack[Columns],
 ) -> ParquetDataset:
-    """Name a dataset of files that were found, perhaps those of a table."""
+    """Return a dataset of located files, possibly those of a table."""
     column = check_column(wanted["column"], "column")
     tokenizer = wanted.get("tokenizer")
     others = check_columns(wanted.get("metadata", ()), "metadata")

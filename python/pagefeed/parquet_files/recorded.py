@@ -28,13 +28,13 @@ class RecordedTokenizer(NamedTuple):
     """The tokenizer of a file's tokens."""
 
     name: str
-    """Its name, for people."""
+    """Name of the tokenizer, for messages."""
     fingerprint: str
-    """What identifies it."""
+    """Fingerprint of the tokenizer."""
     vocab_size: int
     """Ids are below."""
     file: str
-    """The file that says so."""
+    """File that records it."""
 
 
 def recorded_tokenizer(

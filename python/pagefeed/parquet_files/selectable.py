@@ -1,4 +1,4 @@
-"""What shows and divides the rows of a dataset: methods of the public classes.
+"""Showing and dividing rows of a dataset: methods of the public classes.
 
 The room of selections is imported when one of them is called.
 """
@@ -20,7 +20,7 @@ __all__ = ["Selectable", "SelectableParquet"]
 
 
 class Selectable(Dataset):
-    """A dataset that shows its rows, and gives parts of them."""
+    """A dataset whose rows can be shown and divided."""
 
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
@@ -45,7 +45,7 @@ class Selectable(Dataset):
         return next(self._rows_at([checked_row(row, len(self))]))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield all rows in order, see :meth:`__getitem__`; each page is read once."""
+        """Yield all rows in order, see :meth:`__getitem__`. Each page is read once."""
         return self._rows_at(range(len(self)))
 
     def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
@@ -178,7 +178,7 @@ class SelectableParquet(Selectable, DescribedRows):
 
     @property
     def columns(self) -> list[str]:
-        """Names of all columns, those of folders included, see :attr:`schema`."""
+        """Names of all columns, including those in folder names, see :attr:`schema`."""
         return list(self.schema.names)
 
     @property

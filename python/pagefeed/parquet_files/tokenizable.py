@@ -37,12 +37,12 @@ class Tokenizable(ParquetRows):
 
     @property
     def kind(self) -> SourceKind:
-        """What it is: the table of options says what each kind can do."""
+        """Kind of the source: the table of options has a column for each kind."""
         return "tokens" if self.tokenizer is None else "text"
 
     @property
     def has_columns_of_files(self) -> bool:
-        """Whether indexes of its columns are those of the files."""
+        """Whether the indexes of its columns are those of the files."""
         return self.tokenizer is None and super().has_columns_of_files
 
     def _token_index(self, index: PageIndex) -> PageIndex:
@@ -102,7 +102,10 @@ class Tokenizable(ParquetRows):
 
     @lazy
     def recorded_vocab_size(self) -> int | None:
-        """Ids are below it, as the tokenizer or the first file says; else None."""
+        """Size of the vocabulary, from the tokenizer or the first file.
+
+        None if unknown.
+        """
         if self.tokenizer is not None:
             return self.tokenizer.vocab_size
         if not self.files:
@@ -116,7 +119,7 @@ class Tokenizable(ParquetRows):
         return rows is not None and rows.writes(token)
 
     def facts(self) -> Facts:
-        """Return what is known without reading or building anything."""
+        """Return facts that are known without reading or building anything."""
         facts = dict(super().facts())
         names = facts.keys() & {"column", "table", "pruned"}
         first = {name: facts.pop(name) for name in [*facts] if name in names}

@@ -32,7 +32,7 @@ VERSION = 2
 KIND = "tokens"
 """Begin of the names of the stored folders."""
 PART_ROWS = 1 << 14
-"""Rows of a part, unless a page has more: a killed process loses that much work."""
+"""Rows of a part, or of a page with more: a killed process loses that much work."""
 
 Counts = npt.NDArray[np.uint32]
 
@@ -68,7 +68,7 @@ class TextColumn(NamedTuple):
 
     @property
     def how(self) -> dict[str, Any]:
-        """How rows are encoded, as the data plane takes it."""
+        """How rows are encoded, in the form of the data plane."""
         return {"rows": self.rows, "beside": [each.handle for each in self.beside]}
 
 
@@ -80,7 +80,7 @@ class _Counted(NamedTuple):
 
 
 def token_counts(column: TextColumn) -> TokenCounts:
-    """Count the tokens of every row, or map what was counted before.
+    """Map the tokens of each row. Count them if they are not stored.
 
     Encodes all texts, with a thread per CPU. With a cache folder, each finished part is
     stored beside the index, so that work survives a killed process and processes share
@@ -122,7 +122,7 @@ class _Counting:
     column: TextColumn
     key: str
     folder: str | None = None
-    """Folder of the parts; None if they are not stored."""
+    """Folder of the parts; None to keep them in memory."""
 
     def __post_init__(self) -> None:
         self.index, self.tokenizer, *_ = self.column
@@ -130,7 +130,7 @@ class _Counting:
         """The pages of each part."""
 
     def make_parts(self) -> None:
-        """Count and store all parts that are not stored, if the folder can be written.
+        """Count and store all missing parts, if the folder is writable.
 
         Raises:
             _CountedElsewhereError: As soon as another process has stored all counts.
@@ -152,7 +152,7 @@ class _Counting:
                 work.advance(self._num_rows(part))
 
     def write(self, writer: ArrayWriter) -> None:
-        """Join all parts and store them as one."""
+        """Join all parts and store the whole."""
         begin, total = time.monotonic(), 0
         writer.append("of_row", [])
         writer.append("first_token", [0])
@@ -181,7 +181,7 @@ class _Counting:
         )
 
     def clean(self) -> None:
-        """Remove the parts, once all counts are stored as one."""
+        """Remove the parts after the whole is stored."""
         if self.folder is not None:
             remove_arrays(self.folder)
 
@@ -195,7 +195,7 @@ class _Counting:
         return int(end - first)
 
     def _counted(self) -> Iterator[tuple[range, _Counted]]:
-        """Yield all parts with their counts, in order."""
+        """Yield the counts of all parts, in order."""
         if self.folder is None:
             with self._work() as work:
                 counted = in_order(self._count, self.parts)
@@ -213,7 +213,7 @@ class _Counting:
                 yield part, _Counted(counts, int(kept["num_learned"][0]))
 
     def _name(self, part: range) -> tuple[str, str]:
-        """Return the name of a part, and its key."""
+        """Return the file name of a part, and its key."""
         return f"part-{part.start}", f"{self.key} {part}"
 
     def _keep(self, part: range) -> range:
@@ -253,7 +253,7 @@ class _Counting:
 
 
 def _parts(index: PageIndex) -> Iterator[range]:
-    """Divide the pages into parts."""
+    """Divide the pages into parts of about :data:`PART_ROWS`."""
     first = index.first_rows(np.arange(len(index) + 1))
     end = 0
     while end < len(index):

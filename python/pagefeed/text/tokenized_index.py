@@ -74,7 +74,7 @@ class TokenizedIndex(CountedIndex):
 
     @lazy
     def labels(self) -> TokenizedIndex:
-        """The same rows of chats, as their labels."""
+        """Labels of the same chats, as an index."""
         return TokenizedIndex(self._column, self._counts, is_labels=True)
 
     def _facts(self) -> Facts:
@@ -97,7 +97,7 @@ class TokenizedIndex(CountedIndex):
         return np.zeros(0, dtype=np.int64)
 
     def text_range(self, page: int, row: int, tokens: range) -> tuple[int, int] | None:
-        """Return the part of a text that some of its tokens encode.
+        """Return the part of a text from which some of its tokens come.
 
         Args:
             page: Number of the page.

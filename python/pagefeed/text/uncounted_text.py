@@ -1,4 +1,4 @@
-"""Texts without token counts, read in passes that begin at any place."""
+"""Texts without token counts, read in passes that can begin anywhere."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class UncountedText(Source):
     texts: Dataset
     """The rows, and the column of texts."""
     tokenizer: Tokenizer
-    """What encodes them."""
+    """Tokenizer of the texts."""
 
     can_seek: ClassVar[bool] = False
     has_length: ClassVar[bool] = False
 
     @property
     def kind(self) -> SourceKind:
-        """What it is: the table of options says what each kind can do."""
+        """Kind of the source: the table of options has a column for each kind."""
         return "uncounted"
 
     @property
@@ -63,7 +63,7 @@ class UncountedText(Source):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def infill(self, infill: object) -> NoReturn:
-        """Refuse: lengths of infilled documents must be known.
+        """Raise an error: infilling needs the lengths of documents.
 
         Raises:
             UncountedError: Always.
@@ -74,7 +74,7 @@ class UncountedText(Source):
         )
 
     def erase(self, **documents: object) -> NoReturn:  # noqa: ARG002
-        """Refuse: erased documents keep the places of tokens that are counted.
+        """Raise an error: erasing needs counted tokens.
 
         Raises:
             UncountedError: Always.
@@ -86,7 +86,7 @@ class UncountedText(Source):
         )
 
     def facts(self) -> Facts:
-        """Return what is known without reading or building anything."""
+        """Return facts that are known without reading or building anything."""
         facts = dict(self.texts.facts())
         facts |= {"tokens": None, "tokenizer": self.tokenizer.name, "counted": False}
         return facts

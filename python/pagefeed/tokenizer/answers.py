@@ -68,7 +68,7 @@ def _begin(chat: list[dict[str, Any]], number: int, render: Render, before: str)
 
 
 def _end(chat: list[dict[str, Any]], number: int, text: str, render: Render) -> int:
-    """Find the end by the text after a random word in place of the answer."""
+    """Find the end of an answer, by rendering the chat with a random word instead."""
     mark = secrets.token_hex(16)
     probed = {**chat[number], "content": mark}
     _, found, behind = render([*chat[:number], probed, *chat[number + 1 :]]).partition(

@@ -142,7 +142,7 @@ class ChatTemplate:
         tools: object = None,
         add_generation_prompt: bool = False,
     ) -> tuple[str, Spans]:
-        """Return the text of a chat, and the places of its generation blocks.
+        """Return the text of a chat, and the ranges of its generation blocks.
 
         Raises:
             InvalidArgumentError: If the messages are invalid, or the template refuses

@@ -23,7 +23,7 @@ class Chat(NamedTuple):
 
     messages: list[Message]
     is_learned: list[bool]
-    """Whether the tokens of each message have labels."""
+    """Whether each message is learned."""
     tools: list[Any] | None
     """The tools that the assistant may call."""
 
@@ -46,7 +46,7 @@ def check_roles(roles: object) -> dict[str, str]:
 
 
 def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Chat:
-    """Return a chat of messages and tools, each a list or JSON text of one.
+    """Return a chat from messages and tools, each a list or its JSON text.
 
     Messages have ``role`` and ``content``, or ShareGPT's ``from`` and ``value``. Fields
     without a value are left out. Reasoning gets all of its field names, as in

@@ -18,7 +18,7 @@ r"""A template such as ``"{title}\n\n{doc.text}"``, or a function of a row."""
 
 
 class RowText:
-    r"""Makes the text of a row.
+    r"""Makes the text of a row from several columns.
 
     In a template a name in braces is a column, or the dotted path of a field. A null is
     an empty text. The non-empty texts of a list become lines.

@@ -1,4 +1,4 @@
-"""Rows of several columns as tokens: chats, and texts made of several columns.
+"""Rows of several columns as tokens: chats, and texts from several columns.
 
 The data plane calls it for the rows of a page, :func:`pagefeed.tokenize` for the
 records of any input.
@@ -41,15 +41,15 @@ class EncodedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows(ABC):
-    """Encodes rows, each a mapping from the names of columns."""
+    """Encodes rows, which are mappings from column names to values."""
 
     has_labels: ClassVar[bool]
     """Whether every token has a label."""
 
     tokenizer: Tokenizer
-    """What encodes texts."""
+    """Tokenizer of the texts."""
     columns: tuple[str, ...]
-    """What is read of a row, the column of the dataset first."""
+    """Columns to read, the column of the dataset first."""
 
     @property
     @abstractmethod
@@ -139,7 +139,7 @@ class ChatRows(Rows):
     has_labels = True
 
     template: ChatTemplate
-    """What renders them."""
+    """Template that renders the chats."""
 
     @property
     def fingerprint(self) -> str:
@@ -166,12 +166,12 @@ class ChatRows(Rows):
 
 @dataclass(frozen=True, eq=False)
 class TextRows(Rows):
-    """Makes a text of each row, and encodes it."""
+    """Encodes the text that a template or function makes of a row."""
 
     has_labels = False
 
     text: RowText
-    """What makes the text."""
+    """Makes the text of a row."""
 
     @property
     def fingerprint(self) -> str:

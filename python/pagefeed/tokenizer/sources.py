@@ -29,7 +29,7 @@ WRAPPED = ("enc", "encoding", "tokenizer", "processor", "_tokenizer", "sp_model"
 KNOWN_BY = (
     *("backend_tokenizer", "to_str", "_mergeable_ranks", "serialized_model_proto"),
 )
-"""Attributes that an object of a known library has."""
+"""Attributes by which objects of known libraries are recognised."""
 
 Encode = Callable[[str], Any]
 """Returns the ids of a text."""
@@ -196,7 +196,7 @@ def _from_ranks(
 
 
 def _known_pattern(encoding: Any) -> str:
-    """Return the pattern of an encoding; known ones in the syntax of tokenizers."""
+    """Return the pattern of an encoding, in the syntax of tokenizers if known."""
     known = ENCODINGS.get("gpt2" if encoding.name in _LIKE_GPT2 else encoding.name)
     return str(encoding._pat_str if known is None else known.pattern)  # noqa: SLF001
 
@@ -205,7 +205,7 @@ _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
 
 
 def _configured(storage: Storage, path: str) -> dict[str, Any]:
-    """Return special tokens and chat template of the files beside a tokenizer.json."""
+    """Return special tokens and chat template of files beside tokenizer.json."""
     folder = os.path.dirname(path)
     name = f"{folder}/tokenizer_config.json"
     config: Any = {}

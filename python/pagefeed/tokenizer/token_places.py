@@ -99,9 +99,9 @@ class _Bytes:
         self.lengths: Int64Array
         """Bytes of every token."""
         self.before: Int64Array
-        """Leading spaces that do not count as its place."""
+        """Leading spaces that do not belong to the token."""
         self.after: Int64Array
-        """Trailing spaces that do not count as its place."""
+        """Trailing spaces that do not belong to the token."""
         self.lengths, self.before, self.after = np.zeros((3, vocab_size), np.int64)
         self.takes_nfc = takes_nfc
         self.lock = threading.Lock()
@@ -140,7 +140,7 @@ def _bytes_of(tokenizer: Tokenizer) -> _Bytes | None:
 
 
 def _each(part: Any) -> list[dict[str, Any]]:
-    """The steps of a part of a ``tokenizer.json``."""
+    """Yield the steps of a part of a ``tokenizer.json``."""
     if not isinstance(part, dict):
         return []
     inner = part.get("pretokenizers") or part.get("processors")

@@ -114,7 +114,7 @@ class Tokenizer:
         self._definition = define(source, pattern, special_ids, storage_options)
         kind, found, data, *_ = self._definition
         self.kind: str = kind
-        """Where it comes from: tokenizers, tiktoken, sentencepiece or function."""
+        """Library of the tokenizer: tokenizers, tiktoken, sentencepiece or function."""
         if special_tokens is None:
             special_tokens = "as_text" if kind == "tiktoken" else "as_token"
         check_choice(special_tokens, ("as_token", "as_text"), "special_tokens")
@@ -122,7 +122,7 @@ class Tokenizer:
         """Whether special tokens written in a text are tokens."""
         self._vocab_size = check_vocab_size(vocab_size)
         self.name = name or found
-        """Name for people: of a file, of an object, or as it was given."""
+        """Name for messages: as given, else that of the file or object."""
         self._settings: dict[str, Any] = {
             "special_tokens": special_tokens,
             "vocab_size": vocab_size,
@@ -351,7 +351,7 @@ class Tokenizer:
         return [numbers[begin:end] for begin, end in borders]
 
     def places(self, text: str) -> Int64Array | None:
-        """Return the place of each token in a text.
+        """Return the range of characters of each token in a text.
 
         Returns:
             Begin and end in bytes of the text: int64 [tokens, 2]. Tokens that are parts

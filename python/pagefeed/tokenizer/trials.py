@@ -1,4 +1,4 @@
-"""Texts on which tokenizers part company: what they split, normalize and look up."""
+"""Texts on which tokenizers differ: how they split, normalize and look up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS = (  # noqa: SIM905 - a list takes fifty lines
     "!? _ = \u20ac \U0001f44d\U0001f3fd \U0001f469\u200d\U0001f4bb \U0001f1e9"
     "\U0001f1ea \ufe0f \u0301 \u200b \xad \ufffd \U0010ffff"
 ).split()
-"""One or more characters of every kind that rules of splitting tell apart."""
+"""Characters of every kind that splitting rules distinguish."""
 _SPACES = [
     *("  ", "   ", "\r\n", "\n\n"),
     *(
@@ -64,7 +64,7 @@ _MOST_ADDED = 64
 
 
 def trial_texts(added: Sequence[str]) -> list[str]:
-    """Return the texts on which two engines are compared, the same each time.
+    """Return the texts on which two engines are compared; always the same.
 
     Args:
         added: Tokens of the tokenizer that a text may hold literally.
@@ -83,14 +83,14 @@ def trial_texts(added: Sequence[str]) -> list[str]:
 
 
 def _pairs() -> Iterator[str]:
-    """Every two kinds beside each other, and each with white space around it."""
+    """Yield all pairs of kinds, and each kind with white space around it."""
     for one in _KINDS:
         yield "".join(f"{one}{other} " for other in _KINDS)
         yield "".join(f"{s}{one}{s}a{s}{s}{one}{s}\n" for s in _SPACES)
 
 
 def _runs() -> Iterator[str]:
-    """Each kind again and again, at lengths where engines change their way."""
+    """Yield runs of one kind, at lengths where engines change their method."""
     for number, unit in enumerate((*_KINDS, *_SPACES)):
         # The exact engine takes too long for a long run of every kind.
         lengths = _LENGTHS if number % 8 == 0 else _LENGTHS[:-1]
@@ -98,7 +98,7 @@ def _runs() -> Iterator[str]:
 
 
 def _around(token: str) -> str:
-    """An added token beside itself, inside words and white space."""
+    """Yield an added token beside itself, inside words and white space."""
     begin = token[: len(token) // 2]
     return (
         f"{token}a{token} {token}  {token}\n{token}{token}b\u0301{token}\xe9 "
@@ -108,7 +108,10 @@ def _around(token: str) -> str:
 
 
 def _mixed(number: int, added: Sequence[str]) -> str:
-    """Kinds, white space and tokens by chance: the same text for each number."""
+    """Return a random mix of kinds, white space and tokens.
+
+    The same for each number.
+    """
     numbers = random.Random(number)  # noqa: S311 - the same ones each time
 
     def draw(below: int) -> int:

@@ -29,11 +29,11 @@ TEXTS = ("string", "large_string", "binary", "large_binary")
 
 
 class Block(Protocol):
-    """What a lane goes through."""
+    """A block that a lane reads: rows of neighbouring pages."""
 
     @property
     def size(self) -> int:
-        """What there is to go through."""
+        """Number of tokens, or packed sequences, in the block."""
 
     @property
     def num_bytes(self) -> int:
@@ -47,7 +47,7 @@ class EncodedBlock:
     tokens: npt.NDArray[np.unsignedinteger[Any]]
     """With separators: uint16 or, of large vocabularies, uint32 [tokens]."""
     starts: Int64Array
-    """Where each document begins that has tokens: int64 [documents]."""
+    """First token of each document that has tokens: int64 [documents]."""
 
     @property
     def size(self) -> int:
@@ -81,7 +81,7 @@ class BlockReader:
         self._arrow = require("pyarrow", extra="pyarrow", purpose="tokens not counted")
         self._index = text.texts.index
         self.storage = self._index.storage
-        """Where the files lie."""
+        """Storage of the files."""
         self._tokenizer = text.tokenizer
         self._bos, self._eos = (
             np.array([] if token is None else [token], dtype=np.uint32)
@@ -106,7 +106,7 @@ class BlockReader:
         return size / max(1, len(self.blocks))
 
     def weights(self) -> Int64Array:
-        """Return the stored bytes of the rows of each block, at least 1: int64."""
+        """Return the stored bytes of each block, at least 1: int64."""
         spans, index = self._spans, self._index
         pages, _ = spans.places(np.arange(len(spans)))
         rows = np.diff(spans.first_rows(np.arange(len(spans) + 1)))
@@ -116,7 +116,7 @@ class BlockReader:
         return np.maximum(found if runs is None else np.add.reduceat(found, runs), 1)
 
     def read(self, passes: LanePasses, part: Part, epoch: int) -> EncodedBlock:
-        """Return the rows of a part of a block in the order of a pass.
+        """Return the rows of a part of a block, in the order of a pass.
 
         Raises:
             CorruptFileError: If a text is no UTF-8; names file and page.

@@ -1,4 +1,4 @@
-"""Which rows of which blocks a lane reads in each of its passes."""
+"""Rows that a lane reads in each of its passes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ PASSES_HELD = 3
 
 
 class Cursor(NamedTuple):
-    """Where a lane is: all that has to be kept of it."""
+    """The position of a lane; all that a state needs of it."""
 
     epoch: int = 0
     """Passes that it has made."""
     place: int = 0
     """Parts of this pass that it is done with."""
     done: int = 0
-    """Tokens of the next part that it is done with, or packed sequences."""
+    """Tokens, or packed sequences, of the next part that are done."""
     size: int = 0
-    """How many that part has; 0 if it has not begun."""
+    """Tokens, or packed sequences, of the next part; 0 if it has not begun."""
 
 
 class Part(NamedTuple):
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 class LanePasses:
-    """The rows of a dataset, dealt to lanes anew in every pass.
+    """The rows of a dataset, dealt to lanes again for every pass.
 
     A pass permutes the blocks and cuts their line into lanes of equal stored bytes. A
     cut goes through a block, between two of its rows: so each row belongs to one lane.
@@ -70,12 +70,12 @@ class LanePasses:
         """Lanes of all ranks together."""
 
     def length(self, lane: int, epoch: int) -> int:
-        """Return the parts of a lane in a pass."""
+        """Return the number of parts of a lane in a pass."""
         first, last = self._places(lane, epoch)
         return last - first + 1
 
     def part(self, lane: int, epoch: int, place: int) -> Part:
-        """Return the part that a lane reads at a place of a pass."""
+        """Return the part that a lane reads at a position of a pass."""
         start, stop = self._slice(lane)
         order, ends = self._line(epoch)
         here = self._places(lane, epoch)[0] + place
@@ -98,7 +98,7 @@ class LanePasses:
         return end - first
 
     def rows(self, part: Part, epoch: int) -> Int64Array:
-        """Return the rows of a part in the order of a pass, counted in the block."""
+        """Return the rows of a part in the order of a pass, by number in the block."""
         rows = np.arange(part.first_row, part.end_row)
         if self._key is None or not len(rows):
             return rows
@@ -113,7 +113,7 @@ class LanePasses:
         )
 
     def _places(self, lane: int, epoch: int) -> tuple[int, int]:
-        """First and last place of a lane in the line of a pass."""
+        """Return the first and last position of a lane in the order of a pass."""
         start, stop = self._slice(lane)
         _, ends = self._line(epoch)
         both = [start, max(start, stop - 1)]
@@ -121,7 +121,7 @@ class LanePasses:
         return first, last
 
     def _new_line(self, epoch: int) -> tuple[Permutation | None, Int64Array]:
-        """The order of a pass, and the bytes up to the end of each block in it."""
+        """Return the order of a pass, and the bytes up to the end of each block."""
         if self._key is None:
             return None, np.cumsum(self._weights)
         key = derive_key(self._key, "blocks", epoch)

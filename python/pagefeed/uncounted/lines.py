@@ -20,7 +20,7 @@ __all__ = ["Lane", "LanePacked", "LaneWindows", "Load", "Row"]
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 Load = Callable[[Part, int], "Future[AnyBlock]"]
-"""Begins to read a part of a block in the order of a pass."""
+"""Function that starts reading a part of a block, in the order of a pass."""
 
 AHEAD = 4
 """Sequences left of a block when the next one is asked for, at the latest."""
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     tokens: npt.NDArray[np.unsignedinteger[Any]]
     """uint16 or uint32 [tokens], as many as the cut's length or fewer."""
     starts: Int64Array
-    """Where documents begin in them: rising int64."""
+    """First token of each document: rising int64."""
 
 
 class Lane(ABC, Generic[AnyBlock]):
@@ -59,9 +59,9 @@ class Lane(ABC, Generic[AnyBlock]):
         self._length = length
         self._load = load
         self.cursor = cursor
-        """Where it is."""
+        """Position of the lane."""
         self.num_waits = 0
-        """Blocks that were not there when they were needed."""
+        """Times that a block was not ready when it was needed."""
         self._part = self._begun(cursor)
         self.progress = self._progress()
         """Passes that it has made, and the share of this one by stored bytes."""
@@ -86,7 +86,7 @@ class Lane(ABC, Generic[AnyBlock]):
     @property
     @abstractmethod
     def _step(self) -> int:
-        """What a sequence takes of a block, as the cursor counts."""
+        """Return the cursor units that a sequence takes: its tokens, or 1."""
 
     def _progress(self) -> float:
         part, cursor = self._part, self.cursor
@@ -114,7 +114,7 @@ class Lane(ABC, Generic[AnyBlock]):
             self._part = self._begun(following)
 
     def _following(self) -> Cursor:
-        """Return the begin of the next part."""
+        """Return the cursor at the next part."""
         epoch, place, *_ = self.cursor
         if place + 1 < self._passes.length(self._lane, epoch):
             return Cursor(epoch, place + 1)

@@ -61,7 +61,7 @@ class PackedBlock:
         return np.concatenate(parts), packing.offset[here]
 
     def _own(self, place: Int64Array) -> Int64Array:
-        """Return the token of its document at each place, repetitions left out."""
+        """Return the token at each position, counted without repetitions."""
         if not self._layout.bos_every:
             return place
         own: Int64Array = self._layout.without_bos(place) + (place > 0)

@@ -1,4 +1,4 @@
-"""What is behind a loader of uncounted text: its lanes, and where they stand."""
+"""The session of a loader of uncounted text, with its lanes."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ class UncountedSession(AnyView):
         self.tell()
 
     def set_epoch(self, epoch: int) -> None:
-        """Have all lanes begin a pass, unless this iteration comes to it anyway.
+        """Let all lanes begin a pass, unless this iteration does so anyway.
 
         Nothing depends on how far single lanes are: all ranks decide alike.
         """
@@ -308,7 +308,7 @@ class UncountedSession(AnyView):
 
     @property
     def state(self) -> UncountedState:
-        """Where the lanes are."""
+        """Positions of the lanes."""
         return self._state
 
     @property
@@ -317,7 +317,7 @@ class UncountedSession(AnyView):
         return min(cursor.epoch for cursor in self._state.lanes.values())
 
     def facts(self) -> Facts:
-        """Return what is known of the run, for people."""
+        """Return facts about the run, to print."""
         state = self._state
         return {"num_lanes": state.num_lanes, "epoch": self.epoch, "step": state.step}
 
@@ -363,6 +363,6 @@ class UncountedSession(AnyView):
 
 
 def _vocab_size(text: UncountedText, cut: TokenCut) -> int:
-    """One more than the largest id that there can be."""
+    """Return the vocabulary size, at least one more than any id."""
     separators = [each + 1 for each in (cut.eos, cut.bos) if each is not None]
     return max(text.tokenizer.vocab_size, *separators, 1)

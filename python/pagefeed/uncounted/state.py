@@ -1,4 +1,4 @@
-"""What a loader of uncounted text saves: where its own lanes are."""
+"""State of a loader of uncounted text: the positions of its own lanes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSIONS = {"uncounted_version": 2, "order_version": ORDER_VERSION}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UncountedState:
-    """Where the lanes of a rank are, and what that is valid for."""
+    """Positions of the lanes of a rank, and the settings they are valid for."""
 
     step: int = 0
     """Number of the next step of this iteration."""
@@ -47,7 +47,7 @@ class UncountedState:
 
     @classmethod
     def of(cls, states: object) -> UncountedState:
-        """Read what :meth:`to_dict` wrote, on one rank or on all of them.
+        """Read the result of :meth:`to_dict`, of one rank or of all ranks.
 
         Raises:
             StateMismatchError: If it is not that, or states do not belong together.

@@ -1,4 +1,4 @@
-"""What verbs share: tables of arguments, the data these name, and what verbs print."""
+"""Code that verbs share: tables of arguments, datasets from arguments, output."""
 
 from pagefeed.cli.common.arguments import (
     BESIDE,

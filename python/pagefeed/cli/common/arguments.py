@@ -164,7 +164,7 @@ PATHS = {
     **STORAGE,
 }
 SOME_PATHS = {"paths": PATHS["paths"] | {"nargs": "+"}}
-"""Those of verbs that need one."""
+"""The argument of paths, for verbs that need at least one."""
 NO_COLUMN = {"--column": PATHS["--column"] | {"required": False}}
 """That of verbs that do without."""
 FILES = {

@@ -115,7 +115,7 @@ def _parameters(name: str) -> set[str]:
 
 
 def _format_of(paths: Sequence[str]) -> str | None:
-    """Return the format of files by their names; None if these do not tell."""
+    """Return the format of files by their names; None if names do not show it."""
     for name, each in TOKEN_FORMATS.items():
         if all(_holds(path, each.writer.signs) for path in paths):
             return name
@@ -123,7 +123,7 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:
-    """Whether a path is a file with such a suffix, its prefix, or a folder of some.
+    """Return whether a path is such a file, the prefix of one, or a folder with some.
 
     Of a URL the name alone counts: files of most formats are read from this machine,
     and where their reader refuses a URL it says so.
@@ -250,7 +250,7 @@ def make_dataset(options: argparse.Namespace) -> AnyDataset:
 
 
 def make_sound_dataset(options: argparse.Namespace) -> tuple[AnyDataset, list[Damage]]:
-    """Return the part of a dataset that can be read, and the damage in the rest.
+    """Return the readable files of a dataset, and the damage in the others.
 
     Raises:
         PagefeedError: If nothing can be read.
@@ -269,13 +269,13 @@ def make_sound_dataset(options: argparse.Namespace) -> tuple[AnyDataset, list[Da
 def make_sound_loader(
     options: argparse.Namespace, **settings: Any
 ) -> tuple[Loader, list[Damage]]:
-    """Return a loader of the part that can be read, and the damage in the rest."""
+    """Return a loader of the readable files, and the damage in the others."""
     data, damage = make_sound_dataset(options)
     return make_loader(options, data, **settings), damage
 
 
 def named_function(name: str, option: str) -> Callable[..., Any]:
-    """Return the function MODULE:NAME; the module may lie in the current folder.
+    """Return the function MODULE:NAME; the module may be in the current folder.
 
     Raises:
         InvalidArgumentError: If there is no such function.

@@ -1,4 +1,4 @@
-"""How arguments are refused: in one line, with the name that was probably meant."""
+"""Errors about arguments: one line, with the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**given | {"allow_abbrev": False})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return what was read, and nothing else: what is not known is refused."""
+        """Return the parsed arguments; unknown ones are refused."""
         if args is not None and self._subparsers is None:
             # Before another option is missed, which may be this one.
             given = itertools.takewhile(lambda word: word != "--", args)

@@ -13,7 +13,7 @@ from pagefeed.tokenizer import Tokenizer
 __all__ = ["parameters"]
 
 TYPES = {"StorageOptions": StorageOptions, "Tokenizer": Tokenizer}
-"""What functions import for type checkers alone."""
+"""Types that modules import only for type checkers."""
 MARKUP = re.compile(r":\w+:`~?([\w.]+)`|``")
 
 
@@ -62,14 +62,14 @@ def parameters(
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
-    """Yield the types that a hint is made of, and the choices of a literal."""
+    """Yield the types in a hint, and the choices of a literal."""
     yield get_origin(hint) or hint
     for each in get_args(hint):
         yield from _kinds(each)
 
 
 def _sentence(function: Callable[..., object], name: str) -> str:
-    """Return what the docstring says first of a parameter, as plain text."""
+    """Return the first sentence about a parameter in a docstring, as plain text."""
     text = inspect.getdoc(function) or ""
     said = re.search(rf"^    {name}: ((?:.+\n?)(?:     .+\n?)*)", text, re.MULTILINE)
     whole = " ".join(said[1].split()) if said else name

@@ -1,4 +1,4 @@
-"""What several verbs say: of data that cannot be read, and of checks."""
+"""Output that several verbs share: unreadable data, and results of checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 MOST_LINES = 20
 NUMBERS = re.compile(r"(?<=\[)\n\s+[-+.\w]+(?:,\n\s+[-+.\w]+)*\n\s+(?=\])")
-"""What stands in a list of numbers of indented JSON; no text holds a line break."""
+"""Line breaks in lists of numbers of indented JSON; texts hold no line breaks."""
 MARKS = {True: "ok", False: "WRONG", None: "-"}
 
 
@@ -83,7 +83,7 @@ def _fact(name: str, value: object) -> str:
 
 
 def fact_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each label and what is found."""
+    """Return a line for each label and value."""
     given = list(facts)
     width = max([0, *(len(label) for label, _ in given)]) + 2
     return [f"{label:{width}}{found}" for label, found in given]

@@ -1,4 +1,4 @@
-"""Example data for the guides and for first tries: small, the same each time.
+"""Example data for the guides and first tries: small, and always the same.
 
 The texts are made of sentences about a few subjects, with lengths, languages and
 qualities as uneven as those of a real corpus.

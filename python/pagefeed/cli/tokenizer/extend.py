@@ -1,4 +1,4 @@
-"""Extend a tokenizer by what the texts of a domain are made of.
+"""Extend a tokenizer with frequent words of a domain.
 
 Prints what held-out texts come to, before and after; with a checkpoint, gives it rows
 for the new tokens, each the mean of those of the tokens that it replaces.

@@ -74,7 +74,7 @@ def as_rows(rates: Sequence[TokenRate]) -> list[dict[str, Any]]:
 def rate_lines(
     after: Sequence[TokenRate], before: Sequence[TokenRate] = ()
 ) -> list[str]:
-    """Return the tokens of held-out texts of each source, and their tokens before."""
+    """Return lines with the tokens for held-out texts, before and after."""
     header = ["source", "rows", "bytes", "tokens", "per byte", "per word"]
     header += ["tokens before", "per byte", "fewer"] * bool(before)
     rows = []
