@@ -68,7 +68,7 @@ impl ListFile {
             let (data, offsets) = (data.all(), offsets.all());
             let wrong = encode_joined(encoder.as_ref(), data, offsets, num_threads, &mut |some| {
                 num_tokens += some.ids.len();
-                largest = some.ids.iter().fold(largest, |most, &id| most.max(id));
+                largest = largest.max(some.largest());
                 file.append(0, &some.ids, &some.counts, num_threads)
             })?;
             Ok((num_tokens, largest, wrong))

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{ArrayRef, LargeBinaryArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field};
 use pagefeed_core::error::{Error, Result};
 use pagefeed_core::index::Index as CoreIndex;
 use pagefeed_core::pages::indexed::Indexed;
@@ -18,6 +20,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
+use crate::arrow::ArrowArray;
 use crate::index::Index;
 use crate::numbers::bytes_of;
 use crate::rows::Rows;
@@ -77,17 +80,24 @@ impl Encode for Function {
     }
 }
 
-/// The texts that lines of JSON have in a field, one after the other, and where each
-/// begins (int64); None if something is odd with one of them.
+/// The texts that lines of JSON have in a field, as large binary; None if something is
+/// odd with one of them.
 #[pyfunction]
-pub fn json_texts<'py>(
-    py: Python<'py>,
+pub fn json_texts(
+    py: Python<'_>,
     block: Bound<'_, PyBytes>,
     name: String,
-) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+) -> PyResult<Option<ArrowArray>> {
     let data: Held<u8> = Held::new(block.into_any())?;
-    let found = detached(py, || Ok(library::json_texts(data.all(), &name)))?;
-    Ok(found.map(|texts| (PyBytes::new(py, &texts.bytes), bytes_of(py, texts.offsets))))
+    detached(py, || {
+        let Some(texts) = library::json_texts(data.all(), &name) else {
+            return Ok(None);
+        };
+        let borders = OffsetBuffer::new(texts.offsets.into());
+        let array = LargeBinaryArray::try_new(borders, texts.bytes.into(), None)?;
+        let field = Field::new(name, DataType::LargeBinary, false);
+        Ok(Some(ArrowArray::new(Arc::new(array), field)))
+    })
 }
 
 #[pymethods]

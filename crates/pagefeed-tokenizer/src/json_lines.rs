@@ -1,8 +1,7 @@
 //! Texts of lines of JSON, as long as all is well with them.
 
 use memchr::memchr_iter;
-use pagefeed_core::error::{Error, Result};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::IgnoredAny;
 
 /// Texts one after the other.
 #[derive(Debug, Default)]
@@ -18,14 +17,20 @@ pub struct Joined {
 pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
     let block = simdutf8::basic::from_utf8(block).ok()?;
     let mut joined = Joined {
-        bytes: Vec::with_capacity(block.len()),
+        // No text is longer than what stands for it, and some more is written.
+        bytes: Vec::with_capacity(block.len() + AT_ONCE),
         offsets: vec![0],
     };
+    let mut key = Vec::new();
     let mut begin = 0;
     for end in memchr_iter(b'\n', block.as_bytes()).chain([block.len()]) {
         // What ends with a line has no more behind it.
         if begin < block.len() {
-            add_text(&block[begin..end], name, &mut joined.bytes).ok()?;
+            let mut line = Line {
+                line: &block[begin..end],
+                at: 0,
+            };
+            line.take_text(name.as_bytes(), &mut key, &mut joined.bytes)?;
             joined.offsets.push(i64::try_from(joined.bytes.len()).ok()?);
         }
         begin = end + 1;
@@ -33,101 +38,175 @@ pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
     Some(joined)
 }
 
-fn add_text(line: &str, name: &str, texts: &mut Vec<u8>) -> Result<()> {
-    // Of a `str`, whose texts need not be looked at again.
-    let mut json = serde_json::Deserializer::from_str(line);
-    let object = Object { name, texts };
-    let odd = |error: serde_json::Error| Error::invalid(error.to_string());
-    object.deserialize(&mut json).map_err(odd)?;
-    json.end().map_err(odd)
+/// Bytes that are looked at together: there are fewer between most escapes, so that it is
+/// rarely twice.
+const AT_ONCE: usize = 32;
+
+/// A line, read up to a byte. What is odd with it is `None`.
+struct Line<'a> {
+    line: &'a str,
+    at: usize,
 }
 
-/// An object, of which one field is taken.
-struct Object<'a> {
-    name: &'a str,
-    texts: &'a mut Vec<u8>,
-}
-
-impl<'de> DeserializeSeed<'de> for Object<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Object<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+impl Line<'_> {
+    /// Reads an object, and appends the text of its field `name` to `texts`. `key` is for
+    /// its keys.
+    fn take_text(&mut self, name: &[u8], key: &mut Vec<u8>, texts: &mut Vec<u8>) -> Option<()> {
         let mut is_found = false;
-        while let Some(is_it) = fields.next_key_seed(Name(self.name))? {
-            if !is_it {
-                fields.next_value::<IgnoredAny>()?;
-                continue;
+        self.pass(b'{')?;
+        loop {
+            self.pass(b'"')?;
+            key.clear();
+            self.string(key)?;
+            self.pass(b':')?;
+            if key == name {
+                if is_found {
+                    return None;
+                }
+                self.pass(b'"')?;
+                self.string(texts)?;
+                is_found = true;
+            } else {
+                self.skip_value()?;
             }
-            if is_found {
-                return Err(A::Error::custom("the field is there twice"));
+            match self.next()? {
+                b',' => {}
+                b'}' => break,
+                _ => return None,
             }
-            fields.next_value_seed(Text(self.texts))?;
-            is_found = true;
         }
-        match is_found {
-            true => Ok(()),
-            false => Err(A::Error::custom("the field is not there")),
+        (is_found && self.next().is_none()).then_some(())
+    }
+
+    /// The next byte that is no space.
+    fn next(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.line.as_bytes().get(self.at)?;
+            self.at += 1;
+            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                return Some(byte);
+            }
         }
     }
-}
 
-/// Whether a key is this one.
-struct Name<'a>(&'a str);
+    /// Goes behind this byte, which comes next.
+    fn pass(&mut self, byte: u8) -> Option<()> {
+        (self.next()? == byte).then_some(())
+    }
 
-impl<'de> DeserializeSeed<'de> for Name<'_> {
-    type Value = bool;
+    /// Goes behind a value of any kind.
+    fn skip_value(&mut self) -> Option<()> {
+        let rest = self.line.get(self.at..)?;
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        values.next()?.ok()?;
+        self.at += values.byte_offset();
+        Some(())
+    }
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<bool, D::Error> {
-        json.deserialize_str(self)
+    /// Appends the string whose first quote was passed, and goes behind its last one.
+    fn string(&mut self, text: &mut Vec<u8>) -> Option<()> {
+        loop {
+            self.copy_plain(text);
+            let byte = self.line.as_bytes().get(self.at)?;
+            self.at += 1;
+            match byte {
+                b'"' => return Some(()),
+                b'\\' => self.escape(text)?,
+                _ => return None, // A control character, which must be escaped.
+            }
+        }
+    }
+
+    /// Appends bytes up to a quote, a backslash or a control character: some at a time, of
+    /// which the rest is taken back.
+    fn copy_plain(&mut self, text: &mut Vec<u8>) {
+        let line = self.line.as_bytes();
+        while let Some(bytes) = line[self.at..].first_chunk::<AT_ONCE>() {
+            text.extend_from_slice(bytes);
+            let count = num_plain(bytes);
+            self.at += count;
+            if count < AT_ONCE {
+                text.truncate(text.len() - (AT_ONCE - count));
+                return;
+            }
+        }
+        let is_plain = |byte: &&u8| !matches!(**byte, b'"' | b'\\' | 0..0x20);
+        let rest = line[self.at..].iter().take_while(is_plain);
+        let before = text.len();
+        text.extend(rest);
+        self.at += text.len() - before;
+    }
+
+    /// Appends what an escape stands for, whose backslash was passed.
+    fn escape(&mut self, text: &mut Vec<u8>) -> Option<()> {
+        let kind = *self.line.as_bytes().get(self.at)?;
+        self.at += 1;
+        if kind == b'u' {
+            let mut utf8 = [0; 4];
+            let character = self.character()?;
+            text.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
+            return Some(());
+        }
+        let byte = ESCAPES[usize::from(kind)];
+        text.push(byte);
+        (byte != 0).then_some(())
+    }
+
+    /// The character that `\u` stands for, or that it stands for with the next one.
+    fn character(&mut self) -> Option<char> {
+        let first = self.four_digits()?;
+        if !matches!(first, 0xd800..0xdc00) {
+            return char::from_u32(first);
+        }
+        let is_pair = self.line.as_bytes().get(self.at..self.at + 2)? == b"\\u";
+        self.at += 2;
+        let second = self.four_digits()?;
+        (is_pair && matches!(second, 0xdc00..0xe000))
+            .then(|| char::from_u32(0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00)))?
+    }
+
+    fn four_digits(&mut self) -> Option<u32> {
+        let digits = self.line.as_bytes().get(self.at..self.at + 4)?;
+        self.at += 4;
+        let add = |number, &digit: &u8| Some(number << 4 | char::from(digit).to_digit(16)?);
+        digits.iter().try_fold(0, add)
     }
 }
 
-impl Visitor<'_> for Name<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a name")
+/// What a byte behind a backslash stands for; 0 for nothing.
+const ESCAPES: [u8; 256] = {
+    let mut all = [0; 256];
+    let (from, into) = (br#""\/nrtbf"#, b"\"\\/\n\r\t\x08\x0c");
+    let mut number = 0;
+    while number < from.len() {
+        all[from[number] as usize] = into[number];
+        number += 1;
     }
+    all
+};
 
-    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
-        Ok(name == self.0)
-    }
+/// How many bytes come before a quote, a backslash or a control character.
+#[cfg(target_arch = "x86_64")]
+fn num_plain(bytes: &[u8; AT_ONCE]) -> usize {
+    use std::arch::x86_64::*;
+    let (halves, _) = bytes.as_chunks::<16>();
+    let special = halves.iter().rev().fold(0_u32, |special, half| {
+        // SAFETY: 16 bytes are read of 16, and all such processors have SSE2.
+        let mask = unsafe {
+            let bytes = _mm_loadu_si128(half.as_ptr().cast());
+            let is = |byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed()));
+            let is_control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+            _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(is(b'"'), is(b'\\')), is_control))
+        };
+        special << 16 | mask.cast_unsigned()
+    });
+    special.trailing_zeros() as usize
 }
 
-/// Appends a text.
-struct Text<'a>(&'a mut Vec<u8>);
-
-impl<'de> DeserializeSeed<'de> for Text<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Text<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
-    }
+#[cfg(not(target_arch = "x86_64"))]
+fn num_plain(bytes: &[u8; AT_ONCE]) -> usize {
+    let is_special = |byte: &u8| matches!(*byte, b'"' | b'\\' | 0..0x20);
+    bytes.iter().position(is_special).unwrap_or(AT_ONCE)
 }
 
 #[cfg(test)]
@@ -160,6 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_special_is_seen_at_any_place() {
+        let all = r#"{"text": "\"\\\/\b\f\n\r\t"}"#;
+        assert_eq!(texts(all), Some(vec!["\"\\/\u{8}\u{c}\n\r\t".into()]));
+        for length in 0..70 {
+            // Bytes one less and one more than those that are special, and beyond ASCII.
+            for filler in ["!", "#", "[", "]", " ", "\u{7f}", "é", "\u{a2}"] {
+                let plain = filler.repeat(length);
+                let line = format!("{{\"text\": \"{plain}\\n{plain}\"}}\n");
+                let expected = format!("{plain}\n{plain}");
+                assert_eq!(texts(&line), Some(vec![expected.clone()]), "{line}");
+                let two = format!("{line}{line}");
+                assert_eq!(texts(&two), Some(vec![expected; 2]), "{two}");
+                let with_control = line.replace("\\n", "\u{1f}");
+                assert_eq!(texts(&with_control), None, "{with_control:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_odd_is_left_to_others() {
         for line in [
             r#"{"text": null}"#,
@@ -169,6 +267,20 @@ mod tests {
             r#"{"text": "a"} {"text": "b"}"#,
             r#"{"text": "a""#,
             r#"{"text": NaN}"#,
+            r#"{"text": "a", "n": NaN}"#,
+            r#"{"text": "a", "n": 1.}"#,
+            r#"{"text": "a",}"#,
+            r#"{"text": "a" "n": 1}"#,
+            r#"{"text" "a"}"#,
+            r#"{"text": "\x"}"#,
+            r#"{"text": "\u00g9"}"#,
+            r#"{"text": "\u+0e9"}"#,
+            r#"{"text": "\ud83d\u0041"}"#,
+            r#"{"text": "\ud83dxx00e9"}"#,
+            r#"{"text": "\udc00"}"#,
+            "{\"text\": \"a\tb\"}",
+            "{\"text\": \"a long text with a tab:\t, and more\"}",
+            "{}",
             r#"["text", "a"]"#,
             r#"{"other": "a"}"#,
             " ",

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::parallel::on_threads;
+use crate::simd::vectorized;
 use crate::text::Encode;
 
 /// With fewer bytes per thread, starting a thread takes longer than it saves.
@@ -19,6 +20,13 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// The largest id; 0 if there is none.
+    pub fn largest(&self) -> u32 {
+        vectorized(&self.ids, &mut [(); 0], |ids, _| {
+            ids.iter().copied().fold(0, u32::max)
+        })
+    }
+
     fn add(&mut self, more: &Self) {
         self.ids.extend_from_slice(&more.ids);
         self.counts.extend_from_slice(&more.counts);

@@ -6,6 +6,7 @@ use super::runs::Runs;
 use crate::codec::Codec;
 use crate::codec::compress::Compressor;
 use crate::error::{Error, Result};
+use crate::simd::vectorized;
 use crate::thrift::{Wire, put_varint};
 
 /// How the pages of a column are stored.
@@ -187,19 +188,22 @@ fn put_values(values: &[u32], page: &mut Vec<u8>) {
 
 /// Writes the lowest `N` bytes of each value.
 fn put_bytes<const N: usize>(values: &[u32], output: &mut [u8]) {
-    for (place, value) in output.as_chunks_mut::<N>().0.iter_mut().zip(values) {
-        place.copy_from_slice(&value.to_le_bytes()[..N]);
-    }
+    vectorized(values, output, |values, output| {
+        for (place, value) in output.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+            place.copy_from_slice(&value.to_le_bytes()[..N]);
+        }
+    });
 }
 
 fn bounds(values: &[u32], is_signed: bool) -> Option<(u32, u32)> {
     // Numbers with a sign are ordered as those without, once it is turned.
     let turned = u32::from(is_signed) << 31;
-    let (mut least, mut largest) = (u32::MAX, 0);
-    for value in values {
-        least = least.min(value ^ turned);
-        largest = largest.max(value ^ turned);
-    }
+    let (least, largest) = vectorized(values, &mut [(); 0], |values, _| {
+        let bounds = |(least, largest): (u32, u32), value: &u32| {
+            (least.min(value ^ turned), largest.max(value ^ turned))
+        };
+        values.iter().fold((u32::MAX, 0), bounds)
+    });
     (!values.is_empty()).then_some((least ^ turned, largest ^ turned))
 }
 

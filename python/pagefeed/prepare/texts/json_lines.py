@@ -100,12 +100,7 @@ def _at_once(block: bytes, wanted: Wanted) -> Any:
 def _texts_at_once(block: bytes, name: str) -> Any:
     """Parse the texts of a block, without the GIL."""
     pa, found = arrow(), _core.json_texts(block, name)
-    if found is None:
-        return None
-    data, offsets = map(pa.py_buffer, found)
-    count = len(found[1]) // 8 - 1
-    kind = pa.large_binary()
-    return pa.table({name: pa.Array.from_buffers(kind, count, [None, offsets, data])})
+    return None if found is None else pa.table({name: pa.array(found)})
 
 
 def _one_by_one(

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from pagefeed.core.storage import Storage
 from pagefeed.prepare.texts.kept import Sample, batch_of
 from pagefeed.prepare.texts.records import (
@@ -129,7 +131,7 @@ def _numbered(
             return 0
         # The line end at its begin, or the next one, is the last before its first line.
         parts = storage.parts(piece.file, 0, piece.begin - 1, _COUNTED_BYTES)
-        return 1 + sum(part.count(b"\n") for part in parts)
+        return 1 + sum(map(_num_ends, parts))
 
     with opened(storage, piece.file) as stream:
         for _, block in line_blocks(stream, piece.begin, piece.end, size, most):
@@ -138,4 +140,9 @@ def _numbered(
                 return 1 + before() + known
 
             yield block, first
-            count += 1 if block is None else block.count(b"\n")
+            count += 1 if block is None else _num_ends(block)
+
+
+def _num_ends(block: bytes) -> int:
+    """Return the number of line ends, a few times as fast as ``bytes.count``."""
+    return int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
