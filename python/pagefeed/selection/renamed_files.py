@@ -13,6 +13,8 @@ __all__ = ["open_renamed"]
 
 TAIL_BYTES = 64 << 10
 """Bytes of the end of a file that are read at first: footers mostly fit."""
+MAGIC = b"PAR1"
+"""How a file begins and ends."""
 TRAILER = 8
 """Length of a footer, and magic."""
 
@@ -58,7 +60,7 @@ def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) 
     begin = max(0, size - TAIL_BYTES)
     tail = storage.read(file, begin, size)
     length = int.from_bytes(tail[-TRAILER:-4], "little")
-    if not tail.endswith(b"PAR1") or length > size - 2 * TRAILER:
+    if not tail.endswith(MAGIC) or length > size - len(MAGIC) - TRAILER:
         raise CorruptFileError(
             f"{file}: not a Parquet file, or a truncated one: it ends with "
             f"{tail[-4:]!r} and promises a footer of {length} bytes"
@@ -73,5 +75,5 @@ def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) 
         raise CorruptFileError(f"{file}: {error}").at(file=file) from None
     if footer == tail[at:-TRAILER] and storage.handle is None:
         return storage.open_arrow(file)
-    new = tail[:at] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    new = tail[:at] + footer + len(footer).to_bytes(4, "little") + MAGIC
     return arrow.PythonFile(RenamedFile(storage, file, begin, new), mode="r")
