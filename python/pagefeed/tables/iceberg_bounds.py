@@ -15,12 +15,12 @@ __all__ = ["IcebergBounds", "Metrics", "known_types"]
 
 
 class Metrics(NamedTuple):
-    """Bounds of the columns of a file in a manifest, by field id."""
+    """Bounds of the columns of a file in a manifest, by field id; None if not given."""
 
-    lower: Mapping[int, bytes]
-    upper: Mapping[int, bytes]
-    num_values: Mapping[int, int]
-    num_nulls: Mapping[int, int]
+    lower: Mapping[int, bytes] | None
+    upper: Mapping[int, bytes] | None
+    num_values: Mapping[int, int] | None
+    num_nulls: Mapping[int, int] | None
 
 
 def known_types(schema: Any, schemas: Iterable[Any]) -> dict[str, tuple[int, Any]]:
@@ -62,10 +62,10 @@ class IcebergBounds:
 
 def _bounds(metrics: Metrics, number: int, kind: Any) -> Bounds | None:
     return bounds_of(
-        _value(metrics.lower.get(number), kind),
-        _value(metrics.upper.get(number), kind),
-        metrics.num_nulls.get(number),
-        metrics.num_values.get(number),
+        _value((metrics.lower or {}).get(number), kind),
+        _value((metrics.upper or {}).get(number), kind),
+        (metrics.num_nulls or {}).get(number),
+        (metrics.num_values or {}).get(number),
     )
 
 

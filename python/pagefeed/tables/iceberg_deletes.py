@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -18,6 +20,8 @@ __all__ = ["deleted_rows"]
 
 MAGIC = b"PFA1"
 """First bytes of a Puffin file."""
+SMALL = 256 << 10
+"""Unused bytes that are read with the vectors of a file, to read it once."""
 
 
 def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
@@ -35,8 +39,11 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
             if _applies(deletes, data.get(path)):
                 listed[path].append(rows)
     found: dict[str, Int64Array] = {}
-    vectors = in_order(partial(_rows_of_puffin, storage), live.vectors)
-    for deletes, (path, rows) in zip(live.vectors, vectors, strict=True):
+    in_file: defaultdict[str, list[LiveFile]] = defaultdict(list)
+    for deletes in live.vectors:
+        in_file[path_of(deletes.path)].append(deletes)
+    vectors = in_order(partial(_rows_of_puffin, storage), in_file.items())
+    for deletes, path, rows in chain.from_iterable(vectors):
         if not _applies(deletes, data.get(path)):
             continue
         if path in found:
@@ -63,7 +70,10 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
 
     stored = storage.read(path_of(deletes.path), 0, deletes.size)
     try:
-        found = parquet.ParquetFile(pa.BufferReader(stored)).read(["file_path", "pos"])
+        # Files are read on threads already: those of pyarrow take ten times as long.
+        found = parquet.ParquetFile(pa.BufferReader(stored)).read(
+            ["file_path", "pos"], use_threads=False
+        )
         paths = compute.dictionary_encode(found["file_path"]).combine_chunks()
         rows = np.asarray(found["pos"].combine_chunks(), dtype=np.int64)
         number = np.asarray(paths.indices, dtype=np.int64)
@@ -81,23 +91,36 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
     return dict(zip(names, np.split(rows[order], ends[:-1]), strict=True))
 
 
-def _rows_of_puffin(storage: Storage, deletes: LiveFile) -> tuple[str, Int64Array]:
-    """Return the file that a deletion vector belongs to, and its rows."""
-    path = path_of(deletes.path)
-    data_file, begin, size = deletes.vector or (None, None, None)
-    if data_file is None or begin is None or size is None:
-        raise _damaged(deletes, "the table does not say whose rows it deletes")
-    if storage.read(path, 0, len(MAGIC)) != MAGIC:
-        raise _damaged(deletes, "it is no Puffin file")
-    try:
-        stored = storage.read(path, begin, begin + size)
-        return data_file, rows_of_vector(stored, deletes.num_rows)
-    except CorruptFileError as error:
-        error.args = (
-            f"{deletes.path}, at {begin}, deletes rows of {data_file}: {error}",
-        )
-        error.file = path
-        raise
+def _rows_of_puffin(
+    storage: Storage, of_file: tuple[str, Sequence[LiveFile]]
+) -> list[tuple[LiveFile, str, Int64Array]]:
+    """Return the deletion vectors of a file: each with its data file and its rows."""
+    path, vectors = of_file
+    ranges = []
+    for deletes in vectors:
+        data_file, begin, size = deletes.vector or (None, None, None)
+        if data_file is None or begin is None or size is None:
+            raise _damaged(deletes, "the table does not say whose rows it deletes")
+        if min(begin, size) < 0:
+            raise _damaged(deletes, f"it has no {size} bytes from {begin} on")
+        ranges.append((data_file, begin, begin + size))
+    end = max(end for *_, end in ranges)
+    wanted = sum(end - begin for _, begin, end in ranges)
+    is_dense = end <= 2 * wanted + SMALL
+    stored = storage.read(path, 0, end if is_dense else len(MAGIC))
+    if not stored.startswith(MAGIC):
+        raise _damaged(vectors[0], "it is no Puffin file")
+    found = []
+    for deletes, (data_file, begin, end) in zip(vectors, ranges, strict=True):
+        own = stored[begin:end] if is_dense else storage.read(path, begin, end)
+        try:
+            rows = rows_of_vector(own, deletes.num_rows)
+        except CorruptFileError as error:
+            error.args = (f"{path}, at {begin}, deletes rows of {data_file}: {error}",)
+            error.file = path
+            raise
+        found.append((deletes, data_file, rows))
+    return found
 
 
 def _damaged(deletes: LiveFile, what: str) -> CorruptFileError:

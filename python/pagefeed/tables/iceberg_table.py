@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-import struct
 import sys
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
@@ -24,6 +22,7 @@ from pagefeed.errors import (
 from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
 from pagefeed.selection import TableColumns
+from pagefeed.tables.avro_records import MALFORMED
 from pagefeed.tables.equality_deletes import EqualityDeletes
 from pagefeed.tables.file_columns import FileColumns
 from pagefeed.tables.iceberg_bounds import IcebergBounds, known_types
@@ -50,11 +49,6 @@ from pagefeed.tables.snapshot import (
 __all__ = ["iceberg"]
 
 FORMAT_VERSION = 3
-MALFORMED = (
-    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
-    *(RecursionError, TypeError, ValueError, struct.error, zlib.error),
-)
-"""Errors that pyiceberg raises for malformed metadata."""
 _S3 = {
     "endpoint_url": "s3.endpoint",
     "region": "s3.region",

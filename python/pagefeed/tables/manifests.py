@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pagefeed.core._base import in_order
 from pagefeed.errors import CorruptFileError, UnsupportedError
+from pagefeed.tables.avro_records import records_of
 from pagefeed.tables.iceberg_bounds import Metrics
 from pagefeed.tables.row_ids import ICEBERG_ROW_ID, RowIds
 from pagefeed.tables.snapshot import path_of, value_as
@@ -17,13 +18,21 @@ __all__ = ["LiveFile", "LiveFiles", "live_files", "operations_of"]
 
 ENTRY_VERSION = 3
 """Format version of the schema that reads entries; entries of older formats fit it."""
-
-
-FIRST_WITH_ROW_IDS = 3
-"""Format version."""
+OF_MANIFEST = (500, 501, 502, 515, 520)
+"""Field ids that are read of each manifest, in the order of :class:`_Manifest`."""
+STATUS, SEQUENCE, DATA_FILE, PARTITION = 0, 3, 2, 102
+"""Field ids that are read of each entry of a manifest."""
+OF_FILE = (134, *range(100, 105), 109, 110, 125, 128, 135, *range(142, 146))
+"""Field ids that are read of each file, in the order of :class:`_File`."""
+NUM_REQUIRED = 6
+"""Number of these that are required: the first ones."""
+EXISTING, ADDED, DELETED = range(3)
+"""Status of an entry: a file of an earlier snapshot, an added or a removed one."""
 
 Kind: TypeAlias = Literal["data", "positions", "vectors", "keys"]
 """Contents of a file: data, or deletes as rows, vectors or keys."""
+CONTENTS: Mapping[int, Kind] = {0: "data", 1: "positions", 2: "keys"}
+"""Contents of files, by their numbers in manifests."""
 Scope: TypeAlias = tuple[int, tuple[Any, ...]]
 """A partition: number of the way to partition, and values."""
 
@@ -47,7 +56,7 @@ class LiveFile(NamedTuple):
     """Partition; None for deleted keys that apply to all partitions."""
     constants: Mapping[int, Any]
     """Columns that have one value in all its rows, by their field ids."""
-    vector: tuple[str, int, int] | None = None
+    vector: tuple[str | None, int | None, int | None] | None = None
     """For a deletion vector: its data file, its offset, and its bytes."""
     keys: tuple[int, ...] = ()
     """For deleted keys: the field ids of their columns."""
@@ -85,7 +94,7 @@ class LiveFiles(NamedTuple):
     def reads(self) -> dict[str, tuple[int, int]]:
         """Metadata files read before any row: numbers and bytes, by kind."""
         deletes = [file.size for file in (*self.positions, *self.keys)]
-        deletes += [size for *_, size in (file.vector or (0,) for file in self.vectors)]
+        deletes += [(file.vector and file.vector[2]) or 0 for file in self.vectors]
         return {
             name: (len(sizes), sum(sizes))
             for name, sizes in (("manifests", self.manifests), ("deletes", deletes))
@@ -103,22 +112,19 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
     Raises:
         UnsupportedError: If there are files of other formats than Parquet; it names the
             first.
+        CorruptFileError: If a manifest or their list is not what it should be.
     """
     specs = {
         spec.spec_id: _Partitioning.of(spec, schema, opened.metadata.schemas)
         for spec in opened.metadata.partition_specs
     }
-    manifests = chosen.manifests(opened.io)
-    ids: list[int | None] = [None] * len(manifests)
-    if opened.metadata.format_version >= FIRST_WITH_ROW_IDS:
-        ids = first_row_ids(opened.io, chosen.manifest_list)
-    numbered = zip(manifests, ids, strict=True)
-    live = in_order(partial(_live, opened.io, specs), [*numbered])
+    manifests = _manifests(opened.io, chosen.manifest_list)
+    live = in_order(partial(_live, opened.io, specs), manifests)
     of_kind: dict[Kind, list[LiveFile]] = {kind: [] for kind in get_args(Kind)}
     for kind, file in chain.from_iterable(live):
         of_kind[kind].append(file)
     of_kind["data"].sort(key=lambda each: (each.sequence, each.path))
-    sizes = [manifest.manifest_length for manifest in manifests]
+    sizes = [manifest.size for manifest in manifests]
     parts = [part for spec in specs.values() for part in spec.parts if part is not None]
     types = {part.name: part.kind for part in parts}
     return LiveFiles(**of_kind, manifests=sizes, types=types)
@@ -135,25 +141,43 @@ def operations_of(snapshots: Iterable[Any]) -> dict[int, tuple[int | None, str]]
     }
 
 
-def first_row_ids(io: Any, manifest_list: str) -> list[int | None]:
-    """Return the first row id of each manifest, in format 3."""
-    from pyiceberg.avro.file import AvroFile
-    from pyiceberg.manifest import (
-        MANIFEST_LIST_FILE_SCHEMAS,
-        ManifestContent,
-        ManifestFile,
-        PartitionFieldSummary,
-    )
+class _Manifest(NamedTuple):
+    """A manifest that a snapshot names."""
 
-    schema = MANIFEST_LIST_FILE_SCHEMAS[ENTRY_VERSION]
-    place = [field.name for field in schema.fields].index("first_row_id")
-    with AvroFile[ManifestFile](
-        io.new_input(manifest_list),
-        schema,
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
-        return [each[place] for each in reader]
+    path: str
+    size: int
+    """Bytes."""
+    spec: int
+    """Number of its way to partition."""
+    sequence: int
+    """Its sequence number; 0 in tables of version 1."""
+    first_row_id: int | None
+    """The id of the first row of its first file; None if the table gives none."""
+
+
+def _manifests(io: Any, manifest_list: str) -> list[_Manifest]:
+    from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS
+
+    fields = _chosen(MANIFEST_LIST_FILE_SCHEMAS[ENTRY_VERSION].fields, OF_MANIFEST)
+    known = len(OF_MANIFEST)
+    records = records_of(io, manifest_list, fields)
+    found = [_Manifest(*record[:known]) for record in records]
+    for manifest in found:
+        if None in manifest[:-1]:
+            raise _malformed(manifest_list, "manifest", manifest)
+    return found
+
+
+def _chosen(fields: Iterable[Any], ids: Sequence[int]) -> list[Any]:
+    """Those fields of pyiceberg that have some ids, in the order of these.
+
+    Behind them all lists and maps: pyiceberg skips no such field of a file.
+    """
+    of_id = {field.field_id: field for field in fields}
+    chosen = [of_id.pop(number) for number in ids]
+    return chosen + [
+        each for each in of_id.values() if not each.field_type.is_primitive
+    ]
 
 
 class _Part(NamedTuple):
@@ -211,93 +235,142 @@ def _part_of(field: Any, schema: Any, schemas: Iterable[Any]) -> _Part | None:
     return None if field.name in schema.column_names else _Part(field.name, kind)
 
 
+class _Partition(NamedTuple):
+    """What all files of a partition have in common."""
+
+    values: Mapping[str, Any]
+    scope: Scope
+    constants: Mapping[int, Any]
+
+    @classmethod
+    def of(cls, spec: _Partitioning, stored: Sequence[Any]) -> _Partition:
+        """Return a partition by the values that a manifest has of it."""
+        parts = zip(spec.parts, stored, strict=True)
+        numbered = zip(spec.whole, stored, strict=True)
+        return cls(
+            {part.name: value_as(value, part.kind) for part, value in parts if part},
+            (spec.number, tuple(map(_comparable, stored))),
+            {number: value for number, value in numbered if number is not None},
+        )
+
+
 def _comparable(value: Any) -> Any:
     """A value of a partition: NaN is itself, and -0.0 is not 0.0."""
     return repr(value) if isinstance(value, float) else value
 
 
+class _File(NamedTuple):
+    """What a manifest says of a file."""
+
+    content: int
+    path: str
+    format: str
+    partition: Sequence[Any]
+    num_rows: int
+    size: int
+    num_values: Mapping[int, int] | None
+    num_nulls: Mapping[int, int] | None
+    lower: Mapping[int, bytes] | None
+    upper: Mapping[int, bytes] | None
+    keys: Sequence[int] | None
+    first_row_id: int | None
+    vector_of: str | None
+    vector_begin: int | None
+    vector_size: int | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it says all that it must, in numbers that there are."""
+        return (
+            None not in self[:NUM_REQUIRED]
+            and self.content in CONTENTS
+            and min(self.num_rows, self.size) >= 0
+        )
+
+    def of_partition(self, sequence: int, partition: _Partition) -> LiveFile:
+        """Return the same with what files of the partition have in common."""
+        values, scope, constants = partition
+        metrics = Metrics(self.lower, self.upper, self.num_values, self.num_nulls)
+        named = self.path, self.size, sequence, values, self.num_rows
+        return LiveFile(*named, metrics, scope, constants)
+
+    @property
+    def kind(self) -> Kind:
+        """What it holds.
+
+        Raises:
+            UnsupportedError: If it is no Parquet file.
+        """
+        kind, format_ = CONTENTS[self.content], self.format.upper()
+        if kind == "positions" and format_ == "PUFFIN":
+            return "vectors"
+        if format_ != "PARQUET":
+            raise UnsupportedError(
+                f"{self.path} is {format_}, and only Parquet is read"
+            ).at(file=self.path)
+        return kind
+
+
 def _live(
-    io: Any,
-    specs: Mapping[int, _Partitioning],
-    of_manifest: tuple[Any, int | None],
+    io: Any, specs: Mapping[int, _Partitioning], manifest: _Manifest
 ) -> list[tuple[Kind, LiveFile]]:
     """The files of a manifest that are not deleted."""
-    from pyiceberg.avro.file import AvroFile
-    from pyiceberg.manifest import (
-        DATA_FILE_TYPE,
-        MANIFEST_ENTRY_SCHEMAS,
-        DataFile,
-        DataFileContent,
-        FileFormat,
-        ManifestEntry,
-        ManifestEntryStatus,
-    )
-
-    manifest, next_row_id = of_manifest
-    fields = [field.name for field in DATA_FILE_TYPE[ENTRY_VERSION].fields]
-    of_vector = [
-        fields.index(name)
-        for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
-    ]
-    spec = specs[manifest.partition_spec_id]
+    spec, next_row_id = specs[manifest.spec], manifest.first_row_id
+    partitions: dict[Any, _Partition] = {}
     found: list[tuple[Kind, LiveFile]] = []
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[ENTRY_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        for entry in reader:
-            if entry.status == ManifestEntryStatus.DELETED:
-                continue
-            file, sequence = entry.data_file, entry.sequence_number
-            if sequence is None:  # That of its manifest; tables of version 1 have none.
-                sequence = manifest.sequence_number or 0
-            values = [file.partition[at] for at in range(len(spec.parts))]
-            parts = zip(spec.parts, values, strict=True)
-            numbered = zip(spec.whole, values, strict=True)
-            live = LiveFile(
-                file.file_path,
-                file.file_size_in_bytes,
-                sequence,
-                {part.name: value_as(v, part.kind) for part, v in parts if part},
-                file.record_count,
-                Metrics(
-                    file.lower_bounds or {},
-                    file.upper_bounds or {},
-                    file.value_counts or {},
-                    file.null_value_counts or {},
-                ),
-                (spec.number, tuple(map(_comparable, values))),
-                {number: value for number, value in numbered if number is not None},
-            )
-            is_data = file.content == DataFileContent.DATA
-            if is_data:
-                own = file[fields.index("first_row_id")]
-                live = live._replace(first_row_id=next_row_id if own is None else own)
-                if own is None and next_row_id is not None:
-                    next_row_id += file.record_count
-            if file.file_format == FileFormat.PUFFIN and not is_data:
-                vector = tuple(file[at] for at in of_vector)
-                found.append(("vectors", live._replace(vector=vector)))
-                continue
-            if file.file_format != FileFormat.PARQUET:
-                raise _refused(
-                    live.path, f"is {file.file_format.value}, and only Parquet is read"
-                )
-            if file.content == DataFileContent.EQUALITY_DELETES:
+    structs = DATA_FILE, PARTITION
+    for status, own, stored in records_of(io, manifest.path, _entry(), structs):
+        if status == DELETED:
+            continue
+        file = _File(*stored[: len(OF_FILE)])
+        if status not in (EXISTING, ADDED) or not file.is_complete:
+            raise _malformed(manifest.path, f"file of status {status}", file)
+        key = tuple(map(_comparable, file.partition))
+        if key not in partitions:
+            partitions[key] = _Partition.of(spec, file.partition)
+        sequence = manifest.sequence if own is None else own
+        live, kind = file.of_partition(sequence, partitions[key]), file.kind
+        match kind:
+            case "data":
+                first = next_row_id if file.first_row_id is None else file.first_row_id
+                if file.first_row_id is None and next_row_id is not None:
+                    next_row_id += file.num_rows
+                live = live._replace(first_row_id=first)
+            case "vectors":
+                vector = file.vector_of, file.vector_begin, file.vector_size
+                live = live._replace(vector=vector)
+            case "keys":
                 scope = None if spec.is_one else live.scope
-                keys = tuple(sorted(file.equality_ids or ()))
-                if not keys:
-                    raise CorruptFileError(
-                        f"{live.path} deletes rows by their values, and the table does "
-                        "not say of which columns"
-                    ).at(file=live.path)
-                found.append(("keys", live._replace(scope=scope, keys=keys)))
-                continue
-            found.append(("data" if is_data else "positions", live))
+                live = live._replace(scope=scope, keys=_keys_of(file))
+        found.append((kind, live))
     return found
 
 
-def _refused(path: str, what: str) -> UnsupportedError:
-    return UnsupportedError(f"{path} {what}").at(file=path)
+def _entry() -> list[Any]:
+    """What is read of each entry of a manifest: fields of pyiceberg."""
+    from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_ENTRY_SCHEMAS
+    from pyiceberg.types import NestedField, StructType
+
+    of_file = StructType(*_chosen(DATA_FILE_TYPE[ENTRY_VERSION].fields, OF_FILE))
+    of_entry = {
+        field.field_id: field for field in MANIFEST_ENTRY_SCHEMAS[ENTRY_VERSION].fields
+    }
+    data_file = NestedField(DATA_FILE, "data_file", of_file, required=True)
+    return [of_entry[STATUS], of_entry[SEQUENCE], data_file]
+
+
+def _keys_of(file: _File) -> tuple[int, ...]:
+    """Field ids of the columns by whose values a file deletes rows."""
+    if not file.keys:
+        raise CorruptFileError(
+            f"{file.path} deletes rows by their values, and the table does not say of "
+            "which columns"
+        ).at(file=file.path)
+    return tuple(sorted(file.keys))
+
+
+def _malformed(path: str, what: str, stored: Any) -> CorruptFileError:
+    error = CorruptFileError(
+        f"{path} names a {what} that does not say what it must: {stored._asdict()}"
+    )
+    return error.at(file=path)

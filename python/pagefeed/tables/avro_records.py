@@ -1,0 +1,79 @@
+"""Records of the Avro files of an Iceberg table, as pyiceberg reads them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from pagefeed.errors import CorruptFileError
+
+__all__ = ["MALFORMED", "records_of"]
+
+MALFORMED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
+    *(RecursionError, SystemError, TypeError, ValueError, struct.error, zlib.error),
+)
+"""What pyiceberg raises of metadata that are not what they should be."""
+
+
+class _Record(list[Any]):
+    """Values of a record, in the order of its fields."""
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(values)
+
+
+class _Stored:
+    """A file whose bytes were read, as pyiceberg opens files."""
+
+    def __init__(self, stored: bytes) -> None:
+        self._stored = stored
+
+    def open(self) -> BytesIO:
+        return BytesIO(self._stored)
+
+
+def records_of(
+    io: Any, path: str, fields: Sequence[Any], structs: Sequence[int] = ()
+) -> list[list[Any]]:
+    """Return the records of a file: the values of some fields of each.
+
+    Other fields are skipped, which takes less time than to read them. A field that is
+    not required is None where the file lacks it.
+
+    Args:
+        io: A ``FileIO`` of pyiceberg.
+        path: The file, as the table has it.
+        fields: Fields of pyiceberg, found by their ids.
+        structs: Ids of those whose values are lists of values too.
+
+    Raises:
+        CorruptFileError: If it is no such file, or it ends before its end.
+    """
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.exceptions import ResolveError
+    from pyiceberg.schema import Schema
+
+    with io.new_input(path).open() as file:
+        stored = file.read()
+    kinds = dict.fromkeys((-1, *structs), _Record)
+    try:
+        with AvroFile[Any](_Stored(stored), Schema(*fields), kinds) as reader:  # type: ignore[arg-type]
+            found: list[list[Any]] = [*reader]
+        # It takes an end in the middle of a block for the end of the file.
+        is_whole = reader.decoder.tell() == len(stored)
+        is_whole &= stored.endswith(reader.header.sync)
+    except (ResolveError, *MALFORMED) as problem:
+        text = " ".join(str(problem).split())
+        raise CorruptFileError(f"{path}: pyiceberg says: {text}").at(
+            file=path
+        ) from None
+    if not is_whole:
+        raise CorruptFileError(
+            f"{path}: the file is truncated: it has {len(stored)} bytes, and the last "
+            "ones do not end a block of records"
+        ).at(file=path)
+    return found
