@@ -122,3 +122,28 @@ def test_pruned_files_cost_no_request(root, s3):
         found[predicate] = part.storage.counts()["requests"]
     # Of 8 files 7 are left out, and one of them is asked for the types of columns.
     assert found["id >= 70"] < found["id >= 0"] / 3, found
+
+
+def test_field_ids_cost_no_request(tmp_path, s3, s3_properties):
+    """They are in the footers, which are read for the index anyway."""
+    catalog = SqlCatalog(
+        "remote",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse="s3://corpus/ids",
+        **s3_properties,
+    )
+    catalog.create_namespace("corpus")
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
+    for begin in range(0, 80, 10):
+        table.append(rows_table(begin, begin + 10))
+    with table.update_schema() as change:
+        change.rename_column("tokens", "ids")
+    catalog.close()
+    options: Any = {"storage_options": s3.options}
+    web = pf.iceberg(table.metadata_location, column="ids", **options)
+    plain = pf.parquet(web.files, column="tokens", **options)
+    counted = []
+    for dataset in (web, plain):
+        assert epoch_of(dataset) == expected([], 80)
+        counted.append(dataset.storage.counts()["requests"])
+    assert counted[0] == counted[1], counted

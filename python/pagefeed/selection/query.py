@@ -164,13 +164,17 @@ def _missing(name: str, schema: Schema) -> ColumnNotFoundError:
 
 
 def type_of(expression: Expression, schema: Schema, text: str) -> Any:
-    """Return the type of an expression over the columns of a schema."""
+    """Return the type of an expression over the columns of a schema.
+
+    Raises:
+        InvalidArgumentError: If it cannot be evaluated.
+    """
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     try:
-        scanner = dataset.dataset(schema.empty_table()).scanner(
-            columns={"found": expression}
-        )
-        return scanner.projected_schema.field("found").type
+        # Types that do not compare are told when there is a row.
+        nulls = pa.table([pa.nulls(1, kind) for kind in schema.types], schema=schema)
+        scanner = dataset.dataset(nulls).scanner(columns={"found": expression})
+        return scanner.to_table().schema.field("found").type
     except (pa.ArrowException, TypeError, ValueError) as error:
         problem = str(error).splitlines()[0]
         if "No match for FieldRef" in problem:

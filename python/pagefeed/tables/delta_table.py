@@ -215,11 +215,12 @@ def _told(uri: str) -> Iterator[None]:
         text = " ".join(str(problem).split())
         raise MissingFileError(f"{uri} is no Delta table: {text}") from None
     except (DeltaError, OSError, ValueError) as problem:
-        text = " ".join(str(problem).split())
+        # Calls of its own follow, each with a number.
+        text = " ".join(str(problem).split()).partition(" 0: <")[0]
         kind: type[PagefeedError] = CorruptFileError
         if isinstance(problem, OSError):
             kind = FileAccessError
-        elif "Invalid table location" in text:
+        elif "Invalid table location" in text or "File not found" in text:
             kind = MissingFileError
         elif "checksum" in text.lower():
             kind = ChecksumError

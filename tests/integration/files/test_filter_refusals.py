@@ -1,9 +1,11 @@
 """Selections that cannot be had are refused; others by way of commands and views."""
 
+import datetime
 import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -45,6 +47,16 @@ def files(tmp_path_factory) -> list[Path]:
 def test_what_cannot_be_asked_is_refused_at_once(files, predicate, error, message):
     with pytest.raises(error, match=message):
         dataset_of(files).where(predicate)
+
+
+def test_times_without_a_zone_are_not_compared_with_others(tmp_path):
+    times = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
+    path = write(tmp_path / "a.parquet", pa.table({"time": times, "n": [1, 2, 3]}))
+    data = pf.parquet(path, column="n")
+    noon = datetime.datetime(1960, 1, 1, 12)
+    with pytest.raises(InvalidArgumentError, match="without timezone"):
+        data.where(pc.field("time") > noon)
+    assert len(data.where(pc.field("time") > noon.replace(tzinfo=datetime.UTC))) == 3
 
 
 def test_files_that_lack_the_column_are_named(files, tmp_path):
