@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from io import BytesIO
 from typing import Any
 
 from pagefeed.errors import CorruptFileError
@@ -32,8 +31,10 @@ class _Stored:
     def __init__(self, stored: bytes) -> None:
         self._stored = stored
 
-    def open(self) -> BytesIO:
-        return BytesIO(self._stored)
+    def open(self) -> Any:
+        from pyarrow import BufferReader
+
+        return BufferReader(self._stored)
 
 
 def records_of(
