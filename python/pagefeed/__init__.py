@@ -16,6 +16,7 @@ from typing import Any as _Any
 from pagefeed._names import EXPORTS as _EXPORTS
 from pagefeed._names import FACES as _FACES
 from pagefeed._names import imported as _imported
+from pagefeed._names import near_name as _near_name
 from pagefeed.rooms import PROVIDED as _PROVIDED  # noqa: F401 - it says where they are
 
 if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
@@ -106,11 +107,17 @@ if not _TYPE_CHECKING:  # Where any name would be one.
     def __getattr__(name: str) -> _Any:
         """Import what has this name, when it is first used."""
         if name not in _EXPORTS and name not in _FACES:
-            is_module = name[0] != "_" and _find_spec(f"pagefeed.{name}") is not None
-            remedy = f": import pagefeed.{name} first" if is_module else ""
+            remedy = "" if name[0] == "_" else _remedy(name)
             raise AttributeError(f"module 'pagefeed' has no attribute {name!r}{remedy}")
         found = globals()[name] = _imported(name)
         return found
+
+
+def _remedy(name: str) -> str:
+    """Return what to do about an unknown name, as the end of a message."""
+    if _find_spec(f"pagefeed.{name}") is not None:
+        return f": import pagefeed.{name} first"
+    return _near_name(name, __all__)
 
 
 def __dir__() -> list[str]:

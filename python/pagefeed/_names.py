@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
-__all__ = ["EXPORTS", "FACES", "imported", "name_as_imported"]
+__all__ = ["EXPORTS", "FACES", "imported", "name_as_imported", "near_name"]
 
 FACES = ("dataset", "errors", "mixing", "prepare", "reports", "run")
 """Modules of results, and of what few people call."""
@@ -50,7 +53,7 @@ EXPORTS = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def imported(name: str) -> Any:
-    """Return what has a public name, or the module of that name."""
+    """Return the object with a public name, or the module of that name."""
     if name in FACES:
         return import_module(f"pagefeed.{name}")
     module = import_module(f"pagefeed.{EXPORTS[name]}")
@@ -58,9 +61,10 @@ def imported(name: str) -> Any:
 
 
 def name_as_imported(module: str) -> None:
-    """Make what a module exports name the module that users import it from.
+    """Make exports of a module behave as names of the module users import them from.
 
-    Reprs, tracebacks and pickles say it.
+    Reprs, tracebacks and pickles name that module. An unknown argument of a public
+    function or class raises an error that suggests the nearest known one.
     """
     exports = sys.modules[module].__dict__
     own = module.removeprefix("pagefeed.")
@@ -70,3 +74,53 @@ def name_as_imported(module: str) -> None:
         is_here = own in FACES and name not in EXPORTS
         if callable(thing) and is_ours and (is_public or is_here):
             thing.__module__ = "pagefeed" if is_public else module
+            if is_public and isinstance(thing, FunctionType):
+                exports[name] = _suggesting(thing)
+            elif is_public and "__init__" in vars(thing):
+                thing.__init__ = _suggesting(thing.__init__)
+
+
+def _suggesting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with a suggestion in its error about an unknown argument.
+
+    Python 3.13 and newer suggest a name themselves.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **settings: Any) -> Any:
+        try:
+            return function(*args, **settings)
+        except TypeError as error:
+            suggestion = _suggestion(function, settings)
+            if not suggestion or "Did you mean" in str(error):
+                raise
+            raise TypeError(f"{error}{suggestion}") from None
+
+    return call
+
+
+def _suggestion(function: Callable[..., Any], settings: dict[str, Any]) -> str:
+    """Return "; did you mean ...?" for the first unknown argument, or ""."""
+    from inspect import signature
+
+    known = signature(function).parameters
+    unknown = [name for name in settings if name not in known]
+    takes_any = any(
+        parameter.kind == parameter.VAR_KEYWORD for parameter in known.values()
+    )
+    return near_name(unknown[0], known) if unknown and not takes_any else ""
+
+
+def near_name(name: str, names: Iterable[str]) -> str:
+    """Return a suggestion of the name that is most like a misspelt one, or "".
+
+    Example:
+        >>> near_name("txt", ["id", "text"])
+        "; did you mean 'text'?"
+        >>> near_name("url", ["id", "text"])
+        ''
+    """
+    import difflib  # Only where a name is wrong.
+
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -310,7 +310,7 @@ def _warn_of_joined(settings: LoaderSettings) -> None:
             f"{tokenizer.name!r} has one: give Windows({windows.length}, "
             f"eos={tokenizer.eos})",
             PagefeedWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
@@ -329,7 +329,7 @@ def _warn_of_endless(settings: LoaderSettings) -> None:
         "carries no loss. Give eos=, or fields=pagefeed.Fields(names="
         f"{fields.names!r}, across_documents=True), where bos is the last label",
         PagefeedWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
 
 

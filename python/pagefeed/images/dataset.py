@@ -186,13 +186,13 @@ def _without_bad_rows(
         message = long_rows(data.numbers, len(too_long), row, most)
         if not drops_long:
             raise InvalidArgumentError(f"{message}: long='drop' leaves them out")
-        warnings.warn(f"{message}: they are left out", PagefeedWarning, stacklevel=3)
+        warnings.warn(f"{message}: they are left out", PagefeedWarning, stacklevel=4)
     if data.drops and len(broken := by_length[0]):
         warnings.warn(
             f"{len(broken):,} of {len(data):,} rows are left out: they have broken "
             "images, more or fewer images than placeholders, or no tokens",
             PagefeedWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return by_length[1] if data.drops else by_length[0]
 

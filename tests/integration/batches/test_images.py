@@ -470,3 +470,9 @@ def test_unknown_words_are_no_placeholders_and_structs_no_sizes(tmp_path):
     assert len(pf.with_images(right, "images", **options)) == 1
     with pytest.raises(UnsupportedError, match="a column of sizes holds"):
         len(pf.with_images(right, "images", sizes="images", **options).index)
+
+
+def test_warnings_name_the_line_of_the_user(folder):
+    with pytest.warns(PagefeedWarning, match="left out") as told:
+        images.dataset(folder, max_tokens=90, long="drop")
+    assert told[0].filename == images.__file__

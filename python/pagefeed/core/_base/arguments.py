@@ -5,7 +5,6 @@ Numbers of NumPy count as numbers of Python; True and False are not numbers.
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 import re
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pagefeed._names import near_name
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
@@ -177,6 +177,7 @@ def check_choice(value: object, choices: tuple[str, ...], name: str) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidArgumentError(
             f"{name}={value!r} is unknown: choose one of {', '.join(choices)}"
+            f"{near_name(str(value), choices)}"
         )
     return value
 
@@ -206,19 +207,6 @@ def _whole(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
-
-
-def near_name(name: str, names: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" with the name most like a misspelt one, or "".
-
-    Example:
-        >>> near_name("txt", ["id", "text"])
-        "; did you mean 'text'?"
-        >>> near_name("url", ["id", "text"])
-        ''
-    """
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 _UNITS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from pagefeed.core._base import check_whole, parse_bytes
+from pagefeed.core._base import check_whole, near_name, parse_bytes
 from pagefeed.core.order.lanes import NODE_BYTES
 from pagefeed.errors import InvalidArgumentError
 
@@ -66,6 +66,7 @@ class Shuffle:
             raise InvalidArgumentError(
                 f"unknown shuffle {self.block!r}: expected one of "
                 f"{', '.join(map(repr, BLOCK_KINDS))} or None"
+                f"{near_name(str(self.block), BLOCK_KINDS)}"
             )
         _window_amount(self.window)
         if not self.delayed and self.window != "auto":
