@@ -23,6 +23,7 @@ __all__ = [
     "Tokenizer",
     "build_profile",
     "check_metadata",
+    "deal",
     "document_table",
     "field_table",
     "flat_index",
@@ -31,7 +32,6 @@ __all__ = [
     "mix",
     "pack",
     "permute",
-    "scramble",
     "text_of",
     "token_rows",
     "version",
@@ -400,9 +400,18 @@ class ListFile:
     def take(self) -> bytes: ...
 
 def mix(values: npt.NDArray[np.uint64], first: int, second: int) -> None: ...
-def scramble(
-    values: npt.NDArray[np.uint64], num_bits: int, first: int, second: int
-) -> None: ...
+def deal(
+    sequences: npt.NDArray[np.int64],
+    costs: npt.NDArray[np.float64],
+    stays: npt.NDArray[np.uint8] | None,
+    *,
+    first: Sequence[int],
+    keys: Sequence[tuple[int, int]],
+    num_ranks: int,
+    exact: bool,
+    bucket: int,
+    equal: float,
+) -> tuple[bytes, bytes]: ...
 def permute(
     values: npt.NDArray[np.uint64],
     *,

@@ -1,6 +1,8 @@
 //! What orders are made of, number by number: a keyed hash, and permutations of any
 //! size, forward and backward. What they come to is the control plane's.
 
+pub mod dealing;
+
 use crate::error::{Error, Result};
 
 /// Odd constants with well spread bits: the multipliers of two known mixers.
@@ -21,19 +23,6 @@ fn mixed(mut value: u64, key: [u64; 2]) -> u64 {
         value ^= value >> HALF;
     }
     value
-}
-
-/// Scrambles each of `values`, of `num_bits` bits, as Owen does: turns each bit by a hash
-/// of the bits before it.
-pub fn scramble(values: &mut [u64], num_bits: u32, key: [u64; 2]) {
-    for value in values {
-        let turned = (0..num_bits).fold(0, |turned, behind| {
-            // The branches of a tree, numbered through, each level behind the one before.
-            let branch = *value >> behind >> 1 | 1 << (num_bits - 1 - behind);
-            turned | mixed(branch, key) >> 63 << behind
-        });
-        *value ^= turned;
-    }
 }
 
 /// How many numbers a permutation permutes: each has a size of its own, or all one.

@@ -63,7 +63,7 @@ mod _core {
     use crate::tokenizer::{Tokenizer, json_texts, text_of};
 
     #[pymodule_export]
-    use crate::order::{mix, permute, scramble};
+    use crate::order::{deal, mix, permute};
     #[pymodule_export]
     use crate::packing::pack;
     #[cfg(feature = "remote")]

@@ -1,11 +1,12 @@
-//! The parts of orders in Python, over NumPy's arrays of uint64.
+//! The parts of orders in Python, over NumPy's arrays.
 
-use pagefeed_core::error::Error;
+use pagefeed_core::order::dealing::{Dealing, Key, Stretch};
 use pagefeed_core::order::{self, Permutations, Sizes};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-use crate::error::to_python;
+use crate::numbers::bytes_of;
 use crate::run::detached_if_many;
 
 /// Hashes each of `values`, a contiguous uint64 array, in its place.
@@ -19,26 +20,45 @@ pub fn mix(py: Python<'_>, values: PyBuffer<u64>, first: u64, second: u64) -> Py
     values.copy_from_slice(py, &mixed)
 }
 
-/// Scrambles each of `values`, a contiguous uint64 array of numbers of `num_bits` bits, in
-/// its place: turns each bit by a hash of those before it.
+/// Deals the sequences of some ranks in a stretch by their costs.
+///
+/// `sequences` (int64), `costs` (float64) and `stays` (uint8, or None) are those of the ranks
+/// whose first positions are `first`, turn after turn of these; `keys` are those of
+/// quantiles, buckets, ranks and costs. Returns where each place of a rank went, int32, and
+/// what stands at each place now, int64: `[ranks, places]` in native order.
 #[pyfunction]
-pub fn scramble(
-    py: Python<'_>,
-    values: PyBuffer<u64>,
-    num_bits: u32,
-    first: u64,
-    second: u64,
-) -> PyResult<()> {
-    if !(1..=63).contains(&num_bits) {
-        let error = Error::invalid(format!("numbers of {num_bits} bits: 1 to 63 are scrambled"));
-        return Err(to_python(py, &error));
-    }
-    let mut scrambled = values.to_vec(py)?;
-    detached_if_many(py, scrambled.len(), || {
-        order::scramble(&mut scrambled, num_bits, [first, second]);
-        Ok(())
+#[pyo3(signature = (sequences, costs, stays, *, first, keys, num_ranks, exact, bucket, equal))]
+#[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
+pub fn deal<'py>(
+    py: Python<'py>,
+    sequences: PyBuffer<i64>,
+    costs: PyBuffer<f64>,
+    stays: Option<PyBuffer<u8>>,
+    first: Vec<u64>,
+    keys: [Key; 4],
+    num_ranks: u64,
+    exact: bool,
+    bucket: u64,
+    equal: f64,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (sequences, costs) = (sequences.to_vec(py)?, costs.to_vec(py)?);
+    let stays = stays.map(|stays| stays.to_vec(py)).transpose()?;
+    let dealing = Dealing {
+        keys,
+        num_ranks,
+        exact,
+        bucket,
+        equal,
+    };
+    let dealt = detached_if_many(py, sequences.len(), || {
+        dealing.deal(Stretch {
+            first: &first,
+            sequences: &sequences,
+            costs: &costs,
+            stays: stays.as_deref().unwrap_or_default(),
+        })
     })?;
-    values.copy_from_slice(py, &scrambled)
+    Ok((bytes_of(py, dealt.put), bytes_of(py, dealt.sequences)))
 }
 
 /// Permutes each of `values`, a contiguous uint64 array, in its place: among its size of

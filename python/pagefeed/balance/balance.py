@@ -24,12 +24,11 @@ from pagefeed import _core
 from pagefeed.balance.costs import SequenceCosts
 from pagefeed.core._base import (
     Int64Array,
-    UInt64Array,
     check_flag,
     check_number,
     check_whole,
 )
-from pagefeed.core.order import Costs, expand_key, mix
+from pagefeed.core.order import Costs, expand_key
 from pagefeed.core.sequences import JoinedIndex
 from pagefeed.errors import InvalidArgumentError
 
@@ -37,9 +36,6 @@ __all__ = [
     "Balance",
     "BalanceLike",
     "deal",
-    "nearly_equal",
-    "quantiles",
-    "rank_draws",
 ]
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
@@ -47,20 +43,14 @@ Float64Array: TypeAlias = npt.NDArray[np.float64]
 KINDS = ("attention", "tokens")
 COSTS = ("tokens", "attention", "images")
 MOST = 1 << 16
-LEVELS = 24
-"""Bits of a quantile: more than the numbers of a stretch differ in."""
-BESIDE = 24
-"""Bits after the quantile and the position in a bucket, drawn at random."""
 MOST_TOGETHER = 1 << 18
 """Sequences of all ranks that are dealt together, about: with very many ranks stretches
 are shorter."""
 LEAST_BUCKETS = 4
-"""Buckets of a stretch, at least."""
+"""Buckets of such a stretch at least."""
 PLACE_BYTES = 80
 """Bytes for a sequence of the longest stretch, at most, while it is dealt and those
 before it are kept; as was measured."""
-NEVER = np.uint64(2**64 - 1)
-"""Behind every quantile."""
 
 
 @dataclass(frozen=True)
@@ -224,117 +214,75 @@ class Balance:
 BalanceLike: TypeAlias = Balance | str | None
 """A balance as a user writes it."""
 
-_STEPS = (1, 2, 4, 8, 16, 32)
-_UNSET = [
-    np.uint64(sum(1 << bit for bit in range(64) if not bit & step)) for step in _STEPS
-]
-"""By step: the bits whose number has not this bit."""
-
 
 @lru_cache(maxsize=16)
-def _keys(key: bytes) -> list[tuple[np.uint64, np.uint64]]:
+def _keys(key: bytes) -> list[tuple[int, int]]:
     """Return the keys of quantiles, buckets, ranks and costs of an epoch."""
-    numbers = iter(expand_key(key, 8))
+    numbers = iter(map(int, expand_key(key, 8)))
     return list(zip(numbers, numbers, strict=True))
 
 
-def quantiles(counts: Int64Array, key: bytes, bucket: int = 1) -> UInt64Array:
-    """Return the quantile of cost of the k-th sequence of every rank, in 2**-64.
-
-    It is the second of Sobol's sequences, scrambled as Owen does it: each bit is turned
-    by a hash of the bits before it. Of any 2**n consecutive numbers that begin at a
-    multiple of 2**n each 2**-n of the range gets one. Which numbers stand together is
-    drawn by the key.
-
-    Args:
-        counts: k, at least 0.
-        key: Key of the epoch.
-        bucket: How many in a row have about the same. Of its places, aligned runs of
-            2**n take neighbours by cost, and these runs come in a keyed order.
-
-    Example:
-        >>> first = quantiles(np.arange(8), b"key") >> np.uint64(61)
-        >>> sorted(first.tolist())
-        [0, 1, 2, 3, 4, 5, 6, 7]
-    """
-    of_quantiles, of_buckets, *_ = _keys(key)
-    number, within = np.divmod(counts.astype(np.uint64), np.uint64(bucket))
-    bits = number.copy()
-    for step, unset in zip(_STEPS, _UNSET, strict=True):
-        bits ^= (bits >> np.uint64(step)) & unset
-    # The bits are turned round: those of a byte, then the bytes.
-    for step, unset in zip(_STEPS[:3], _UNSET[:3], strict=True):
-        bits = (bits >> np.uint64(step)) & unset | (bits & unset) << np.uint64(step)
-    bits = bits.byteswap() >> np.uint64(64 - LEVELS)
-    first, second = map(int, of_quantiles)
-    _core.scramble(bits, LEVELS, first, second)
-    bits <<= np.uint64(64 - LEVELS)
-    if bucket > 1:
-        within ^= mix(number, of_buckets) >> np.uint64(64 - (bucket - 1).bit_length())
-        bits |= within << np.uint64(BESIDE)
-    return bits
-
-
-def rank_draws(positions: Int64Array, key: bytes) -> UInt64Array:
-    """Return random bits that order ranks with equal quantiles."""
-    return mix(positions, _keys(key)[2]) >> np.uint64(64 - BESIDE)
-
-
-def nearly_equal(
-    costs: Float64Array,
-    positions: Int64Array,
-    lengths: Int64Array,
-    key: bytes,
-    equal: float,
-) -> Float64Array:
-    """Return costs of which those that differ little come in a keyed order.
-
-    Each is moved up or down by less than the part ``equal`` of itself and its row's
-    mean. All steps are exact or rounded as IEEE 754 says: every machine finds the same.
-
-    Args:
-        costs: Costs, 0 behind the last place of a rank: [ranks, places].
-        positions: Their positions: [ranks, places].
-        lengths: Places of each rank: [ranks].
-        key: Key of the epoch.
-        equal: What part counts as equal.
-    """
-    drawn = mix(positions, _keys(key)[3])
-    drawn >>= np.uint64(11)
-    moves: Float64Array = drawn.astype(np.float64)
-    del drawn  # There may be very many: what is not needed is let go of.
-    moves *= 2.0**-52
-    moves -= 1
-    moves *= equal
-    moves += 1
-    # Added up in order: machines differ in how they find a sum.
-    mean = costs.cumsum(axis=1)[:, -1] / lengths
-    moves *= costs + mean[:, None]
-    return moves
-
-
 def deal(
-    costs: Float64Array, wanted: UInt64Array, stays: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int32]:
-    """Return the new position of each sequence of some ranks, in the wanted order.
+    sequences: Int64Array,
+    costs: Float64Array,
+    stays: npt.NDArray[np.bool_] | None,
+    *,
+    first: Int64Array,
+    ranks: int,
+    key: bytes,
+    balance: Balance,
+    equal: float,
+) -> tuple[npt.NDArray[np.int32], Int64Array]:
+    """Return the new place of each sequence of some ranks, and what is at each place.
+
+    Those of a rank are sorted by cost. Each cost is moved up or down by less than the
+    part ``equal`` of itself and of the rank's mean, by a hash of its position, so that
+    those which differ little come in a keyed order. The k-th sequence of every rank
+    gets the quantile that is the k-th number of the second of Sobol's sequences,
+    scrambled as Owen does it: each bit is turned by a hash of the bits before it. Of
+    any 2**n consecutive numbers that begin at a multiple of 2**n each 2**-n of the
+    range gets one. Which numbers stand together is drawn by the key.
+
+    In buckets, so many in a row have about the same quantile: of its places, aligned
+    runs of 2**n take neighbours by cost, and these runs come in a keyed order. Ranks
+    that share a quantile draw lots. All steps are exact or rounded as IEEE 754 says:
+    every machine finds the same.
 
     Args:
-        costs: Cost of each sequence, by its place before: [ranks, places]. Those that
-            stay are overwritten, as are those of ``wanted``.
-        wanted: Quantile of cost at each place: [ranks, places].
-        stays: Which ones stay where they are: [ranks, places].
+        sequences: Turn after turn of these ranks: int64 [sequences].
+        costs: What each costs, at least 0: float64 [sequences].
+        stays: Which ones stay where they are: bool [sequences]; None if none do.
+        first: First position of each of these ranks, rising, within a turn of all.
+        ranks: How many ranks are balanced.
+        key: Key of the epoch.
+        balance: How long buckets are, and whether all ranks are dealt together.
+        equal: What part of costs counts as equal.
 
     Returns:
-        The place of each after: int32 [ranks, places], a permutation of each row.
+        The place of each after, int32, and what stands at each place, int64, both
+        [ranks, places]. Behind the last place of a rank stand its number, and 0.
 
     Example:
-        >>> costs, wanted = np.array([[5.0, 1.0, 9.0]]), np.array([[7, 8, 6]], "u8")
-        >>> deal(costs, wanted, np.array([[False] * 3])).tolist()
-        [[0, 2, 1]]
+        >>> settings = dict(first=np.array([0]), ranks=1, key=b"key",
+        ...                 balance=Balance(tokens=1), equal=0)
+        >>> put, dealt = deal(np.array([7, 8, 9]), np.array([5.0, 1.0, 3.0]), None,
+        ...                   **settings)
+        >>> dealt[0, put[0]].tolist()
+        [7, 8, 9]
     """
-    costs[stays], wanted[stays] = np.inf, NEVER
-    places = np.argsort(wanted, axis=1, kind="stable").astype(np.int32)
-    ranked = np.argsort(costs, axis=1, kind="stable")
-    put = np.empty_like(places)
-    np.put_along_axis(put, ranked, places, axis=1)
-    return put
+    put, dealt = _core.deal(
+        sequences,
+        costs,
+        None if stays is None else stays.view(np.uint8),
+        first=first.tolist(),
+        keys=_keys(key),
+        num_ranks=ranks,
+        exact=balance.exact,
+        bucket=balance.bucket,
+        equal=equal,
+    )
+    shape = len(first), -1
+    return (
+        np.frombuffer(put, dtype=np.int32).reshape(shape),
+        np.frombuffer(dealt, dtype=np.int64).reshape(shape),
+    )

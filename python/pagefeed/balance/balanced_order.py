@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -12,14 +12,13 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pagefeed.balance.balance import Balance, deal, nearly_equal, quantiles, rank_draws
+from pagefeed.balance.balance import Balance, deal
 from pagefeed.core._base import Int64Array, distinct, finished
 from pagefeed.core.order import Costs, Ordered
 
 __all__ = ["NEVER", "BalancedOrder", "Dealing", "Part"]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-Float64Array: TypeAlias = npt.NDArray[np.float64]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 
 NEVER = 1 << 62
@@ -65,7 +64,7 @@ class _Stretch:
     put: Int32Array
     """New place of each old place of a rank: [ranks dealt, places]."""
     dealt: Int64Array
-    """Old place of each new place of a rank: [ranks dealt, places]."""
+    """Sequence at each new place of a rank: [ranks dealt, places]."""
 
 
 class Dealing:
@@ -115,13 +114,34 @@ class Dealing:
         Returns:
             int64 [positions].
         """
-        if isinstance(positions, range):  # Of which NumPy would take one by one.
+        if isinstance(positions, range):
+            if positions.step > 0 and positions.step % self._apart == 0:
+                return (yield from self._reading_rank(positions))
+            # NumPy would take one by one.
             positions = np.arange(positions.start, positions.stop, positions.step)
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         sequences = np.empty(len(wanted), dtype=np.int64)
         for stretch, which, rank, place in self._groups(wanted):
             yield from self._deal(stretch, rank)
             sequences[which] = stretch.dealt[stretch.row[rank], place]
+            yield
+        return sequences
+
+    def _reading_rank(self, positions: range) -> Generator[None, None, Int64Array]:
+        """Find the sequences of one rank, of which each stretch holds some in a row."""
+        sequences = np.empty(len(positions), dtype=np.int64)
+        step, done = positions.step // self._apart, 0
+        while done < len(positions):
+            position = positions[done]
+            rank = position % self._apart
+            stretch = self._stretch(position)
+            if stretch.row[rank] < 0:
+                yield from self._deal_some(stretch, np.array([rank]))
+            place = (position - stretch.begin) // self._apart
+            some = stretch.dealt[stretch.row[rank], place::step]
+            end = min(done + len(some), bisect_left(positions, stretch.end))
+            sequences[done:end] = some[: end - done]
+            done = end
             yield
         return sequences
 
@@ -140,9 +160,17 @@ class Dealing:
         return begin if begin == position else end
 
     def borders(self, position: int) -> tuple[int, int]:
-        """Return the first position of a stretch, and one past its last."""
-        begins, ends = self._borders(self._part(position), np.array([position]))
-        return int(begins[0]), int(ends[0])
+        """Return the first position of a stretch, and one past its last.
+
+        A stretch is so many whole turns of all ranks; the last one of a part is up to
+        twice as long.
+        """
+        part, size = self._part(position), self._size
+        first = -(-part.first // self._ranks) * self._ranks
+        last = max((part.end - first) // size, 1) - 1
+        number = min(max((position - first) // size, 0), last)
+        begin = part.first if number == 0 else first + number * size
+        return begin, part.end if number == last else first + (number + 1) * size
 
     def _part(self, position: int) -> Part:
         """Return the part that contains a position."""
@@ -155,50 +183,27 @@ class Dealing:
         self._parts.insert(at, part)
         return part
 
-    def _whole(self, part: Part) -> tuple[int, int]:
-        """Return a part's first whole turn of all ranks, and its stretches."""
-        first = -(-part.first // self._ranks) * self._ranks
-        return first, max((part.end - first) // self._size, 1)
-
-    def _borders(
-        self, part: Part, positions: Int64Array
-    ) -> tuple[Int64Array, Int64Array]:
-        """Return the begin and end of the stretch of each position in a part.
-
-        A stretch is so many whole turns of all ranks; the last one of a part is up to
-        twice as long.
-        """
-        first, last = self._whole(part)
-        number = ((positions - first) // self._size).clip(0, last - 1)
-        begin = np.where(number == 0, part.first, first + number * self._size)
-        end = np.where(number == last - 1, part.end, first + (number + 1) * self._size)
-        return begin, end
-
     def _groups(
         self, positions: Int64Array
     ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
         """Yield stretches with the positions in them, their ranks and places."""
         left = np.arange(len(positions))
         while len(left):
-            part = self._part(int(positions[left].min()))
-            is_here = positions[left] < part.end
-            here, left = left[is_here], left[~is_here]
-            begins, ends = self._borders(part, positions[here])
-            for begin in distinct(begins).tolist():
-                which = here[begins == begin]
-                end = int(ends[begins == begin][0])
-                stretch = self._stretch(part, begin, end)
-                rank = positions[which] % self._apart
-                place = (positions[which] - begin) // self._apart
-                yield stretch, which, rank, place
+            stretch = self._stretch(int(positions[left].min()))
+            is_here = positions[left] < stretch.end
+            which, left = left[is_here], left[~is_here]
+            rank = positions[which] % self._apart
+            place = (positions[which] - stretch.begin) // self._apart
+            yield stretch, which, rank, place
 
-    def _stretch(self, part: Part, begin: int, end: int) -> _Stretch:
-        """Return a stretch, from the cache if it is there."""
+    def _stretch(self, position: int) -> _Stretch:
+        """Return the stretch of a position, from the cache if it is there."""
+        begin, end = self.borders(position)
         stretch = self._kept.pop(begin, None)
         if stretch is None:
             put, dealt = np.empty((0, 0), np.int32), np.empty((0, 0), np.int64)
             row = np.full(self._apart, -1)
-            stretch = _Stretch(begin, end, part, row, put, dealt)
+            stretch = _Stretch(begin, end, self._part(begin), row, put, dealt)
         self._kept[begin] = stretch
         held = sum(each.put.size for each in self._kept.values())
         while len(self._kept) > (1 if held > MOST_HELD else MOST_KEPT):
@@ -219,47 +224,40 @@ class Dealing:
     ) -> Generator[None, None, None]:
         """Deal the sequences of some ranks together."""
         first = np.sort(stretch.begin + (ranks - stretch.begin) % self._apart)
-        num_places = -(-(stretch.end - int(first[0])) // self._apart)
-        # By turns of the ranks, and so rising: what lies behind the end comes last.
-        turns = first + np.arange(num_places)[:, None] * self._apart
-        every = turns.ravel()
-        num_found = int(np.searchsorted(every, stretch.end))
-        sequences, costs = np.zeros(len(every), dtype=np.int64), np.zeros(len(every))
-        for at in range(0, num_found, AT_ONCE):
-            some = slice(at, min(at + AT_ONCE, num_found))
+        every = self._turns(stretch, first)
+        sequences, costs = np.empty_like(every), np.empty(len(every))
+        for at in range(0, len(every), AT_ONCE):
+            some = slice(at, at + AT_ONCE)
             sequences[some] = yield from self._order.reading(every[some])
             yield
             costs[some] = self._costs(sequences[some])
             yield
-        put = self._put(stretch, turns.T, costs.reshape(turns.shape).T)
-        dealt = np.empty(put.shape, dtype=np.int64)
-        np.put_along_axis(dealt, put, sequences.reshape(turns.shape).T, axis=1)
+        part, balance = stretch.part, self._balance
+        put, dealt = deal(
+            sequences,
+            costs,
+            None if part.stays is None else part.stays(every),
+            first=first,
+            ranks=self._ranks,
+            key=self._key,
+            balance=balance,
+            equal=balance.equal_of(max(1, part.epoch // self._size)),
+        )
         stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
             put, dealt = _below(stretch.put, put), _below(stretch.dealt, dealt)
         stretch.put, stretch.dealt = put, dealt
         yield
 
-    def _put(
-        self, stretch: _Stretch, positions: Int64Array, costs: Float64Array
-    ) -> Int32Array:
-        """Return the new place of each place of some ranks: int32 [ranks, places]."""
-        part, balance, ranks = stretch.part, self._balance, self._ranks
-        equal = balance.equal_of(max(1, part.epoch // self._size))
-        lengths = -(-(stretch.end - positions[:, 0]) // self._apart)
-        costs = nearly_equal(costs, positions, lengths, self._key, equal)
-        counts = np.arange(stretch.begin // ranks, (stretch.end - 1) // ranks + 2)
-        of_turns = quantiles(counts, self._key, balance.bucket)
-        turn = positions // ranks
-        turn -= counts[0]
-        wanted = of_turns[turn]
-        del turn
-        if balance.exact:
-            wanted |= rank_draws(positions, self._key)
-        stays = positions >= stretch.end
-        if part.stays is not None:
-            stays |= part.stays(np.minimum(positions, stretch.end - 1))
-        return deal(costs, wanted, stays)
+    def _turns(self, stretch: _Stretch, first: Int64Array) -> Int64Array:
+        """Return the positions of some ranks of a stretch, rising: int64."""
+        if len(first) == 1:
+            return np.arange(first[0], stretch.end, self._apart)
+        if len(first) == self._apart:
+            return np.arange(stretch.begin, stretch.end)
+        num_places = -(-(stretch.end - int(first[0])) // self._apart)
+        turns = (first + np.arange(num_places)[:, None] * self._apart).ravel()
+        return turns[: int(np.searchsorted(turns, stretch.end))]
 
 
 class BalancedOrder(Dealing, Ordered):

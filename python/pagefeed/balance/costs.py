@@ -85,6 +85,8 @@ class SequenceCosts:
     ) -> Float64Array:
         """Return numbers of sequences; 0 for datasets that have none."""
         sequences = numbers_of(sequences)
+        if len(parts) == 1 and parts[0] is not None:
+            return parts[0][sequences].astype(np.float64)
         part = self._index.dataset_of(sequences)
         known = np.zeros(len(sequences))
         for number in np.flatnonzero(np.bincount(part)).tolist():

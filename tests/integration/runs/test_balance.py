@@ -311,14 +311,14 @@ def test_metrics_deal_all_ranks_at_once_and_few_of_very_many(
         **options,
     )
     iterator, dealt = iter(loader), []
-    plain = Dealing._put
+    plain = Dealing._deal_some
 
-    def counted(self, stretch, positions, costs):
-        dealt.append(len(positions))
-        return plain(self, stretch, positions, costs)
+    def counted(self, stretch, ranks):
+        dealt.append(len(ranks))
+        return plain(self, stretch, ranks)
 
     next(iterator)
-    monkeypatch.setattr(Dealing, "_put", counted)
+    monkeypatch.setattr(Dealing, "_deal_some", counted)
     assert loader.metrics()["data/slowest_rank"] >= 1
     # Every fourth rank but what was dealt: the own one, and of a mixture those with
     # which it changes places. Counts of its datasets are those of all ranks.

@@ -119,6 +119,8 @@ class Lanes:
 
     def join(self, positions: Int64Array) -> Int64Array:
         """Index, int64, of the unit at each position if lanes keep their order."""
+        if self.num_lanes == 1:
+            return positions.copy()
         length, longer = divmod(self.num_units, self.num_lanes)
         lane = positions % self.num_lanes
         return lane * length + np.minimum(lane, longer) + positions // self.num_lanes

@@ -1,0 +1,352 @@
+//! Sequences dealt by what they cost, so that ranks are balanced.
+//!
+//! The sequences of a rank in a stretch are sorted by cost, and stand at the quantiles of a
+//! sequence that spreads evenly: the second of Sobol's, scrambled as Owen does it. Each bit
+//! of a number is turned by a keyed hash of the bits before it. So the numbers are the
+//! leaves of a tree, and in order once the halves of each branch are: which takes a hash for
+//! a branch, not one for each bit of each number.
+
+use super::mixed;
+use crate::error::{Error, Result};
+
+/// Bits of a quantile: more than the numbers of a stretch differ in.
+const LEVELS: u32 = 24;
+/// Bits that ranks draw, behind the quantile and the place in a bucket.
+const BESIDE: u32 = 24;
+/// A random number of 53 bits times this is below 2.
+const TWICE: f64 = 1.0 / (1_u64 << 52) as f64;
+
+/// A key of [`super::mix`].
+pub type Key = [u64; 2];
+
+/// How sequences are dealt.
+#[derive(Clone, Copy, Debug)]
+pub struct Dealing {
+    /// Keys of the quantiles, of the batches of a bucket, of the ranks that share a
+    /// quantile, and of costs.
+    pub keys: [Key; 4],
+    /// Ranks that are balanced: rank r takes the positions r, r + ranks, and so on.
+    pub num_ranks: u64,
+    /// Whether the sequences of all ranks are dealt together.
+    pub exact: bool,
+    /// How many sequences of a rank in a row have about the same quantile.
+    pub bucket: u64,
+    /// What part of themselves and of the mean cost costs move up or down.
+    pub equal: f64,
+}
+
+/// The sequences of some ranks in a stretch, turn after turn of these ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// First position of each rank, rising, within a turn of all ranks.
+    pub first: &'a [u64],
+    /// What stands at each place of each rank, in the order of positions.
+    pub sequences: &'a [i64],
+    /// What each costs.
+    pub costs: &'a [f64],
+    /// Whether each stays where it is; empty if none does.
+    pub stays: &'a [u8],
+}
+
+/// Where sequences went, rank after rank.
+#[derive(Debug, Default)]
+pub struct Dealt {
+    /// Where each place of a rank went; behind its last place itself: `[ranks, places]`.
+    pub put: Vec<i32>,
+    /// What stands at each place; behind the last 0: `[ranks, places]`.
+    pub sequences: Vec<i64>,
+}
+
+impl Dealing {
+    /// Deals the sequences of each rank among its places.
+    pub fn deal(&self, stretch: Stretch<'_>) -> Result<Dealt> {
+        self.check(stretch)?;
+        let num_rows = stretch.first.len();
+        let places = stretch.sequences.len().div_ceil(num_rows);
+        let mut dealt = Dealt {
+            put: Vec::with_capacity(num_rows * places),
+            sequences: vec![0; num_rows * places],
+        };
+        let mut work = Work::default();
+        for row in 0..num_rows {
+            let begin = dealt.put.len();
+            dealt.put.extend((0..places).map(|place| place as i32));
+            self.deal_row(stretch, row, &mut work, &mut dealt.put[begin..]);
+            let of_row = stretch.sequences.iter().skip(row).step_by(num_rows);
+            for (&sequence, &put) in of_row.zip(&dealt.put[begin..]) {
+                dealt.sequences[begin + put as usize] = sequence;
+            }
+        }
+        Ok(dealt)
+    }
+
+    fn check(&self, stretch: Stretch<'_>) -> Result<()> {
+        let count = stretch.sequences.len();
+        let flags_are_whole = stretch.stays.is_empty() || stretch.stays.len() == count;
+        let is_whole = stretch.costs.len() == count && flags_are_whole;
+        if !is_whole || count > i32::MAX as usize || !(1..=count).contains(&stretch.first.len()) {
+            return Err(Error::invalid(
+                "a cost for each sequence, one or more for a rank",
+            ));
+        }
+        if self.num_ranks == 0 || self.bucket == 0 {
+            return Err(Error::invalid("no rank to balance, or nothing in a bucket"));
+        }
+        Ok(())
+    }
+
+    /// Writes where each place of a rank goes.
+    fn deal_row(&self, stretch: Stretch<'_>, row: usize, work: &mut Work, put: &mut [i32]) {
+        let num_rows = stretch.first.len();
+        let apart = if self.exact { 1 } else { self.num_ranks };
+        let positions = Positions {
+            first: stretch.first[row],
+            apart,
+        };
+        let costs = stretch.costs[row..].iter().copied().step_by(num_rows);
+        let count = costs.len();
+        let stays = |place: usize| {
+            let flag = stretch.stays.get(row + place * num_rows);
+            flag.is_some_and(|&flag| flag != 0)
+        };
+        // Added up in order, as every machine does it.
+        let mean = costs.clone().fold(0.0, |sum, cost| sum + cost) / count as f64;
+        work.by_cost.clear();
+        for (place, cost) in costs.enumerate() {
+            if !stays(place) {
+                let drawn = mixed(positions.at(place), self.keys[3]) >> 11;
+                let moved = (drawn as f64 * TWICE - 1.0) * self.equal + 1.0;
+                // Costs are not negative, and so in the order of their bits.
+                let key = (moved * (cost + mean)).to_bits();
+                work.by_cost.push((key, place as u32));
+            }
+        }
+        work.by_cost.sort_unstable();
+        self.order_places(positions, count, work);
+        let free = work.places.iter().filter(|&&place| !stays(place as usize));
+        for (&(_, place), &free) in work.by_cost.iter().zip(free) {
+            put[place as usize] = free as i32;
+        }
+    }
+
+    /// Sorts the places of a rank by their quantiles.
+    fn order_places(&self, positions: Positions, count: usize, work: &mut Work) {
+        let (runs, numbers) = (&mut work.runs, &mut work.numbers);
+        let (places, drawn) = (&mut work.places, &mut work.drawn);
+        runs.clear();
+        numbers.clear();
+        // Places of a number, of which the first may have begun before this stretch.
+        let together = self.num_ranks.saturating_mul(self.bucket);
+        let size = (together / positions.apart) as usize;
+        let first = positions.first / together;
+        let mut begin = 0;
+        let mut end = (together - positions.first % together).div_ceil(positions.apart) as usize;
+        for number in first.. {
+            numbers.push(u64::from(sobol(number)) << 32 | runs.len() as u64);
+            runs.push((begin as u32, end.min(count) as u32));
+            if end >= count {
+                break;
+            }
+            (begin, end) = (end, end + size);
+        }
+        numbers.sort_unstable();
+        places.clear();
+        turn(numbers, LEVELS, self.keys[0], &mut |group| {
+            let all = || {
+                let run = |number: &u64| runs[(*number & u64::from(u32::MAX)) as usize];
+                group.iter().map(run).flat_map(|(begin, end)| begin..end)
+            };
+            if self.bucket == 1 && !self.exact {
+                places.extend(all());
+                return;
+            }
+            drawn.clear();
+            drawn.extend(all().map(|place| (self.drawn(positions.at(place as usize)), place)));
+            drawn.sort_unstable();
+            places.extend(drawn.iter().map(|&(_, place)| place));
+        });
+    }
+
+    /// What decides between positions of one quantile: place in a bucket, then rank.
+    fn drawn(&self, position: u64) -> u64 {
+        let mut drawn = 0;
+        if self.bucket > 1 {
+            let turn = position / self.num_ranks;
+            let (number, within) = (turn / self.bucket, turn % self.bucket);
+            let bits = (self.bucket - 1).ilog2() + 1;
+            drawn = (within ^ mixed(number, self.keys[1]) >> (64 - bits)) << BESIDE;
+        }
+        if self.exact {
+            drawn |= mixed(position, self.keys[2]) >> (64 - BESIDE);
+        }
+        drawn
+    }
+}
+
+/// Where the places of a rank are.
+#[derive(Clone, Copy, Debug)]
+struct Positions {
+    first: u64,
+    apart: u64,
+}
+
+impl Positions {
+    fn at(self, place: usize) -> u64 {
+        self.first + place as u64 * self.apart
+    }
+}
+
+/// Room for the work of a rank, used again for the next one.
+#[derive(Debug, Default)]
+struct Work {
+    by_cost: Vec<(u64, u32)>,
+    /// Places of each number.
+    runs: Vec<(u32, u32)>,
+    /// Bits of each number, before its run.
+    numbers: Vec<u64>,
+    places: Vec<u32>,
+    drawn: Vec<(u64, u32)>,
+}
+
+/// The first bits of the number at a place of the second of Sobol's sequences.
+fn sobol(place: u64) -> u32 {
+    let mut bits = place;
+    for step in [1, 2, 4, 8, 16, 32] {
+        // Those bits whose number has not the bit of the step.
+        let unset = u64::MAX / ((1_u64 << step) + 1);
+        bits ^= bits >> step & unset;
+    }
+    (bits.reverse_bits() >> (64 - LEVELS)) as u32
+}
+
+/// Visits sorted numbers, of so many bits above the lower 32, in the order that they have
+/// when each bit is turned by a hash of those before it: those that are alike together.
+fn turn(numbers: &[u64], bits: u32, key: Key, visit: &mut impl FnMut(&[u64])) {
+    let mut bits = bits;
+    while numbers.len() > 1 && bits > 0 {
+        bits -= 1;
+        let split = numbers.partition_point(|number| number >> 32 >> bits & 1 == 0);
+        if split == 0 || split == numbers.len() {
+            continue;
+        }
+        // The branches of the tree, numbered through, each level behind the one before.
+        let branch = numbers[0] >> 32 >> bits >> 1 | 1 << (LEVELS - 1 - bits);
+        let (low, high) = numbers.split_at(split);
+        let is_turned = mixed(branch, key) >> 63 == 1;
+        let (before, behind) = if is_turned { (high, low) } else { (low, high) };
+        turn(before, bits, key, visit);
+        turn(behind, bits, key, visit);
+        return;
+    }
+    if !numbers.is_empty() {
+        visit(numbers);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    const KEYS: [Key; 4] = [[1, 2], [3, 4], [5, 6], [7, 8]];
+
+    fn dealing(num_ranks: u64, exact: bool, bucket: u64) -> Dealing {
+        Dealing {
+            keys: KEYS,
+            num_ranks,
+            exact,
+            bucket,
+            equal: 0.1,
+        }
+    }
+
+    /// A number of so many bits, each turned by a hash of those before it.
+    fn scrambled(number: u64) -> u64 {
+        let value = u64::from(sobol(number));
+        (0..LEVELS).fold(value, |turned, behind| {
+            let branch = value >> behind >> 1 | 1 << (LEVELS - 1 - behind);
+            turned ^ mixed(branch, KEYS[0]) >> 63 << behind
+        })
+    }
+
+    /// Sorts the places of a rank by their quantile, worked out for each.
+    fn by_quantile(dealing: Dealing, positions: Positions, count: usize) -> Vec<u32> {
+        let mut places: Vec<u32> = (0..count as u32).collect();
+        places.sort_by_key(|&place| {
+            let position = positions.at(place as usize);
+            let number = position / dealing.num_ranks / dealing.bucket;
+            let drawn = dealing.drawn(position);
+            (scrambled(number), drawn)
+        });
+        places
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_their_quantiles() {
+        for (num_ranks, exact, bucket) in [
+            (1, false, 1),
+            (3, false, 1),
+            (3, true, 1),
+            (2, true, 7),
+            (2, false, 7),
+        ] {
+            let dealing = dealing(num_ranks, exact, bucket);
+            // The last begins where numbers of 24 bits are used up.
+            for first in [0, 1, 977, (1 << 24) * num_ranks * bucket - 40] {
+                let apart = if exact { 1 } else { num_ranks };
+                let positions = Positions { first, apart };
+                for count in [1, 2, 50, 600] {
+                    let mut work = Work::default();
+                    dealing.order_places(positions, count, &mut work);
+                    assert_eq!(work.places, by_quantile(dealing, positions, count));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_stays_is_put_where_it_was() {
+        let sequences: Vec<i64> = (100..117).collect();
+        let costs: Vec<f64> = (0..17).map(|cost| f64::from(cost * 7 % 5)).collect();
+        let stays: Vec<u8> = (0..17).map(|place| u8::from(place % 3 == 1)).collect();
+        let stretch = Stretch {
+            first: &[6, 7],
+            sequences: &sequences,
+            costs: &costs,
+            stays: &stays,
+        };
+        let dealt = dealing(2, false, 1).deal(stretch).unwrap();
+        let mut all = dealt.sequences.clone();
+        all.sort_unstable();
+        // The second rank has a place less.
+        assert_eq!(all[0], 0);
+        assert!(all[1..].iter().eq(&sequences));
+        assert_eq!(dealt.put[17], 8);
+        for (place, (&stays, &sequence)) in stays.iter().zip(&sequences).enumerate() {
+            let (row, place) = (place % 2, place / 2);
+            let put = dealt.put[row * 9 + place] as usize;
+            assert_eq!(dealt.sequences[row * 9 + put], sequence);
+            assert!(stays == 0 || put == place);
+        }
+    }
+
+    #[test]
+    fn arrays_that_do_not_fit_are_refused() {
+        let refused = |dealing: Dealing, first: &[u64], costs: &[f64], stays: &[u8]| {
+            let stretch = Stretch {
+                first,
+                sequences: &[1, 2],
+                costs,
+                stays,
+            };
+            assert_eq!(dealing.deal(stretch).unwrap_err().kind(), Kind::Invalid);
+        };
+        let right = dealing(1, false, 1);
+        refused(right, &[0], &[1.0], &[]);
+        refused(right, &[0], &[1.0, 2.0], &[0]);
+        refused(right, &[], &[1.0, 2.0], &[]);
+        refused(right, &[0, 1, 2], &[1.0, 2.0], &[]);
+        refused(dealing(0, false, 1), &[0], &[1.0, 2.0], &[]);
+        refused(dealing(1, false, 0), &[0], &[1.0, 2.0], &[]);
+    }
+}
