@@ -74,7 +74,7 @@ def imports_of(path: Path, package: Path, modules: set[Module]) -> Iterator[Modu
 
 def read_imports(package: Path) -> Imports:
     """Which modules of the package each of its modules imports."""
-    paths = sorted(package.rglob("*.py")) + sorted(package.glob("*.pyi"))
+    paths = sorted([*package.rglob("*.py"), *package.rglob("*.pyi")])
     modules = {module_of(path, package) for path in paths}
     return {
         module_of(path, package): set(imports_of(path, package, modules))

@@ -7,7 +7,6 @@ use arrow_array::Array;
 use arrow_schema::{DataType, Field};
 use pagefeed_core::engine::Batch;
 use pagefeed_core::fields::Field as BatchField;
-use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -15,6 +14,7 @@ use crate::arrow::ArrowArray;
 use crate::arrow::table::ArrowTable;
 use crate::error::to_python;
 use crate::run::detached;
+use crate::view::fill_view;
 
 /// The memory of one batch, as writable bytes: its tokens, then its other fields.
 /// It goes back to the engine when the last array over it is gone.
@@ -135,29 +135,5 @@ impl Buffer {
         // (PyBuffer_FillInfo takes a reference to it), and do not move. The engine does
         // not touch a batch that was handed out, so it may be offered as writable.
         unsafe { fill_view(slf.as_any(), view, (start, length), false, flags) }
-    }
-}
-
-/// Fills a view with bytes of an object.
-///
-/// # Safety
-/// The bytes must stay where they are as long as the object lives; `view` is null or Python's.
-pub unsafe fn fill_view(
-    object: &Bound<'_, PyAny>,
-    view: *mut ffi::Py_buffer,
-    (start, length): (*mut c_void, usize),
-    is_readonly: bool,
-    flags: c_int,
-) -> PyResult<()> {
-    if view.is_null() {
-        return Err(PyBufferError::new_err("a view is needed"));
-    }
-    let (length, readonly) = (length.cast_signed(), is_readonly.into());
-    // SAFETY: as this function's.
-    let filled =
-        unsafe { ffi::PyBuffer_FillInfo(view, object.as_ptr(), start, length, readonly, flags) };
-    match filled {
-        -1 => Err(PyErr::fetch(object.py())),
-        _ => Ok(()),
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use arrow_array::{ArrayRef, Int64Array, NullArray, StringArray};
 use arrow_schema::Field;
 use pagefeed_core::engine::Aligned;
 use pagefeed_core::error::{Error, Result};
@@ -16,7 +15,7 @@ use pagefeed_core::pages::flat::FlatField as CoreField;
 use pagefeed_core::pages::indexed::Indexed;
 use pagefeed_core::pages::infilled::InfilledPages;
 use pagefeed_core::pages::numbering::NumberedPages;
-use pagefeed_core::pages::row_column::{Column, InfilledRows, mean_row_bytes, row_columns};
+use pagefeed_core::pages::row_column::{Column, mean_row_bytes, row_columns};
 use pagefeed_core::pages::row_ranges::SharedPages;
 use pagefeed_core::pages::source::ColumnSource;
 use pagefeed_core::pages::text::Tokenization;
@@ -26,136 +25,14 @@ use pagefeed_core::pages::token_ids::TokenIds;
 use pagefeed_core::tokens::{NumberType, PerToken};
 use pyo3::prelude::*;
 
-use crate::arrow::ArrowArray;
-use crate::flat::{FlatField, RecordColumn};
+use crate::aligned::AskedAligned;
+use crate::asked::asked;
 use crate::index::Index;
 use crate::metadata::{Asked, Metadata};
 use crate::storage::stopped_by;
+use crate::values::{Beside, Values};
 
-/// What a column of rows of a dataset is made of.
-#[derive(FromPyObject)]
-pub enum Values<'py> {
-    Index(Bound<'py, Index>),
-    Records(Bound<'py, RecordColumn>),
-    Array(Bound<'py, ArrowArray>),
-    Numbers(Vec<Option<i64>>),
-    Text(Vec<Option<String>>),
-}
-
-impl Values<'_> {
-    fn into_column(self, verify_checksums: bool) -> Result<Column> {
-        Ok(match self {
-            Self::Records(records) => {
-                let column = records.get().column()?;
-                match records.get().infilled(&column) {
-                    None => Column::Records(column),
-                    Some(how) => Column::Infilled(Box::new(Column::Records(column)), how),
-                }
-            }
-            Self::Index(index) => {
-                let (index, rows) = (index.get(), index.get().indexed(verify_checksums));
-                let column = match &index.tokenization {
-                    None => Column::Pages(rows.clone()),
-                    Some(tokenization) => Column::Texts(rows.clone(), tokenization.clone()),
-                };
-                match index.infilling.clone() {
-                    None => column,
-                    Some((infilling, filling)) => Column::Infilled(
-                        Box::new(column),
-                        InfilledRows {
-                            rows,
-                            infilling,
-                            filling,
-                        },
-                    ),
-                }
-            }
-            Self::Array(array) => Column::Values(Arc::clone(&array.get().array)),
-            Self::Numbers(numbers) => {
-                let is_nothing = numbers.iter().all(Option::is_none);
-                let array: ArrayRef = match is_nothing {
-                    true => Arc::new(NullArray::new(numbers.len())),
-                    false => Arc::new(Int64Array::from(numbers)),
-                };
-                Column::Values(array)
-            }
-            Self::Text(text) => Column::Values(Arc::new(StringArray::from(text))),
-        })
-    }
-}
-
-/// What comes with the tokens of a dataset, a number for each.
-#[derive(FromPyObject)]
-pub enum Beside<'py> {
-    Column(Bound<'py, Index>),
-    Field(Bound<'py, FlatField>),
-}
-
-/// What comes with the tokens by a name: how many numbers for each, and what they are.
-#[derive(Clone, Copy, FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct AskedAligned {
-    padding: u64,
-    behind: u64,
-    #[pyo3(default = 1)]
-    width: usize,
-    #[pyo3(default)]
-    is_counted: bool,
-    #[pyo3(default)]
-    num_without: usize,
-    #[pyo3(default)]
-    scale: Option<f32>,
-    #[pyo3(default)]
-    is_shifted: bool,
-    #[pyo3(default)]
-    is_of_next: bool,
-}
-
-impl AskedAligned {
-    pub fn is_shifted(&self) -> bool {
-        self.is_shifted
-    }
-
-    /// What the column holds for each token.
-    pub fn per_token(&self) -> PerToken {
-        PerToken {
-            width: self.width,
-            is_counted: self.is_counted,
-            num_without: self.num_without,
-            padding: self.padding,
-            scale: self.scale,
-            is_of_next: self.is_of_next,
-        }
-    }
-
-    /// How many columns of a batch it becomes.
-    fn num_columns(&self) -> usize {
-        1 + usize::from(self.is_counted)
-    }
-
-    /// The columns of a batch that it becomes: the numbers, and how many there are.
-    fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
-        let per_token = self.per_token();
-        let numbers = Aligned {
-            number: per_token.number(number),
-            per_token,
-            behind: self.behind,
-            is_shifted: self.is_shifted,
-        };
-        let counts = self.is_counted.then_some(Aligned {
-            number: NumberType::I32,
-            per_token: PerToken {
-                is_of_next: self.is_of_next,
-                ..PerToken::default()
-            },
-            behind: 0,
-            is_shifted: self.is_shifted,
-        });
-        std::iter::once(numbers).chain(counts)
-    }
-}
-
-/// The same without Python.
+/// [`Beside`] without Python.
 enum AlignedPart {
     Column(Indexed),
     Field(CoreField),
@@ -252,6 +129,30 @@ impl Tokens {
     }
 }
 
+asked! {
+    /// What an engine reads. There is a flag in `verify_checksums` for each of `tokens`,
+    /// then for each of `columns`.
+    pub struct AskedColumns<'py> {
+        /// The token column of each dataset.
+        tokens: Vec<Bound<'py, Index>> = Vec::new(),
+        /// Columns that come as rows, dataset after dataset.
+        columns: Vec<Values<'py>> = Vec::new(),
+        /// What those of a dataset are called.
+        names: Vec<String> = Vec::new(),
+        /// Whether the first of them holds token ids.
+        has_tokens: bool = false,
+        /// Of each dataset its columns with numbers for each token, if it has them.
+        aligned: Vec<Vec<Option<Beside<'py>>>> = Vec::new(),
+        /// What these are like.
+        per_token: Vec<AskedAligned> = Vec::new(),
+        /// What is told of the documents in a batch.
+        metadata: Option<Asked<'py>> = None,
+        verify_checksums: Vec<bool>,
+        /// Ids are below it, if it is known.
+        vocab_size: Option<u64> = None,
+    }
+}
+
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
     tokens: Vec<Tokens>,
@@ -260,52 +161,53 @@ pub struct Columns {
     /// Columns of rows, those of each dataset in the same order.
     rows: Vec<Column>,
     names: Vec<String>,
+    /// What the numbers beside tokens are like.
+    per_token: Vec<AskedAligned>,
     token_ids: TokenIds,
     /// Whether the first column of rows of each dataset holds tokens.
     has_tokens: bool,
 }
 
 impl Columns {
-    /// The token column of each dataset with columns that come with it and with what is told of
-    /// its documents; and of each, columns of rows by these names, of which the first holds tokens
-    /// if `has_tokens`. There is a flag for each column of tokens and of rows.
-    #[expect(clippy::too_many_arguments, reason = "what a constructor is given")]
-    pub fn new(
-        tokens: &[Bound<'_, Index>],
-        aligned: &[Vec<Option<Beside<'_>>>],
-        metadata: Option<Asked<'_>>,
-        rows: Vec<Values<'_>>,
-        names: Vec<String>,
-        verify_checksums: &[bool],
-        has_tokens: bool,
-        token_ids: TokenIds,
-    ) -> Result<Self> {
-        let count = tokens.len() + rows.len();
-        if verify_checksums.len() != count {
+    /// Takes what Python gives.
+    pub fn new(asked: AskedColumns<'_>) -> Result<Self> {
+        let (tokens, flags) = (asked.tokens, asked.verify_checksums);
+        let count = tokens.len() + asked.columns.len();
+        if flags.len() != count {
             return Err(Error::invalid(format!(
                 "verify_checksums has {} flags for {count} columns",
-                verify_checksums.len()
+                flags.len()
             )));
         }
-        let (of_tokens, of_rows) = verify_checksums.split_at(tokens.len());
-        let aligned = aligned.iter().map(Vec::as_slice);
+        let (of_tokens, of_rows) = flags.split_at(tokens.len());
+        let aligned = asked.aligned.iter().map(Vec::as_slice);
         let aligned = aligned.chain(std::iter::repeat(&[][..]));
         let each = tokens.iter().zip(aligned).zip(of_tokens);
-        let rows = rows.into_iter().zip(of_rows);
+        let rows = asked.columns.into_iter().zip(of_rows);
+        let metadata = asked.metadata.map(|asked| Metadata::new(asked, &flags));
         Ok(Self {
             tokens: each
                 .map(|((index, aligned), &verify)| Tokens::new(index.get(), aligned, verify))
                 .collect(),
-            metadata: metadata
-                .map(|asked| Metadata::new(asked, verify_checksums))
-                .transpose()?,
+            metadata: metadata.transpose()?,
             rows: rows
                 .map(|(values, &verify)| values.into_column(verify))
                 .collect::<Result<_>>()?,
-            names,
-            token_ids,
-            has_tokens,
+            names: asked.names,
+            per_token: asked.per_token,
+            token_ids: TokenIds::new(asked.vocab_size),
+            has_tokens: asked.has_tokens,
         })
+    }
+
+    /// How many columns of rows a dataset has.
+    pub fn num_columns(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether any column beside the tokens stands a place before them.
+    pub fn are_shifted(&self) -> bool {
+        self.per_token.iter().any(AskedAligned::is_shifted)
     }
 
     /// What is told of documents, and the bytes it takes for a token.
@@ -358,9 +260,9 @@ impl Columns {
 
     /// What comes with the tokens, alike in all datasets that have it, and for each the
     /// bits of its numbers are like in a batch.
-    pub fn aligned(&self, asked: &[AskedAligned]) -> Result<Vec<Aligned>> {
+    pub fn aligned(&self) -> Result<Vec<Aligned>> {
         let mut columns = Vec::new();
-        for (place, asked) in asked.iter().enumerate() {
+        for (place, asked) in self.per_token.iter().enumerate() {
             let parts = self.tokens.iter().map(|tokens| tokens.aligned.get(place));
             let mut numbers = parts.filter(|part| !matches!(part, Some(AlignedPart::Absent)));
             let number = |part: Option<&AlignedPart>| part.and_then(AlignedPart::number);
@@ -373,15 +275,12 @@ impl Columns {
         Ok(columns)
     }
 
-    /// All of them, numbered through: those of tokens first. Tokens that infilling adds
-    /// are like `fillings` say. Of `memory` bytes at most a
+    /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
     /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
-    pub fn numbered(
-        self,
-        memory: usize,
-        asked: &[AskedAligned],
-        fillings: Vec<PerToken>,
-    ) -> Result<(NumberedPages, Vec<Field>)> {
+    pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
+        let aligned = self.aligned()?.into_iter();
+        let fillings: Vec<PerToken> = aligned.map(|column| column.per_token).collect();
+        let asked = &self.per_token;
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         // Many pages of tokens share a page of the columns beside them.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));

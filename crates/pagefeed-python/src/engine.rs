@@ -3,19 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, Layout, TokenType};
-use pagefeed_core::pages::token_ids::TokenIds;
-use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::PyValueError;
+use pagefeed_core::engine::{Engine as CoreEngine, EngineConfig, Layout};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
+use crate::asked::{asked, check_names};
 use crate::buffer::{BatchColumns, Buffer};
-use crate::columns::{AskedAligned, Beside, Columns, Values};
+use crate::columns::{AskedColumns, Columns};
 use crate::error::to_python;
 use crate::fields::AskedFields;
-use crate::index::Index;
-use crate::metadata::Asked;
+use crate::numbers::token_type;
 use crate::packing::AskedPacking;
 use crate::plan::AskedPlan;
 use crate::run::{detached, interruptible};
@@ -38,123 +35,74 @@ impl Drop for Engine {
     }
 }
 
-/// The elements of a contiguous array of exactly this type.
-pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
-    PyBuffer::<T>::get(array)?.to_vec(py)
-}
-
-pub fn token_type(name: &str) -> PyResult<TokenType> {
-    match name {
-        "int64" => Ok(TokenType::I64),
-        "int32" => Ok(TokenType::I32),
-        "uint16" => Ok(TokenType::U16),
-        _ => Err(PyValueError::new_err(format!(
-            "dtype is one of int64, int32, uint16, not {name}"
-        ))),
+asked! {
+    /// How an engine makes batches.
+    struct AskedBatches {
+        num_threads: usize,
+        /// Bytes for pages and batches.
+        memory: usize,
+        /// Rows of a batch whose plan does not say.
+        batch_rows: usize,
+        /// Tokens of a row; 0 without tokens.
+        row_length: usize = 0,
+        /// Type of tokens.
+        dtype: String = "int64".to_owned(),
+        padding: i64 = 0,
+        bos: Option<i64> = None,
+        eos: Option<i64> = None,
+        packing: Option<AskedPacking> = None,
+        fields: Option<AskedFields> = None,
+        /// Which of the columns beside the tokens the mask of losses follows.
+        loss_column: Option<usize> = None,
     }
 }
 
 #[pymethods]
 impl Engine {
-    /// Starts the threads. `tokens` is the token column of each dataset, `columns` those
-    /// that come as rows by `names`, dataset after dataset: indexes, or lists of values,
-    /// each of which is one page. Pages are numbered through all, in order;
-    /// `verify_checksums` has a flag for each. `has_tokens` says that the first of
-    /// `columns` of each dataset holds token ids. `aligned` is for each dataset the columns
-    /// with numbers for each token, which are like `per_token` says; None of one that it
-    /// lacks, for which its tokens have padding;
-    /// `loss_column` is the one of these that the mask of losses follows. `metadata` is
-    /// what is told of the documents in a batch, see [`Asked`].
+    /// Starts the threads; the stub tells of the settings. Pages are numbered through all
+    /// token columns, then through all columns of rows, each value of a list being a page.
     #[new]
-    #[pyo3(signature = (
-        tokens, *, num_threads, memory, batch_rows, verify_checksums, columns=Vec::new(),
-        names=Vec::new(), has_tokens=false, aligned=Vec::new(), per_token=Vec::new(),
-        loss_column=None, dtype="int64", row_length=0, padding=0, bos=None,
-        eos=None, packing=None, fields=None,
-        vocab_size=None, metadata=None
-    ))]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "keyword arguments of one constructor"
-    )]
-    fn new(
-        py: Python<'_>,
-        tokens: Vec<Bound<'_, Index>>,
-        num_threads: usize,
-        memory: usize,
-        batch_rows: usize,
-        verify_checksums: Vec<bool>,
-        columns: Vec<Values<'_>>,
-        names: Vec<String>,
-        has_tokens: bool,
-        aligned: Vec<Vec<Option<Beside<'_>>>>,
-        per_token: Vec<AskedAligned>,
-        loss_column: Option<usize>,
-        dtype: &str,
-        row_length: usize,
-        padding: i64,
-        bos: Option<i64>,
-        eos: Option<i64>,
-        packing: Option<AskedPacking>,
-        fields: Option<AskedFields>,
-        vocab_size: Option<u64>,
-        metadata: Option<Asked<'_>>,
-    ) -> PyResult<Self> {
-        let token_type = token_type(dtype)?;
-        let num_columns = names.len();
-        let token_ids = TokenIds::new(vocab_size);
-        let columns = Columns::new(
-            &tokens,
-            &aligned,
-            metadata,
-            columns,
-            names,
-            &verify_checksums,
-            has_tokens,
-            token_ids,
-        );
-        let columns = columns.map_err(|error| to_python(py, &error))?;
+    fn new(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<Self> {
+        check_names(config, &[AskedColumns::NAMES, AskedBatches::NAMES])?;
+        let asked: AskedBatches = config.extract()?;
+        let columns = Columns::new(config.extract()?).map_err(|error| to_python(py, &error))?;
         let (metadata, metadata_token_bytes) = detached(py, || columns.metadata())?;
-        let mut asked_fields = AskedFields::parse(fields).map_err(|error| to_python(py, &error))?;
-        asked_fields.are_columns_shifted = per_token.iter().any(AskedAligned::is_shifted);
-        let packing = packing.map(|asked| asked.rule()).transpose()?;
+        let mut fields = AskedFields::parse(asked.fields).map_err(|error| to_python(py, &error))?;
+        fields.are_columns_shifted = columns.are_shifted();
+        let packing = asked.packing.map(|asked| asked.rule()).transpose()?;
         let multiple_of = packing.map_or(1, |rule| rule.multiple_of);
         let layout = Layout {
-            bos,
-            eos,
+            bos: asked.bos,
+            eos: asked.eos,
             packing,
-            fields: asked_fields.with_multiple_of(multiple_of),
-            aligned: detached(py, || columns.aligned(&per_token))?,
-            loss_column,
+            fields: fields.with_multiple_of(multiple_of),
+            aligned: detached(py, || columns.aligned())?,
+            loss_column: asked.loss_column,
             metadata,
             metadata_token_bytes,
         };
-        let fillings = layout
-            .aligned
-            .iter()
-            .map(|column| column.per_token)
-            .collect();
+        let token_type = token_type(&asked.dtype)?;
         let stop = Arc::default();
         let columns = columns.stopped_by(&stop);
         detached(py, || {
             let config = EngineConfig {
-                num_threads,
-                budget: memory,
+                num_threads: asked.num_threads,
+                budget: asked.memory,
                 token_type,
-                batch_rows,
-                row_length,
-                num_columns,
+                batch_rows: asked.batch_rows,
+                row_length: asked.row_length,
+                num_columns: columns.num_columns(),
                 row_payload: columns.row_payload()?,
-                padding,
+                padding: asked.padding,
                 layout,
             };
-            let (pages, fields) = columns.numbered(memory, &per_token, fillings)?;
+            let (pages, fields) = columns.numbered(asked.memory)?;
             let engine = CoreEngine::new(Arc::new(pages), config)?;
             let columns = Arc::new(BatchColumns { fields });
             Ok(Self {
                 engine,
                 columns,
-                batch_rows,
+                batch_rows: asked.batch_rows,
                 stop,
             })
         })

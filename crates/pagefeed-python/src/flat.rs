@@ -16,8 +16,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
-use crate::engine::elements;
 use crate::index::Index;
+use crate::numbers::elements;
 use crate::run::detached;
 
 /// A number of the records of flat files that comes with their tokens: its type, by the

@@ -26,8 +26,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
+use crate::aligned::AskedAligned;
 use crate::arrow::ArrowArray;
-use crate::columns::AskedAligned;
 use crate::infill::PyInfilling;
 use crate::naming::PyNaming;
 use crate::numbers::{bytes_of, lookup};

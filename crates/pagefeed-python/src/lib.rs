@@ -6,7 +6,9 @@
 // The pymodule macro expands to items that carry no documentation.
 #![allow(missing_docs)]
 
+mod aligned;
 mod arrow;
+mod asked;
 mod buffer;
 mod columns;
 mod engine;
@@ -21,12 +23,15 @@ mod naming;
 mod numbers;
 mod order;
 mod packing;
+mod pad;
 mod plan;
 mod rows;
 mod run;
 mod storage;
 mod tokenizer;
 mod types;
+mod values;
+mod view;
 #[cfg(not(feature = "tokenizer"))]
 mod without_tokenizer;
 
@@ -46,7 +51,7 @@ mod _core {
     #[pymodule_export]
     use crate::engine::Engine;
     #[pymodule_export]
-    use crate::fields::{field_table, token_rows};
+    use crate::fields::field_table;
     #[pymodule_export]
     use crate::flat::{FlatField, RecordColumn, flat_index};
     #[pymodule_export]
@@ -66,6 +71,8 @@ mod _core {
     use crate::order::{deal, mix, permute};
     #[pymodule_export]
     use crate::packing::pack;
+    #[pymodule_export]
+    use crate::pad::{padded, padded_numbers, token_rows};
     #[cfg(feature = "remote")]
     #[pymodule_export]
     use crate::storage::remote::Remote;

@@ -20,11 +20,11 @@ use pyo3::prelude::*;
 
 use crate::arrow::ArrowArray;
 use crate::arrow::table::ArrowTable;
-use crate::columns::Values;
-use crate::engine::elements;
 use crate::error::to_python;
+use crate::numbers::elements;
 use crate::run::detached;
 use crate::storage::stopped_by;
+use crate::values::Values;
 
 /// What is asked for: names of columns, which of these hold spans, and for each dataset
 /// where its columns come from, if it has them.

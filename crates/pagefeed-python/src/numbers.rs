@@ -1,8 +1,9 @@
 //! Numbers of NumPy in and out.
 
 use arrow_buffer::{ArrowNativeType, Buffer};
+use pagefeed_core::engine::TokenType;
 use pagefeed_core::error::Result;
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -32,4 +33,21 @@ pub fn lookup(
 /// Numbers as bytes: there may be millions, too many for Python integers.
 pub fn bytes_of<T: ArrowNativeType>(py: Python<'_>, numbers: Vec<T>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, &Buffer::from_vec(numbers))
+}
+
+/// The elements of a contiguous array of exactly this type.
+pub fn elements<T: Element + Copy>(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+    PyBuffer::<T>::get(array)?.to_vec(py)
+}
+
+/// The type of tokens in batches, by the name that NumPy has for it.
+pub fn token_type(name: &str) -> PyResult<TokenType> {
+    match name {
+        "int64" => Ok(TokenType::I64),
+        "int32" => Ok(TokenType::I32),
+        "uint16" => Ok(TokenType::U16),
+        _ => Err(PyValueError::new_err(format!(
+            "dtype is one of int64, int32, uint16, not {name}"
+        ))),
+    }
 }

@@ -3,8 +3,8 @@
 use pagefeed_core::engine::{Bundles, Places, Plan};
 use pyo3::prelude::*;
 
-use crate::engine::elements;
 use crate::error::to_python;
+use crate::numbers::elements;
 
 /// The `BatchPlan` of `pagefeed.core.batches`: segments of consecutive batches.
 #[derive(FromPyObject)]

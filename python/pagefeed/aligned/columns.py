@@ -151,20 +151,23 @@ class AlignedColumns(ColumnsBeside):
                 stacklevel=2,
             )
 
-    def settings(self, fields: Fields, layout: SequenceLayout) -> dict[str, Any]:
+    def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:
         """Return the engine's settings of these columns and of fields.
 
         A column with the name of a field takes its place.
         """
         names = self.names
         made = [name for name in fields.made if name not in names]
-        found: dict[str, Any] = {"fields": fields.settings | {"fields": made}}
         label = layout.eos if layout.learn_eos else None
-        found |= {"aligned": self.handles, "per_token": self.per_token(label)}
+        told: _core.BesideConfig = {
+            "fields": fields.settings | {"fields": made},
+            "aligned": self.handles,
+            "per_token": self.per_token(label),
+        }
         if "labels" in names and "loss_mask" in made:
             each = [name for name, _, _ in self.arrays_of]
-            found["loss_column"] = each.index("labels")
-        return found
+            told["loss_column"] = each.index("labels")
+        return told
 
     def per_token(self, eos: int | None = None) -> list[dict[str, Any]]:
         """Return what the data plane is told of each column.
@@ -214,8 +217,13 @@ class AlignedColumns(ColumnsBeside):
             ends += (starts[1:] - 1).tolist()
         for (each, _, _), asked in zip(self.columns, self.per_token(), strict=True):
             try:
-                memory = columns[each.column].padded_numbers(
-                    lengths, shape[1], asked, starts=starts, has=has.get(each.column)
+                memory = _core.padded_numbers(
+                    columns[each.column],
+                    lengths,
+                    shape[1],
+                    asked,
+                    starts=starts,
+                    has=has.get(each.column),
                 )
             except DataError as error:
                 told = DataError(f"column {each.column!r}: {error}")

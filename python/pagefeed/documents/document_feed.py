@@ -110,21 +110,19 @@ class DocumentFeed(EngineFeed):
                 "them: leave one of both out"
             )
         # Of nothing that knows this feed: an engine ends with the last use of its feed.
-        start = partial(
-            _core.Engine,
-            [],
-            columns=[source.handle for source in self._columns],
-            names=names,
-            num_threads=settings.num_threads,
-            memory=settings.engine_bytes,
-            batch_rows=self._num_rows,
-            verify_checksums=[
+        config: _core.EngineConfig = {
+            "columns": [source.handle for source in self._columns],
+            "names": names,
+            "num_threads": settings.num_threads,
+            "memory": settings.engine_bytes,
+            "batch_rows": self._num_rows,
+            "verify_checksums": [
                 dataset.verify_checksums for dataset in datasets for _ in names
             ],
-            has_tokens=documents.makes_tokens,
-            vocab_size=self._vocab_size,
-        )
-        self._engine = ProcessEngine(start)
+            "has_tokens": documents.makes_tokens,
+            "vocab_size": self._vocab_size,
+        }
+        self._engine = ProcessEngine(partial(_core.Engine, config))
 
     def plan(self, sequences: Int64Array) -> BatchPlan:
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
@@ -180,7 +178,8 @@ class DocumentFeed(EngineFeed):
             starts = np.cumsum(lengths) - lengths
         shape = len(tokens), length
         settings, fields = self._settings, self._settings.fields
-        memory = tokens.padded(
+        memory = _core.padded(
+            tokens,
             length,
             settings.padding,
             settings.dtype,
@@ -229,7 +228,7 @@ class DocumentFeed(EngineFeed):
         for name, filling in self._documents.padded_columns.items():
             found = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
             length = self._documents.max_length or max(1, int(found.max(initial=0)))
-            memory = columns[name].padded(length, filling, "int64")
+            memory = _core.padded(columns[name], length, filling, "int64")
             shape = len(found), length
             made[name] = np.ndarray(shape, np.int64, memoryview(memory))
             made[f"{name}_lengths"] = np.minimum(found, length)

@@ -71,13 +71,14 @@ class ImageFeed(Feed):
         threads, (memory, ahead, of_step) = self._settings.num_threads, self._memory
         datasets = self._datasets.values()
         images = _core.Engine(
-            [],
-            columns=[data.numbers.source.handle for data in datasets],
-            names=["images"],
-            num_threads=threads,
-            memory=memory,
-            batch_rows=1,  # A document; so the fewest bytes wait.
-            verify_checksums=[data.verify_checksums for data in datasets],
+            {
+                "columns": [data.numbers.source.handle for data in datasets],
+                "names": ["images"],
+                "num_threads": threads,
+                "memory": memory,
+                "batch_rows": 1,  # A document; so the fewest bytes wait.
+                "verify_checksums": [data.verify_checksums for data in datasets],
+            }
         )
         engine = ImageEngine(self._tokens.engine(), images, self._made)
         if self._decode is None:

@@ -72,15 +72,17 @@ def dtypes():
 def engine_of(index, rows, length, dtype, fields, memory):
     def of(memory):
         return _core.Engine(
-            [index],
-            num_threads=1,
-            memory=memory,
-            dtype=dtype,
-            batch_rows=rows,
-            row_length=length,
-            padding=PADDING,
-            verify_checksums=[False],
-            fields=fields.settings,
+            {
+                "tokens": [index],
+                "num_threads": 1,
+                "memory": memory,
+                "dtype": dtype,
+                "batch_rows": rows,
+                "row_length": length,
+                "padding": PADDING,
+                "verify_checksums": [False],
+                "fields": fields.settings,
+            }
         )
 
     if memory != TIGHT:
@@ -246,3 +248,12 @@ def test_types_are_names_or_those_of_numpy(kind):
     again = Fields(names=("input_ids", "loss_mask"), dtypes={"loss_mask": np.bool_})
     assert (again, hash(again)) == (usual, hash(usual))
     assert set(usual.settings) == {"fields", "shifted", "across_documents"}
+
+
+def test_settings_of_other_names_are_refused():
+    config = {"num_threads": 1, "memory": ROOMY, "batch_rows": 1, "rows": 2}
+    with pytest.raises(TypeError, match='there is no setting "rows"'):
+        _core.Engine(config)
+    del config["rows"]
+    with pytest.raises(KeyError, match="verify_checksums"):
+        _core.Engine(config)

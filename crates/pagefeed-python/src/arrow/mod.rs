@@ -8,18 +8,11 @@ use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::Field;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use pagefeed_core::lists::{joined, list_lengths};
-use pagefeed_core::pad::{Padding, padded_numbers};
 use pagefeed_core::pickle::{from_bytes, to_bytes};
-use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyCapsule, PyDict, PyList, PyTuple};
 
-use crate::buffer::Buffer;
-use crate::columns::AskedAligned;
-use crate::engine::token_type;
-use crate::error::to_python;
-use crate::fields::{AskedFields, places};
 use crate::numbers::bytes_of;
 use crate::run::detached;
 
@@ -89,38 +82,6 @@ impl ArrowArray {
         PyTuple::new(py, [self.__arrow_c_schema__(py)?, array])
     }
 
-    /// Lists with numbers for each token, like `per_token` says, as rows of `length`
-    /// tokens in their own type, cut or filled up; `lengths` (int64) are the tokens of each.
-    /// With `starts` (int64) all are one row, in which each begins there. Where `has` is
-    /// null the column is not of the dataset of the row, whose tokens have padding.
-    #[pyo3(signature = (lengths, length, per_token, *, starts=None, has=None))]
-    fn padded_numbers(
-        &self,
-        py: Python<'_>,
-        lengths: PyBuffer<i64>,
-        length: usize,
-        per_token: AskedAligned,
-        starts: Option<PyBuffer<i64>>,
-        has: Option<&Self>,
-    ) -> PyResult<Buffer> {
-        let mut lengths = lengths.to_vec(py)?;
-        if let Some(has) = has {
-            let rows = lengths.iter_mut().zip(0..has.array.len());
-            let lacking = rows.filter(|&(_, row)| has.array.is_null(row));
-            lacking.for_each(|(length, _)| *length = 0);
-        }
-        let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
-        let starts = starts.as_deref();
-        let per_token = per_token.per_token();
-        let made = py.detach(|| padded_numbers(&self.array, &lengths, length, starts, &per_token));
-        made.map(Buffer::from).map_err(|(row, error)| {
-            let error = to_python(py, &error);
-            // An exception without attributes is one all the same.
-            let _ = error.value(py).setattr("batch_row", row);
-            error
-        })
-    }
-
     /// Lengths of the lists of integers that this is an array of: int64; 0 if null.
     fn list_lengths<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let lengths = detached(py, || list_lengths(&self.array))?;
@@ -132,29 +93,6 @@ impl ArrowArray {
         let array = detached(py, || joined(&self.array, most))?;
         let field = self.field.clone().with_data_type(array.data_type().clone());
         Ok(Self::new(array, field))
-    }
-
-    /// The lists of integers as rows of `length` tokens, cut or filled up with
-    /// `padding`, and the fields made of them. Documents begin with each list, and at the
-    /// rising `starts` (int64) in the flattened batch.
-    #[pyo3(signature = (length, padding, dtype, *, fields=None, starts=None))]
-    fn padded(
-        &self,
-        py: Python<'_>,
-        length: usize,
-        padding: i64,
-        dtype: &str,
-        fields: Option<AskedFields>,
-        starts: Option<PyBuffer<i64>>,
-    ) -> PyResult<Buffer> {
-        let starts = starts.map_or(Ok(Vec::new()), |starts| places(py, &starts))?;
-        let padding = Padding {
-            length,
-            token: padding,
-            token_type: token_type(dtype)?,
-            fields: AskedFields::parse(fields).map_err(|error| to_python(py, &error))?,
-        };
-        detached(py, || padding.batch(&self.array, &starts)).map(Buffer::from)
     }
 
     /// Numbers as the name of their type and their bytes, NaN for null; None if it holds

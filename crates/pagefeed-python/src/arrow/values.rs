@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
 
-use crate::buffer::fill_view;
+use crate::view::fill_view;
 
 /// Numbers, one a row: the name of their type, and their bytes. Null is NaN. `None` if the
 /// array holds others, or integers or flags of which some are null: no number says that,

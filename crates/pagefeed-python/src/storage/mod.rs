@@ -3,8 +3,10 @@
 #[cfg(feature = "remote")]
 pub mod remote;
 
+mod per_process;
+
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use pagefeed_core::error::Result;
 use pagefeed_core::pages::indexed::Indexed;
@@ -12,30 +14,9 @@ use pagefeed_core::storage::Storage;
 use pagefeed_core::store::Store;
 use pyo3::prelude::*;
 
+pub use per_process::PerProcess;
+
 use crate::run::{cancellable, detached};
-
-/// What each process has one of. Locked only under the GIL, which a forking thread holds, so
-/// a child never finds it locked.
-pub struct PerProcess<T: ?Sized>(Mutex<(u32, Arc<T>)>);
-
-impl<T: ?Sized> PerProcess<T> {
-    pub fn new(own: Arc<T>) -> Self {
-        Self(Mutex::new((std::process::id(), own)))
-    }
-
-    /// That of this process, made of its parent's in a fork, which may have been caught with
-    /// its locks taken by threads that the child does not have.
-    pub fn get<E>(&self, of_parent: impl FnOnce(&T) -> Result<Arc<T>, E>) -> Result<Arc<T>, E> {
-        let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if own.0 != std::process::id() {
-            let ours = of_parent(&own.1)?;
-            // Never dropped: its locks are not to be touched.
-            std::mem::forget(std::mem::replace(&mut own.1, ours));
-            own.0 = std::process::id();
-        }
-        Ok(Arc::clone(&own.1))
-    }
-}
 
 /// The storage that Python names by a handle; that of this machine's files by none.
 #[cfg(feature = "remote")]

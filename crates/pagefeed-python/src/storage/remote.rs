@@ -14,9 +14,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use super::per_process::PerProcess;
 use crate::error::to_python;
 use crate::run::cancellable;
-use crate::storage::PerProcess;
 
 /// A file: its URL, bytes, and version.
 type File = (String, u64, String);

@@ -46,7 +46,7 @@ class ColumnsBeside:
                 "learn_eos=False is of data with labels of their own: leave it out"
             )
 
-    def settings(self, fields: Fields, layout: SequenceLayout) -> dict[str, Any]:  # noqa: ARG002
+    def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:  # noqa: ARG002
         """Return the engine's settings of these columns and of fields."""
         return {"fields": fields.settings}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -211,7 +211,7 @@ def token_engine(
     layout: SequenceLayout,
     aligned: ColumnsBeside,
     fields: Fields | None = None,
-    **settings: Any,
+    **settings: Unpack[_core.BatchesConfig],
 ) -> ProcessEngine[_core.Engine]:
     """Return the engine that makes batches of tokens.
 
@@ -220,16 +220,18 @@ def token_engine(
         layout: How rows become tokens of a batch.
         aligned: Columns that come with the tokens.
         fields: What is made of the tokens.
-        **settings: Further ones, as ``_core.Engine`` calls them.
+        **settings: How batches are made.
     """
     return ProcessEngine(
         lambda: _core.Engine(
-            [dataset.index.handle for dataset in datasets],
-            verify_checksums=[data.verify_checksums for data in datasets],
-            bos=layout.bos,
-            eos=layout.eos,
-            packing=layout.packing_rule,
-            **aligned.settings(fields or Fields(), layout),
-            **settings,
+            {
+                "tokens": [dataset.index.handle for dataset in datasets],
+                "verify_checksums": [data.verify_checksums for data in datasets],
+                "bos": layout.bos,
+                "eos": layout.eos,
+                "packing": layout.packing_rule,
+                **aligned.settings(fields or Fields(), layout),
+                **settings,  # type: ignore[typeddict-item]
+            }
         )
     )

@@ -1,0 +1,69 @@
+//! What comes with tokens, number by number, as Python asks for it.
+
+use pagefeed_core::engine::Aligned;
+use pagefeed_core::tokens::{NumberType, PerToken};
+use pyo3::prelude::*;
+
+/// What comes with the tokens by a name: how many numbers for each, and what they are.
+#[derive(Clone, Copy, FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct AskedAligned {
+    padding: u64,
+    behind: u64,
+    #[pyo3(default = 1)]
+    width: usize,
+    #[pyo3(default)]
+    is_counted: bool,
+    #[pyo3(default)]
+    num_without: usize,
+    #[pyo3(default)]
+    scale: Option<f32>,
+    #[pyo3(default)]
+    is_shifted: bool,
+    #[pyo3(default)]
+    is_of_next: bool,
+}
+
+impl AskedAligned {
+    pub fn is_shifted(&self) -> bool {
+        self.is_shifted
+    }
+
+    /// What the column holds for each token.
+    pub fn per_token(&self) -> PerToken {
+        PerToken {
+            width: self.width,
+            is_counted: self.is_counted,
+            num_without: self.num_without,
+            padding: self.padding,
+            scale: self.scale,
+            is_of_next: self.is_of_next,
+        }
+    }
+
+    /// How many columns of a batch it becomes.
+    pub fn num_columns(&self) -> usize {
+        1 + usize::from(self.is_counted)
+    }
+
+    /// The columns of a batch that it becomes: the numbers, and how many there are.
+    pub fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
+        let per_token = self.per_token();
+        let numbers = Aligned {
+            number: per_token.number(number),
+            per_token,
+            behind: self.behind,
+            is_shifted: self.is_shifted,
+        };
+        let counts = self.is_counted.then_some(Aligned {
+            number: NumberType::I32,
+            per_token: PerToken {
+                is_of_next: self.is_of_next,
+                ..PerToken::default()
+            },
+            behind: 0,
+            is_shifted: self.is_shifted,
+        });
+        std::iter::once(numbers).chain(counts)
+    }
+}

@@ -1,0 +1,71 @@
+"""The data plane in Rust: page index, page reads and the engine.
+
+A stub for each subject; at run time all names are here but the types
+of dicts, which are for annotations alone.
+"""
+
+from pagefeed._core.arrow import (
+    ArrowArray,
+    ArrowTable,
+    Buffer,
+    padded,
+    padded_numbers,
+    token_rows,
+)
+from pagefeed._core.engine import (
+    IGNORED,
+    Engine,
+    check_metadata,
+    document_table,
+    field_table,
+)
+from pagefeed._core.engine import BatchesConfig as BatchesConfig
+from pagefeed._core.engine import BesideConfig as BesideConfig
+from pagefeed._core.engine import EngineConfig as EngineConfig
+from pagefeed._core.index import (
+    FlatField,
+    Index,
+    Infilling,
+    Naming,
+    RecordColumn,
+    flat_index,
+    footer_value,
+)
+from pagefeed._core.order import deal, mix, pack, permute
+from pagefeed._core.remote import Remote
+from pagefeed._core.text import ListFile, Tokenizer, json_texts, text_of
+
+__all__ = [
+    "IGNORED",
+    "ArrowArray",
+    "ArrowTable",
+    "Buffer",
+    "Engine",
+    "FlatField",
+    "Index",
+    "Infilling",
+    "ListFile",
+    "Naming",
+    "RecordColumn",
+    "Remote",
+    "Tokenizer",
+    "build_profile",
+    "check_metadata",
+    "deal",
+    "document_table",
+    "field_table",
+    "flat_index",
+    "footer_value",
+    "json_texts",
+    "mix",
+    "pack",
+    "padded",
+    "padded_numbers",
+    "permute",
+    "text_of",
+    "token_rows",
+    "version",
+]
+
+def version() -> str: ...
+def build_profile() -> str: ...

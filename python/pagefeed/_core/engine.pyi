@@ -1,0 +1,92 @@
+"""The engine, its settings, and what batches hold."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Required, TypedDict, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._core.arrow import ArrowArray, ArrowTable, Buffer
+from pagefeed._core.index import FlatField, Index, RecordColumn
+
+IGNORED: int
+
+class BesideConfig(TypedDict, total=False):
+    """What batches have beside tokens."""
+
+    fields: Mapping[str, Any] | None
+    """Those that are made of the tokens; without, the tokens alone."""
+    aligned: Sequence[Sequence[Index | FlatField | None]]
+    """Of each dataset its columns with numbers for each token; None of one it lacks."""
+    per_token: Sequence[Mapping[str, Any]]
+    """What these are like."""
+    loss_column: int | None
+    """Which of these the mask of losses follows."""
+
+class BatchesConfig(TypedDict, total=False):
+    """How batches are made, and of what."""
+
+    num_threads: Required[int]
+    memory: Required[int]
+    """Bytes for pages and batches."""
+    batch_rows: Required[int]
+    """Rows of a batch whose plan does not say."""
+    row_length: int
+    """Tokens of a row; without, there are none."""
+    dtype: str
+    """Type of tokens: int64 usually, int32 or uint16."""
+    padding: int
+    """What stands where a plan puts no token: 0 usually."""
+    vocab_size: int | None
+    """Ids are below it, if it is known."""
+    metadata: tuple[Sequence[str], Sequence[bool], Sequence[Any]] | None
+    """What is told of documents: names, which hold spans, and columns by datasets."""
+
+class EngineConfig(BesideConfig, BatchesConfig, total=False):
+    """What an engine reads, and how it makes batches.
+
+    Pages are numbered through all ``tokens``, then through all ``columns``, where each
+    value of a list is a page.
+    """
+
+    tokens: Sequence[Index]
+    """The token column of each dataset."""
+    columns: Sequence[
+        Index | RecordColumn | ArrowArray | Sequence[int | None] | Sequence[str | None]
+    ]
+    """Columns that come as rows, dataset after dataset."""
+    names: Sequence[str]
+    """What those of a dataset are called."""
+    has_tokens: bool
+    """Whether the first of them holds token ids."""
+    verify_checksums: Required[Sequence[bool]]
+    """A flag for each of ``tokens``, then for each of ``columns``."""
+    bos: int | None
+    eos: int | None
+    packing: Mapping[str, Any] | None
+
+@final
+class Engine:
+    def __new__(cls, config: EngineConfig) -> Engine: ...
+    def submit(self, plan: Any) -> None: ...  # A BatchPlan of core.batches.
+    def next_batch(self) -> Buffer: ...
+    def clear(self, *, keep_pages: bool = False) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def num_pending(self) -> int: ...
+    @property
+    def plan_bytes(self) -> int: ...
+    def stats(self) -> dict[str, Any]: ...
+
+def field_table() -> list[tuple[str, list[str], str, int | None, bool, bool]]: ...
+def check_metadata(
+    asked: tuple[Sequence[str], Sequence[bool], Sequence[Any]],
+) -> None: ...
+def document_table(
+    columns: Sequence[ArrowArray],
+    names: Sequence[str],
+    are_spans: Sequence[bool],
+    is_there: ArrowArray,
+    lengths: npt.NDArray[np.int64],
+    most: int,
+) -> ArrowTable: ...

@@ -1,0 +1,157 @@
+"""Where pages lie, and the numbers of flat files."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pagefeed._core.arrow import ArrowArray
+from pagefeed._core.remote import Remote
+
+@final
+class Index:
+    @staticmethod
+    def build(
+        paths: Sequence[str],
+        column: str,
+        *,
+        page_index: bool,
+        verify_checksums: bool,
+        num_threads: int,
+        by_row_group: bool = False,
+        missing_as_null: bool = False,
+        naming: Naming | None = None,
+        storage: Remote | None = None,
+        advance: Callable[[int], object] | None = None,
+    ) -> Index: ...
+    @staticmethod
+    def join(
+        parts: Sequence[Index],
+        pieces: Sequence[tuple[int, int, int]],
+        *,
+        storage: Remote | None = None,
+    ) -> Index: ...
+    @property
+    def is_joined(self) -> bool: ...
+    @staticmethod
+    def open(
+        path: str | os.PathLike[str], *, storage: Remote | None = None
+    ) -> Index: ...
+    def save(self, path: str | os.PathLike[str]) -> None: ...
+    def check_files(self) -> None: ...
+    def changed_files(self, files: Sequence[int]) -> list[int]: ...
+    @property
+    def column(self) -> str: ...
+    def with_missing(self, values: ArrowArray) -> Index: ...
+    def lacking_files(self) -> list[int]: ...
+    def infilled(self, infilling: Infilling, filling: int | None = None) -> Index: ...
+    @property
+    def num_pages(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_values(self) -> int: ...
+    @property
+    def value_bytes(self) -> int: ...
+    @property
+    def number_type(self) -> str | None: ...
+    @property
+    def mean_row_bytes(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def states(self) -> str: ...
+    @property
+    def files(self) -> list[str]: ...
+    def is_of(self, files: tuple[str, ...]) -> bool: ...
+    def file_first_page(self) -> list[int]: ...
+    def look_up(
+        self, table: str, numbers: npt.NDArray[np.int64], found: npt.NDArray[np.int64]
+    ) -> None: ...
+    def cut(
+        self,
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        per_row: int,
+    ) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...
+    def row_group_runs(self) -> bytes: ...
+    def dictionary_runs(self) -> bytes | None: ...
+    def null_pages(self) -> bytes: ...
+    def locate(self, page: int) -> tuple[int, int, int, int, int, int, int]: ...
+    def row_lengths(
+        self, pages: npt.NDArray[np.uint64], *, verify_checksums: bool
+    ) -> bytes: ...
+    @property
+    def list_depth(self) -> int: ...
+    @property
+    def row_size(self) -> int | None: ...
+    @property
+    def list_size(self) -> int | None: ...
+    def check_aligned(
+        self, page: int, column: Index, per_token: Mapping[str, Any]
+    ) -> None: ...
+    def read_page(self, page: int, *, verify_checksums: bool) -> ArrowArray: ...
+
+@final
+class Naming:
+    def __new__(
+        cls, fields: Sequence[tuple[Any, ...]], by_id: bool, by_name: bool
+    ) -> Naming: ...
+    def rename(self, footer: bytes) -> bytes: ...
+
+@final
+class Infilling:
+    def __new__(
+        cls,
+        *,
+        choice: tuple[int, int],
+        cuts: tuple[int, int],
+        rate: int,
+        spm: int,
+        tokens: Sequence[int],
+        within_sequence: bool,
+    ) -> Infilling: ...
+    def num_chosen(self, borders: npt.NDArray[np.int64]) -> bytes: ...
+    def own(
+        self,
+        document: int,
+        num_tokens: int,
+        start: int,
+        stop: int,
+        *,
+        epoch: int,
+        parts: Sequence[tuple[int, int]] | None = None,
+    ) -> list[tuple[int, int, int]]: ...
+
+@final
+class FlatField:
+    def __new__(cls, dtype: str, offset: int) -> FlatField: ...
+    @property
+    def number_type(self) -> str: ...
+
+@final
+class RecordColumn:
+    def __new__(
+        cls,
+        index: Index,
+        dtype: str,
+        offset: int,
+        shards: Sequence[tuple[str, str, int, int]] | None = None,
+        filling: int | None = None,
+    ) -> RecordColumn: ...
+    @property
+    def mean_row_bytes(self) -> int: ...
+    def read_page(self, page: int) -> ArrowArray: ...
+
+def flat_index(
+    paths: Sequence[str],
+    digests: Sequence[bytes],
+    file_pages: Sequence[int],
+    column: str,
+    records: tuple[str, int, int, bool],
+    pages: Sequence[npt.NDArray[np.int64]],
+    rows: Sequence[npt.NDArray[np.uint32]],
+) -> Index: ...
+def footer_value(footer: bytes, key: str) -> str | None: ...
