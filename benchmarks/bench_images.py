@@ -44,13 +44,18 @@ LENGTH, BATCH_SIZE, FILES, STEP_SECONDS, BUFFER = 2048, 4, 4, 0.03, 1000
 PLACEHOLDER, SIDE = "<image>", 28
 WORDS = [f"w{n}" for n in range(500)]
 LOADERS = {
-    "pagefeed": "",
-    "datasets": "not measured: the buffer of rows is lost",
-    "webdataset": "no state",
+    "pagefeed": (),
+    "datasets": ("not measured", "the buffer of rows is lost"),
+    "webdataset": ("no state", "-"),
 }
-"""Loaders, and what is said of the resume of those that have no exact one."""
+"""Loaders, and what the table says of a resume of those that have no exact one."""
+LABELS = (
+    *("", "---", "images a second", "images a processor second", "waits", "memory"),
+    *("first batch of a resume", "batches after a resume"),
+)
+"""First cells of the rows of the table."""
 PAGE = Path(__file__).resolve().parent.parent / "docs/explanation/images.md"
-TABLE = re.compile(r"^\| \| images/s .*?^Medians of .*?$", re.DOTALL | re.MULTILINE)
+TABLE = re.compile(r"^\| \| pagefeed .*?^Medians of .*?$", re.DOTALL | re.MULTILINE)
 """The table of loaders in the page, and the line beneath it."""
 
 
@@ -325,24 +330,23 @@ def table(runs: Runs) -> str:
     def median(rounds: list[dict[str, Any]], name: str) -> float:
         return statistics.median(figures[name] for figures in rounds)
 
-    heads = ("images/s", "images per processor second", "waits", "memory")
-    heads += ("first batch of a resume",)
-    lines = [f"| | {' | '.join(heads)} |", "| --- " * (1 + len(heads)) + "|"]
-    for kind, inexact in LOADERS.items():
+    columns: list[list[str]] = []
+    for kind, resume in LOADERS.items():
         fast, slow = runs[kind, 0.0], runs[kind, STEP_SECONDS]
-        resume = inexact
-        if "exact" in slow[0]:
+        cells = [
+            f"{median(fast, 'by_clock'):,.0f}",
+            f"{median(fast, 'by_processor'):,.0f}",
+            f"{100 * median(slow, 'waits'):.0f} %",
+            f"{median(fast, 'memory') / (1 << 20):,.0f} MiB",
+        ]
+        if not resume:
             is_exact = all(figures["exact"] for figures in slow)
-            batches = "the" if is_exact else "not the"
-            milliseconds = 1000 * median(slow, "first_batch")
-            resume = f"{milliseconds:,.0f} ms, {batches} batches that were left"
+            cells.append(f"{1000 * median(slow, 'first_batch'):,.0f} ms")
+            cells.append("those that were left" if is_exact else "others")
         name = kind if kind == "pagefeed" else f"`{kind}`"
-        lines.append(
-            f"| {name} | {median(fast, 'by_clock'):,.0f} "
-            f"| {median(fast, 'by_processor'):,.0f} | {median(slow, 'waits'):.0%} "
-            f"| {median(fast, 'memory') / (1 << 20):,.0f} MiB | {resume} |"
-        )
-    return "\n".join(lines).replace("%", " %")
+        columns.append([name, "---", *cells, *resume])
+    rows = zip(LABELS, *columns, strict=True)
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
 
 
 def main() -> None:
