@@ -170,6 +170,10 @@ def test_wrong_arguments_are_refused(folder):
     loader, other = make_loader(folder), make_loader(folder, rank=1, world_size=2)
     module: Any = LoaderDataModule
     setup: Any = setup_loader
+
+    def make_never(rank: int, world_size: int) -> pf.Loader:
+        raise AssertionError((rank, world_size))
+
     wrong = {
         "train='tokens/' must be a function": lambda: module(train="tokens/"),
         "evaluation=4 must be a function": lambda: module(train=loader, evaluation=4),
@@ -179,6 +183,7 @@ def test_wrong_arguments_are_refused(folder):
             train=loader, evaluation={"a": 3}
         ),
         "every=0 must be": lambda: module(train=loader, every=0),
+        "policy={'web': 1}": lambda: module(train=make_never, policy={"web": 1}),
         "grown='later' is unknown": lambda: module(train=loader, grown="later"),
         "start='hre' is unknown": lambda: module(train=loader, start="hre"),
         "a lightning.Fabric": lambda: setup(loader, fabric),

@@ -1,5 +1,7 @@
 """torchtitan: its contract since August 2026, and what does not fit."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torchtitan", reason="make test-trainers ARGS=torchtitan")
@@ -45,4 +47,14 @@ def test_wrong_arguments_are_refused(folder):
             dp_rank=0, dp_world_size=1
         ),
     }
+    config: Any = PagefeedDataLoader.Config
     refuses_all(wrong)
+    refuses_all(
+        {
+            "make=4 must be a function": lambda: config(make=4),
+            "start='hre' is unknown": lambda: config(start="hre"),
+            "grown='later' is unknown": lambda: config(grown="later"),
+            "policy={'web': 1}": lambda: config(policy={"web": 1}),
+            "every=0 must be": lambda: config(every=0),
+        }
+    )

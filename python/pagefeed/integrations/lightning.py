@@ -105,6 +105,7 @@ class LoaderDataModule(_DataModule):
         every: int = EVERY,
     ) -> None:
         super().__init__()
+        Learner.check_policy(policy)
         self._policy, self._every = policy, check_positive(every, "every")
         self._learner: Learner | None = None
         named = {} if evaluation is None else by_name(evaluation)

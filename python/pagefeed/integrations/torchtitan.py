@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pagefeed.core._base import require
+from pagefeed.core._base import check_choice, check_positive, require
 from pagefeed.core.batches import Batch
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
@@ -27,7 +27,7 @@ from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import shifted_pair
 from pagefeed.integrations.learning import EVERY, WatchedLoss, make_learner
 from pagefeed.launch import Ranks
-from pagefeed.mixing import Policy, Replacing
+from pagefeed.mixing import Learner, Policy, Replacing
 
 WHO = "torchtitan"
 
@@ -77,6 +77,20 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         :meth:`PagefeedDataLoader.learn`."""
         every: int = EVERY
         """Steps of the loader between two updates of the policy."""
+
+        def __post_init__(self) -> None:
+            """Check the settings; ``make`` may be set later.
+
+            Raises:
+                InvalidArgumentError: If a setting cannot be right.
+            """
+            if self.make is not None:
+                check_maker(self.make, "make")
+            check_choice(self.start, get_args(Start), "start")
+            if self.grown is not None:
+                check_choice(self.grown, get_args(Grown), "grown")
+            Learner.check_policy(self.policy)
+            check_positive(self.every, "every")
 
     def __init__(
         self, config: Config, *, dp_rank: int, dp_world_size: int, **others: Any

@@ -79,12 +79,7 @@ class Learner:
                 f"a Learner needs {', '.join(sorted(missing))}: give the Loader "
                 f"fields={(*loader.fields.names, *sorted(missing))!r}"
             )
-        is_known = policy is None or isinstance(policy, Replacing)
-        if not is_known and not is_policy(policy):
-            raise InvalidArgumentError(
-                f"policy={policy!r:.60} must be an object with update(step, losses), "
-                "such as pagefeed.mixing.ADO({'web': 0.7, 'code': 0.3})"
-            )
+        self.check_policy(policy)
         if group is not None and not callable(group) and not hasattr(group, "size"):
             raise InvalidArgumentError(
                 f"group={group!r:.60} must be a process group of torch, or a function "
@@ -103,6 +98,26 @@ class Learner:
         self._added: Any = None
         self._logged: Any = np.zeros((2, len(self._names)))
         loader.view().learn(self._memory)
+
+    @staticmethod
+    def check_policy(policy: object) -> None:
+        """Check a policy before there is a loader for it.
+
+        Args:
+            policy: A policy, a :class:`Replacing` or None.
+
+        Raises:
+            InvalidArgumentError: If it is anything else.
+
+        Example:
+            >>> Learner.check_policy(None)
+        """
+        is_known = policy is None or isinstance(policy, Replacing)
+        if not is_known and not is_policy(policy):
+            raise InvalidArgumentError(
+                f"policy={policy!r:.60} must be an object with update(step, losses), "
+                "such as pagefeed.mixing.ADO({'web': 0.7, 'code': 0.3})"
+            )
 
     def add(
         self,
