@@ -42,7 +42,7 @@ static FREE: Mutex<Free> = Mutex::new(Free {
 #[derive(Debug, Default)]
 pub struct RecycledBuffer {
     memory: Memory,
-    /// Of the memory, as many bytes are in use.
+    /// Bytes of the memory that are in use.
     size: usize,
 }
 
@@ -73,7 +73,7 @@ impl RecycledBuffer {
         Ok(Self { memory, size })
     }
 
-    /// The bytes of all `parts`, copied.
+    /// Returns the bytes of all `parts`, copied into one buffer.
     pub fn joined(parts: &[&[u8]]) -> Result<Self> {
         let mut buffer = Self::new(parts.iter().map(|part| part.len()).sum())?;
         let mut at = 0;
@@ -84,7 +84,7 @@ impl RecycledBuffer {
         Ok(buffer)
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of memory, whether in use or not.
     pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Small(memory) => memory.len(),
@@ -263,7 +263,7 @@ pub(crate) fn will_write<T>(memory: &[T]) {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn will_write<T>(_memory: &[T]) {}
 
-/// Makes room for `additional` elements, within the limit and the memory there is.
+/// Makes room for `additional` elements, within the limit and the available memory.
 pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
     let count = values.len().saturating_add(additional);
     let bytes = count.saturating_mul(size_of::<T>());
@@ -281,7 +281,7 @@ pub(crate) fn reserve<T>(values: &mut Vec<T>, additional: usize) -> Result<()> {
     Ok(())
 }
 
-/// All values of an iterator, if there is memory for them.
+/// Returns all values of an iterator; an error if there is no memory for them.
 pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
     let mut collected = Vec::new();
     reserve(&mut collected, values.len())?;

@@ -45,8 +45,8 @@ impl Codec {
         })
     }
 
-    /// Most bytes that `stored` compressed bytes can stand for: what a header claims
-    /// beyond that is a lie, found out before anything is allocated.
+    /// Most bytes to which `stored` compressed bytes can decompress. A header that
+    /// claims more is refused before memory is allocated.
     pub fn max_decompressed_size(self, stored: usize) -> usize {
         let (ratio, constant) = match self {
             Self::Uncompressed => (1, 0),
@@ -97,8 +97,8 @@ impl Decompressor {
         Ok(())
     }
 
-    /// Decompresses the first bytes of `stored` alone, as many as `output` has, of codecs
-    /// by which few bytes stand for very many; `false` if that cannot be done.
+    /// Decompresses only the first bytes of `stored`, as many as `output` has. Returns
+    /// `false` for codecs that cannot do so, or do not need to.
     pub fn decompress_head(codec: Codec, stored: &[u8], output: &mut [u8]) -> bool {
         let written = match codec {
             Codec::Brotli => brotli_head(stored, output).1,
@@ -149,8 +149,8 @@ fn brotli(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     }
 }
 
-/// How it ended, and what was written if no bytes follow the end. Brotli keeps no context:
-/// its state is built per stream by design.
+/// Returns how decompression ended, and the bytes written if no bytes follow. Brotli
+/// keeps no context: its state is made for each stream.
 fn brotli_head(stored: &[u8], output: &mut [u8]) -> (BrotliResult, Option<usize>) {
     let allocator = StandardAlloc::default;
     // Strict: windows of at most 16 MiB, as in RFC 7932.
@@ -171,7 +171,7 @@ fn brotli_head(stored: &[u8], output: &mut [u8]) -> (BrotliResult, Option<usize>
     (result, (!is_odd).then_some(output_offset))
 }
 
-/// What is said of streams that do not end where the output does.
+/// Error about a stream that is longer than the output.
 const MORE: &str = "it holds more bytes than the page header promises";
 
 #[cfg(test)]

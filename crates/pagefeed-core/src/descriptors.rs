@@ -10,7 +10,7 @@ use crate::sync::{Mutex, MutexGuard, TryLockError};
 
 /// Locks that guard the descriptors: threads rarely meet.
 const NUM_SHARDS: usize = 16;
-/// Attempts to take a lock that is only ever held for nanoseconds.
+/// Attempts to take a lock that is held for nanoseconds only.
 const MAX_SPINS: usize = 1000;
 /// More are not kept, even if the process may have them.
 const MOST_KEPT: u64 = 512;
@@ -19,7 +19,7 @@ const MOST_KEPT: u64 = 512;
 pub(crate) struct Descriptors {
     shards: [Mutex<Shard>; NUM_SHARDS],
     hasher: RandomState,
-    /// Descriptors each shard may keep.
+    /// Descriptors that a shard may keep open.
     capacity: usize,
 }
 
@@ -37,7 +37,8 @@ struct Open {
 }
 
 impl Descriptors {
-    /// Those that stores share: a quarter of what the process may have, and at most 512.
+    /// Returns the cache that all stores share: a quarter of the descriptors of the
+    /// process, at most 512.
     pub(crate) fn of_process() -> Arc<Self> {
         static SHARED: LazyLock<Arc<Descriptors>> = LazyLock::new(|| {
             let allowed = process_limit().map_or(64, |limit| limit / 4);
@@ -47,7 +48,7 @@ impl Descriptors {
         Arc::clone(&SHARED)
     }
 
-    /// Keeps at most `most`, but at least one for each of 16 locks.
+    /// Keeps at most `most` descriptors, but at least one for each of 16 locks.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             shards: Default::default(),
@@ -65,7 +66,7 @@ impl Descriptors {
         Some(Arc::clone(&open.file))
     }
 
-    /// Keeps a file that a store opened, in place of the one used longest ago.
+    /// Keeps a file that a store opened; the one used longest ago makes room.
     pub(crate) fn keep(&self, path: &Arc<str>, file: &Arc<File>, store: u64) {
         let Some(mut shard) = self.shard(path) else {
             return;
@@ -105,8 +106,8 @@ impl Descriptors {
     }
 }
 
-/// `None` when another thread keeps it: going without costs a descriptor for a moment,
-/// whereas waiting could take forever in a process forked while a thread of its parent
+/// Locks a shard; `None` if another thread holds it. To do without costs a descriptor
+/// for a moment, but a wait could be endless in a process forked while another thread
 /// held the lock.
 fn locked(shard: &Mutex<Shard>) -> Option<MutexGuard<'_, Shard>> {
     for _ in 0..MAX_SPINS {
@@ -120,7 +121,7 @@ fn locked(shard: &Mutex<Shard>) -> Option<MutexGuard<'_, Shard>> {
     None
 }
 
-/// Descriptors that this process may have open, if that is known.
+/// Descriptors that this process may have open; `None` if unknown.
 fn process_limit() -> Option<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

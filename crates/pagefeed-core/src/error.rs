@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 /// Result of every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure it is; Python maps each to one exception class.
+/// Kind of the failure; Python maps each kind to an exception class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The operating system refused (missing file, permission, I/O error).
@@ -38,7 +38,7 @@ pub enum Kind {
     Internal,
 }
 
-/// Where it happened; each part is filled in by the layer that knows it.
+/// Where an error occurred; each layer fills in what it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// Path of the file.
@@ -118,7 +118,7 @@ impl Error {
         &self.0.message
     }
 
-    /// Where it happened.
+    /// Where the error occurred.
     pub fn location(&self) -> &Location {
         &self.0.location
     }

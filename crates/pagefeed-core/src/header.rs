@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::thrift::{Reader, Wire, read_fields};
 
-/// What the header says of the bytes behind it.
+/// Facts of a header about the bytes after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageHeader {
     /// Bytes of the header itself.
@@ -19,7 +19,7 @@ pub struct PageHeader {
     pub uncompressed_size: usize,
     /// CRC-32 of the bytes as stored, if the writer computed it.
     pub crc: Option<u32>,
-    /// What the page holds.
+    /// Kind of the page.
     pub kind: PageKind,
 }
 

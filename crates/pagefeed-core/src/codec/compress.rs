@@ -6,7 +6,7 @@ use zstd_safe::{CCtx, compress_bound};
 use super::Codec;
 use crate::error::{Error, Result};
 
-/// As pyarrow has it: more takes longer than the bytes it saves take to read.
+/// The level of pyarrow. Higher levels take longer than reading the bytes they save.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Compresses with contexts that are kept between pages; one per thread.

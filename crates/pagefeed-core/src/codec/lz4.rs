@@ -14,8 +14,8 @@ pub(super) fn raw(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     decompress_into(stored, output).map_err(|error| error.to_string())
 }
 
-/// Hadoop's framing, or what other writers under the same name stored instead: an
-/// LZ4 frame, or a raw block. Nothing says which, so they are tried in turn.
+/// Decompresses Hadoop's framing, or what other writers store under the same name: an
+/// LZ4 frame, or a raw block. Nothing says which one it is, so they are tried in turn.
 pub(super) fn hadoop(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     if let Some(written) = hadoop_frames(stored, output)
         && written == output.len()
@@ -28,8 +28,8 @@ pub(super) fn hadoop(stored: &[u8], output: &mut [u8]) -> Result<usize, String> 
     raw(stored, output)
 }
 
-/// Frames of a decompressed size and blocks, each block with its compressed size
-/// (all big-endian); `None` if the bytes are something else.
+/// Decompresses frames of a decompressed size and blocks, where each block has its
+/// compressed size (all big-endian); `None` if the bytes have another format.
 fn hadoop_frames(mut stored: &[u8], output: &mut [u8]) -> Option<usize> {
     let mut written = 0;
     while !stored.is_empty() {

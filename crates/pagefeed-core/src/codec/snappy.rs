@@ -13,8 +13,8 @@
 use std::hint::select_unpredictable;
 use std::ptr;
 
-/// Bytes that the fast loop may read from the start of an element on: its tag, as many
-/// literal bytes as it copies at once, and the next tag.
+/// Bytes that the fast loop may read from the start of an element: its tag, the literal
+/// bytes that it copies at once, and the next tag.
 const INPUT_MARGIN: usize = 2 + COPY_BYTES * 2;
 /// Bytes that it may write from the end of the output so far on.
 const OUTPUT_MARGIN: usize = 2 * COPY_BYTES + PATTERN_BYTES;
@@ -23,7 +23,7 @@ const COPY_BYTES: usize = 32;
 /// Bytes of a pattern that is repeated.
 const PATTERN_BYTES: usize = 16;
 
-/// Decompresses `stored` into `output`, all of it; returns how much that is.
+/// Decompresses all of `stored` into `output`; returns the number of bytes written.
 pub(super) fn decompress(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     let (size, stored) = split_size(stored).ok_or("it does not begin with a size")?;
     if size != output.len() {
@@ -52,7 +52,7 @@ fn split_size(stored: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::try_from(size).ok()? as usize, rest))
 }
 
-/// How to read the element of a tag in the fast loop.
+/// Decoding of an element in the fast loop, by its tag.
 #[derive(Clone, Copy)]
 struct Tag {
     length: u16,
@@ -87,8 +87,8 @@ const fn tags() -> [Tag; 256] {
     tags
 }
 
-/// Decodes elements for as long as they are usual and far from both ends; returns how
-/// much was read and written then. Both margins must be there at the beginning.
+/// Decodes common elements that are far from both ends; returns how much it read and
+/// wrote. Both margins must be free at the beginning.
 fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> (usize, usize) {
     assert!(stored.len() - read >= INPUT_MARGIN && output.len() - written >= OUTPUT_MARGIN);
     let (input, begin) = (stored.as_ptr(), output.as_mut_ptr());
@@ -136,7 +136,7 @@ fn fast_steps(stored: &[u8], read: usize, output: &mut [u8], written: usize) -> 
     }
 }
 
-/// Repeats the last `distance` bytes before `to` until there are `length` more.
+/// Writes `length` bytes that repeat the last `distance` bytes before `to`.
 ///
 /// # Safety
 /// `distance` bytes, at least one, must have been written before `to`, and `length`

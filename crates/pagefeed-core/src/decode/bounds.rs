@@ -32,9 +32,9 @@ use crate::limits::{MAX_PADDING_BYTES, check_page_size};
 use crate::page::DataPage;
 use crate::schema::{Leaf, children};
 
-/// Bytes that the first `num_values` values of a page decode to, all of which are found
-/// to be there: those of the numbers or strings themselves, without offsets and nulls.
-/// `lengths` are those of the dictionary's strings.
+/// Bytes to which the first `num_values` values of a page decode: numbers or strings
+/// without offsets and nulls. The values are checked to be there. `lengths` are the
+/// lengths of the strings in the dictionary.
 pub(crate) fn decoded_size(
     page: &DataPage<'_>,
     leaf: &Leaf,
@@ -82,8 +82,9 @@ pub(crate) fn decoded_size(
     check_page_size(size)
 }
 
-/// The bytes of a page's values, which were found to be there. Some writers leave others
-/// behind PLAIN ones of a fixed size, which the crate's reader takes for damage.
+/// Returns the bytes of a page's values, without bytes after them. Some writers add
+/// such bytes to PLAIN values of fixed size, and the crate's reader takes them for
+/// damage.
 pub(crate) fn without_padding<'a>(page: &DataPage<'a>, leaf: &Leaf, num_values: usize) -> &'a [u8] {
     let is_fixed =
         leaf.physical == PhysicalType::FIXED_LEN_BYTE_ARRAY || leaf.physical == PhysicalType::INT96;
@@ -95,8 +96,8 @@ pub(crate) fn without_padding<'a>(page: &DataPage<'a>, leaf: &Leaf, num_values: 
     }
 }
 
-/// Bytes that a page takes in an Arrow array and on the way there: its values as
-/// `decoded_size`, levels, and a place in each list of fixed size around a null.
+/// Bytes that a page needs for an Arrow array and while it is made: values as in
+/// `decoded_size`, levels, and the room of nulls in lists of fixed size.
 pub(crate) fn array_size(
     page: &DataPage<'_>,
     leaf: &Leaf,
@@ -137,7 +138,7 @@ pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec
     Ok(lengths)
 }
 
-/// Refuses a dictionary of fixed-size entries that are not there.
+/// Refuses a dictionary that has fewer entries of fixed size than it claims.
 pub(crate) fn check_dictionary(bytes: &[u8], num_entries: usize, leaf: &Leaf) -> Result<()> {
     let size = (num_entries as u64).saturating_mul(plain_bits(leaf));
     sized(bytes, size.div_ceil(8), num_entries).map(drop)
@@ -166,7 +167,7 @@ fn covered(mut runs: Runs<'_>) -> Result<()> {
     runs.try_for_each(|run| run.map(drop))
 }
 
-/// The differences of a page, of which there must be `num_values` at least.
+/// Returns the differences of a page, at least `num_values` of them.
 fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     let deltas = Delta::new(bytes)?;
     if deltas.count < num_values {
@@ -178,8 +179,8 @@ fn deltas(bytes: &[u8], num_values: usize) -> Result<Delta<'_>> {
     Ok(deltas)
 }
 
-/// The sum of lengths, and the bytes behind them. Memory will be taken for all lengths:
-/// there must not be more than values and nulls.
+/// Returns the sum of all lengths, and the bytes after them. Memory is allocated by the
+/// number of lengths, so it must not exceed that of values and nulls.
 fn total<'a>(page: &DataPage<'_>, deltas: Delta<'a>) -> Result<(u64, &'a [u8])> {
     let most = num_levels(page)?;
     if deltas.count > most {
@@ -208,8 +209,8 @@ fn plain_bits(leaf: &Leaf) -> u64 {
     }
 }
 
-/// Places for values of leaf number `ordinal` of `data_type` if it lies in lists of
-/// fixed size, which take as much room when they are null: 0 if it does not.
+/// Entries of leaf `ordinal` of `data_type` in lists of fixed size, where nulls take
+/// room as well; 0 for other leaves.
 fn padded_slots(
     page: &DataPage<'_>,
     leaf: &Leaf,

@@ -30,11 +30,11 @@ pub(crate) struct PageCursor<'a> {
 /// A data page before it is opened.
 pub(crate) struct StoredPage<'a> {
     pub(crate) header: PageHeader,
-    /// What follows the header.
+    /// Bytes after the header.
     bytes: &'a [u8],
 }
 
-/// A data page, and what of it belongs to the rows asked for.
+/// A data page, and which of its rows are wanted.
 pub(crate) struct OpenPage<'a> {
     pub(crate) page: DataPage<'a>,
     /// Levels of these rows, and values.
@@ -45,12 +45,12 @@ pub(crate) struct OpenPage<'a> {
     pub(crate) num_present: usize,
     /// Rows that begin in the page.
     pub(crate) num_rows: u64,
-    /// Whether it begins in the middle of a record.
+    /// Whether the page begins in the middle of a record.
     pub(crate) starts_mid_record: bool,
 }
 
 impl OpenPage<'_> {
-    /// Whether every level stands for a value.
+    /// Whether every level has a value.
     pub(crate) fn is_full(&self) -> bool {
         self.num_present == self.num_levels
     }
@@ -119,7 +119,7 @@ impl<'a> PageCursor<'a> {
         Ok(None)
     }
 
-    /// Opens the page that came last.
+    /// Opens the last page that was read.
     pub(crate) fn open<'p>(
         &mut self,
         opener: &'p mut PageOpener,
@@ -194,8 +194,8 @@ impl<'a> PageCursor<'a> {
         }
     }
 
-    /// The pages before the tail hold other rows than the index says: those behind them
-    /// would be others, too.
+    /// Checks that pages before the tail have the rows of the index; otherwise the rows
+    /// of later pages would be wrong, too.
     fn check_rows(&self) -> Result<()> {
         let (found, expected) = (self.num_begun, self.run.num_rows);
         if found == expected && self.rows.end <= expected {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::codec::Codec;
 
-/// Consecutive data pages of one leaf as stored, headers included, and what the
-/// index promises of them.
+/// Consecutive data pages of one leaf as stored, with headers, and their facts in the
+/// index.
 #[derive(Clone, Debug)]
 pub struct PageRun {
     /// One or more whole data pages. The last one may only be needed for the end of
@@ -17,7 +17,7 @@ pub struct PageRun {
     pub dictionary: Option<Bytes>,
     /// Codec of all pages.
     pub codec: Codec,
-    /// Whether `data` begins in the middle of a record; that part is left out.
+    /// Whether `data` begins in the middle of a record, which is left out.
     pub starts_mid_record: bool,
     /// Row of the row group at which the first whole record of `data` begins.
     pub first_row: u64,
@@ -29,7 +29,7 @@ pub struct PageRun {
 }
 
 impl PageRun {
-    /// Rows of the row group as those of the run.
+    /// Converts rows of the row group to rows of the run.
     pub(crate) fn rows_of(&self, rows: &Range<u64>) -> Range<u64> {
         rows.start - self.first_row..rows.end - self.first_row
     }

@@ -20,7 +20,7 @@ pub(crate) enum Step {
     },
 }
 
-/// Gives the pages of one column chunk.
+/// Yields the pages of one column chunk.
 pub(crate) struct StepReader(pub(crate) VecDeque<Step>);
 
 impl PageReader for StepReader {
@@ -34,8 +34,8 @@ impl PageReader for StepReader {
         }
     }
 
-    /// Row counts are told only for pages that may be skipped without a look: those
-    /// that hold whole records.
+    /// Returns row counts only for pages that hold whole records, which may be skipped
+    /// unread.
     fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
         let Some(step) = self.0.front() else {
             return Ok(None);

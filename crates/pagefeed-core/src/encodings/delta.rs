@@ -5,7 +5,7 @@ use super::hybrid::Packed;
 use super::unpack::{BATCH, unpack};
 use crate::error::{Error, Result};
 
-/// The integers of a page, or of a part of one, before they are read.
+/// Delta-encoded integers of a page, or of a part of one, not yet read.
 pub(crate) struct Delta<'a> {
     bytes: &'a [u8],
     /// Number of integers.
@@ -16,7 +16,7 @@ pub(crate) struct Delta<'a> {
     miniblock_size: usize,
 }
 
-/// Some differences that are packed alike.
+/// Differences of one bit width.
 struct Miniblock<'a> {
     min_delta: i64,
     width: usize,
@@ -46,12 +46,12 @@ impl<'a> Delta<'a> {
         })
     }
 
-    /// The bytes behind the blocks, all of which are found to be there.
+    /// Returns the bytes after the blocks; all blocks are checked to be there.
     pub(crate) fn end(self) -> Result<&'a [u8]> {
         self.for_each_miniblock(|_| Ok(()))
     }
 
-    /// Calls `each` with all lengths, some at a time; returns the bytes behind them.
+    /// Calls `each` with a chunk of lengths at a time; returns the bytes after them.
     pub(crate) fn lengths(self, mut each: impl FnMut(&[u32])) -> Result<&'a [u8]> {
         let mut last = self.first;
         if self.count > 0 {

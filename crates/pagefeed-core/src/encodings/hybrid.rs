@@ -12,8 +12,8 @@ pub(crate) enum Run<'a> {
     Packed(Packed<'a>),
 }
 
-/// Bit-packed values: `bytes` begins with `count` of them and may go on behind, so
-/// that wide loads need not stop short.
+/// Bit-packed values: `count` of them at the start of `bytes`. More bytes may follow,
+/// so that wide loads need not stop early.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
     pub(crate) bytes: &'a [u8],
@@ -30,8 +30,8 @@ impl Run<'_> {
     }
 }
 
-/// Iterates over runs until they cover exactly the number of values asked for; the
-/// last one is cut short where it goes beyond.
+/// Iterates over runs until they cover the number of values asked for; cuts the last
+/// one if it is longer.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs<'a> {
     bytes: &'a [u8],

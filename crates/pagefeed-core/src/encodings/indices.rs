@@ -22,8 +22,7 @@ pub(crate) fn runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
     Ok(Runs::new(rest, u32::from(width), num_values))
 }
 
-/// Calls `each` with the indices of `values` of a page, part by part: each of them is inside
-/// the dictionary.
+/// Calls `each` with chunks of indices of a page; each index is inside the dictionary.
 pub(crate) fn for_each_part(
     bytes: &[u8],
     values: Range<usize>,
@@ -54,7 +53,7 @@ pub(crate) fn total_length(bytes: &[u8], values: Range<usize>, lengths: &[u32]) 
     Ok(size)
 }
 
-/// The first index of a page if each of the others follows the one before.
+/// Returns the first index of a page if all its indices are consecutive.
 pub(crate) fn sequence(
     bytes: &[u8],
     num_values: usize,

@@ -13,7 +13,7 @@ pub(crate) const BATCH: usize = 512;
 
 /// An entry of a dictionary that becomes a `T`.
 pub(crate) trait Entry<T>: Copy {
-    /// The token it stands for.
+    /// Returns the token of an entry.
     fn token(self) -> T;
 
     /// Appends the tokens of all `indices`.
@@ -73,7 +73,7 @@ pub(crate) fn check_index(index: u32, entries: usize) -> Result<()> {
     Ok(())
 }
 
-/// Some values in a row.
+/// Consecutive values.
 pub(crate) enum Part<'a> {
     /// One value, many times.
     Repeated { value: u32, count: usize },
@@ -81,8 +81,8 @@ pub(crate) enum Part<'a> {
     Batch(&'a [u32]),
 }
 
-/// Calls `each` with the values of runs from number `start` on, part by part, and before it
-/// `check` with the largest of each part.
+/// Calls `check` with the largest value of each chunk of runs, from number `start` on,
+/// and then `each` with the chunk.
 pub(crate) fn parts(
     runs: Runs<'_>,
     mut start: usize,
@@ -115,8 +115,8 @@ pub(crate) fn parts(
     Ok(())
 }
 
-/// Unpacks values `from..from + output.len()`, `from` being a multiple of 8;
-/// returns the largest of them.
+/// Unpacks values `from..from + output.len()`; `from` is a multiple of 8. Returns the
+/// largest.
 pub(crate) fn unpack(packed: &Packed<'_>, from: usize, output: &mut [u32]) -> u32 {
     debug_assert!(from.is_multiple_of(8) && from + output.len() <= packed.count);
     let bytes = &packed.bytes[(from / 8 * packed.width as usize).min(packed.bytes.len())..];
@@ -154,13 +154,13 @@ fn unpack_scalar(bytes: &[u8], width: u32, output: &mut [u32]) -> u32 {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    /// Four values and the bits in front of them fit a load of 16 bytes, each with
-    /// its own in four of them.
+    /// Greatest width at which four values and the bits before them fit a load of 16
+    /// bytes, with each value in four of these bytes.
     pub(super) const MAX_WIDTH: u32 = 25;
 
-    /// Which bytes of its half each 32-bit lane gets, by width.
+    /// Bytes of its half that each 32-bit lane gets, by bit width.
     const SHUFFLES: [[u8; 32]; MAX_WIDTH as usize + 1] = shuffles();
-    /// How far each lane is then shifted down, by width.
+    /// Bits by which each lane is shifted down afterwards, by bit width.
     const SHIFTS: [[u32; 8]; MAX_WIDTH as usize + 1] = shifts();
 
     /// Bits before lane `lane` in the 16 bytes its half is loaded from.
@@ -190,8 +190,8 @@ mod avx2 {
         tables
     }
 
-    /// Appends the entries of all indices, written eight at a time: with a store for
-    /// each of them the stores are what takes longest.
+    /// Appends the entries of all indices, eight at a time: single stores would take
+    /// longest.
     ///
     /// # Safety
     /// All of them must be inside the table.
@@ -219,8 +219,8 @@ mod avx2 {
         unsafe { output.set_len(num_tokens) };
     }
 
-    /// Unpacks whole groups of eight values for as long as loads stay inside
-    /// `bytes`; returns how many values it unpacked, and the largest of them.
+    /// Unpacks groups of eight values while loads stay inside `bytes`. Returns the
+    /// number of values unpacked, and the largest of them.
     #[target_feature(enable = "avx2")]
     pub(super) fn unpack(bytes: &[u8], width: u32, output: &mut [u32]) -> (usize, u32) {
         let width = width as usize;

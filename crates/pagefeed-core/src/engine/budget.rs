@@ -2,18 +2,20 @@
 
 use super::EngineConfig;
 
-/// Batches that may wait for the consumer: what keeps the workers busy while the next
-/// stretch of the order is planned. They are recycled youngest first, so that a
-/// consumer that keeps up stays with few of them, in the processor's cache.
+/// Bytes of batches that may wait for the consumer. They keep workers busy while the
+/// next stretch of the order is planned. The youngest are reused first, so that a fast
+/// consumer stays with few of them, in the processor's cache.
 const READY_BYTES: usize = 24 << 20;
 
-/// What workers keep between loads is at most this part of the budget.
+/// Scratch memory of workers between loads may take one part in this many of the
+/// budget.
 const SCRATCH_PART: usize = 16;
 
 /// A page of so many bytes may always be loaded, however small the budget.
 const ALWAYS_LOADED: usize = 64 << 20;
 
-/// Room for this part of all pages is left before others are fetched ahead.
+/// One part in this many of the room for pages stays free before pages are fetched
+/// ahead.
 const TOGETHER_PART: usize = 16;
 
 /// Counts what the engine holds.
@@ -31,8 +33,8 @@ pub(super) struct Budget {
     pub held: usize,
     /// Estimates of pages being loaded.
     pub loading: usize,
-    /// Bytes of spent pages kept for reuse, and of pages kept though no plan needs them: only
-    /// where there is room.
+    /// Bytes of spent pages kept for reuse, and of pages that no plan needs. They use
+    /// only memory that is free.
     pub spare: usize,
     /// Batches' memory that exists, wherever it is.
     pub num_buffers: usize,
@@ -40,7 +42,7 @@ pub(super) struct Budget {
     pub source: usize,
     /// Bytes of plans, and of the table of the pages in them.
     pub plans: usize,
-    /// Most of them since all were dropped: what pages leave free, as plans come and go.
+    /// Most bytes of plans since all batches were dropped; pages leave this much free.
     pub most_plans: usize,
     /// Bytes the workers keep between loads.
     pub scratch: usize,
@@ -71,8 +73,8 @@ impl Budget {
         config.budget / SCRATCH_PART / config.num_threads.max(1)
     }
 
-    /// Most bytes that a page may decode to: one that is needed is loaded even where
-    /// there is no room for it, but not if it alone is more than the budget.
+    /// Most bytes to which a page may decode. A needed page is loaded even without free
+    /// room, but not if it alone exceeds the budget.
     pub fn largest_page(config: &EngineConfig) -> usize {
         config.budget.max(ALWAYS_LOADED)
     }
@@ -83,8 +85,8 @@ impl Budget {
         (self.max_buffers().saturating_sub(2)).max(1)
     }
 
-    /// How many batches' memory to allocate now that there is none to reuse, if `best`
-    /// of them are best allocated at once.
+    /// How many buffers to allocate, if none can be reused and `best` are best
+    /// allocated at once.
     pub fn buffers_at_once(&self, best: usize) -> usize {
         let room = self.max_buffers().saturating_sub(self.num_buffers);
         best.clamp(1, room.max(1))
@@ -113,13 +115,13 @@ impl Budget {
         self.held + self.loading + bytes <= self.for_pages()
     }
 
-    /// The same of a page that is fetched ahead: others are to fit beside it, so that what
-    /// lies together is fetched at once even where memory is full most of the time.
+    /// Whether a page that is fetched ahead fits. Other pages must fit beside it, so
+    /// that neighbours can be fetched together even if memory is nearly full.
     pub fn fits_ahead(&self, bytes: usize) -> bool {
         self.fits(bytes.max(self.for_pages() / TOGETHER_PART))
     }
 
-    /// Whether it may be if `evicted` bytes of pages are given up.
+    /// Whether `bytes` fit if pages of `evicted` bytes are dropped.
     pub fn fits_without(&self, evicted: usize, bytes: usize) -> bool {
         (self.held + self.loading + bytes).saturating_sub(evicted) <= self.for_pages()
     }

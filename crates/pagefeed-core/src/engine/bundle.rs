@@ -30,16 +30,16 @@ pub struct Bundles {
     pub num_sequences: Vec<u32>,
     /// Parts of bundle `b`: `part_offsets[b]..part_offsets[b + 1]`.
     pub part_offsets: Vec<u32>,
-    /// Page of each part.
+    /// Page of each part of a bundle.
     pub part_page: Vec<u64>,
     /// First row of the page.
     pub part_row: Vec<u32>,
     /// Number of its rows.
     pub part_rows: Vec<u32>,
     /// Runs of erased rows of bundle `b`: `erased_offsets[b]..erased_offsets[b + 1]`.
-    /// They are packed as all others, and their places are left empty.
+    /// Erased rows are packed like others, and their positions are left empty.
     pub erased_offsets: Vec<u32>,
-    /// First row of each run, counted through the bundle.
+    /// First row of each run, counted within the bundle.
     pub erased_first: Vec<u32>,
     /// One past its last.
     pub erased_end: Vec<u32>,
@@ -102,12 +102,13 @@ pub(super) struct PageRows {
     pub num_rows: u32,
 }
 
-/// Rows of several pages, joined. Loaded like a page, under a key of its own.
+/// Joined rows of several pages. A bundle is loaded like a page, under a key of its
+/// own.
 #[derive(Debug)]
 pub struct Bundle {
-    /// Those of a page follow each other.
+    /// Parts; those of one page are consecutive.
     parts: Vec<PageRows>,
-    /// Runs of rows whose places are left empty, rising.
+    /// Rising runs of rows whose positions are left empty.
     erased: Vec<Range<u32>>,
     /// Sequences its rows are promised to pack into.
     num_sequences: u32,
@@ -136,30 +137,30 @@ impl Bundle {
         self.packing.get().map_or(0, Packing::num_bytes)
     }
 
-    /// How its rows are packed, once they have been loaded.
+    /// The packing of its rows, after they were loaded.
     pub(super) fn packing(&self) -> Option<&Packing> {
         self.packing.get()
     }
 
-    /// Whether the place of a row, counted through all parts, is left empty.
+    /// Whether the positions of a row are left empty; rows are counted over all parts.
     pub(super) fn is_erased(&self, row: u32) -> bool {
         let next = self.erased.partition_point(|run| run.end <= row);
         self.erased.get(next).is_some_and(|run| run.contains(&row))
     }
 
-    /// Its pages, each once, with the parts that are of it.
+    /// Yields its pages without repeats, with the parts of each.
     fn by_page(&self) -> impl Iterator<Item = (u64, &[PageRows])> {
         let parts = self.parts.chunk_by(|one, next| one.page == next.page);
         parts.map(|parts| (parts[0].page, parts))
     }
 
-    /// Its pages.
+    /// Its pages, without repeats.
     pub(super) fn pages(&self) -> Vec<u64> {
         self.by_page().map(|(page, _)| page).collect()
     }
 
-    /// What the source says of its pages, together. While it is loaded it takes, beside
-    /// what becomes of it, one page as it is decoded, and one or all as they are stored.
+    /// Sums of the source's facts about its pages. While it is loaded, it needs in
+    /// addition one decoded page, and one or all pages as stored.
     pub(super) fn entry(&self, source: &dyn PageSource) -> PageEntry {
         let mut sum = PageEntry::default();
         for (page, _) in self.by_page() {
@@ -183,7 +184,7 @@ impl Bundle {
         self.parts.first().map(|part| part.page)
     }
 
-    /// Makes the pages of what was fetched of each, joins the rows, and packs them.
+    /// Decodes its pages from what was fetched, joins their rows, and packs these.
     pub(super) fn decode(
         &self,
         source: &dyn PageSource,
@@ -241,7 +242,7 @@ impl Bundle {
         }
     }
 
-    /// Infills rows by what each sequence holds of them.
+    /// Infills rows by the tokens that each sequence has of them.
     fn infilled(
         &self,
         mut plain: TokenPage,
@@ -312,7 +313,7 @@ impl Bundle {
     }
 }
 
-/// What is known of the rows of all parts.
+/// Returns the metadata columns of all parts, joined.
 fn joined_columns(parts: &[Vec<ArrayRef>]) -> Result<Vec<ArrayRef>> {
     let column = |column: usize| {
         let arrays = parts.iter().filter_map(|arrays| arrays.get(column));

@@ -40,23 +40,23 @@ impl TokenType {
     }
 }
 
-/// How to run.
+/// Settings of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// Threads that read, decode and scatter.
     pub num_threads: usize,
-    /// Bytes of pages held, being read, of plans, and of batches from being assembled to
-    /// being dropped by the consumer.
+    /// Bytes of pages in memory or being read, of plans, and of batches until the
+    /// consumer drops them.
     pub budget: usize,
     /// Type of the tokens in a batch.
     pub token_type: TokenType,
-    /// Rows of a batch, unless its plan says otherwise.
+    /// Rows of a batch, unless its plan has another number.
     pub batch_rows: usize,
     /// Tokens of a row; 0 where batches have none.
     pub row_length: usize,
     /// Cells of a row behind its tokens: columns that come as Arrow arrays.
     pub num_columns: usize,
-    /// Bytes that a row holds beside its tokens, about: text and the like.
+    /// Bytes of a row besides its tokens, such as text; an estimate.
     pub row_payload: usize,
     /// Token where no segment writes.
     pub padding: i64,
@@ -71,22 +71,23 @@ pub struct Layout {
     pub bos: Option<i64>,
     /// Token behind every row, likewise.
     pub eos: Option<i64>,
-    /// How bundles are packed; otherwise their rows are joined like those of a page.
+    /// How bundles are packed; without it, their rows are joined like those of a page.
     pub packing: Option<Rule>,
-    /// What is made of them beside tokens.
+    /// The fields to make besides tokens.
     pub fields: Fields,
     /// Columns that come with the tokens.
     pub aligned: Vec<Aligned>,
-    /// Which of these tells the mask of losses, if one does: by not being its padding.
+    /// Aligned column that decides on the loss mask: tokens with its padding have no
+    /// loss.
     pub loss_column: Option<usize>,
-    /// What is told of the documents in a batch, if that was asked for.
+    /// Columns of the metadata table, if metadata was asked for.
     pub metadata: Option<Arc<TableSchema>>,
     /// Bytes that this takes for a token, about.
     pub metadata_token_bytes: f64,
 }
 
 impl EngineConfig {
-    /// What rows get, and where.
+    /// Separators of rows, and where they are put.
     pub(super) fn separators(&self) -> Separators<i64> {
         let repeats_bos = self.layout.packing.is_some_and(|rule| rule.repeats_bos);
         let length = u32::try_from(self.row_length).unwrap_or(u32::MAX);
@@ -97,7 +98,7 @@ impl EngineConfig {
         }
     }
 
-    /// The same for batches of so many rows, or of its own number.
+    /// The settings for batches of `batch_rows` rows, or of the default number.
     pub(super) fn with_rows(self: &Arc<Self>, batch_rows: Option<usize>) -> Result<Arc<Self>> {
         match batch_rows {
             Some(batch_rows) if batch_rows != self.batch_rows => {
@@ -122,7 +123,7 @@ impl EngineConfig {
         self.row_length.saturating_add(self.num_columns)
     }
 
-    /// Where in the memory of a batch its tokens and fields lie.
+    /// Byte ranges of tokens and fields in the memory of a batch.
     pub fn sections(&self) -> Sections {
         let token_bytes = self.token_type.num_bytes();
         let num_tokens = self.batch_tokens();

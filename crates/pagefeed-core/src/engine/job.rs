@@ -14,11 +14,11 @@ use crate::error::Result;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
 
-/// What a worker does outside the lock.
+/// Work of a thread outside the lock.
 pub(super) enum Job {
-    /// Read pages that lie together, to be decoded later.
+    /// Read pages that are neighbours, to decode them later.
     Fetch(Vec<LoadJob>),
-    /// Make a page, of what was fetched if it was.
+    /// Decode a page; read it first if it was not fetched.
     Load(LoadJob),
     Gather(GatherJob),
 }
@@ -29,20 +29,20 @@ pub(super) struct LoadJob {
     pub slot: Slot,
     pub estimate: usize,
     pub page: u64,
-    /// What `page` is the key of, unless it is a page.
+    /// The bundle, if `page` is the key of one.
     pub bundle: Option<Arc<Bundle>>,
-    /// What was fetched of each of its pages, if that is done apart.
+    /// Bytes fetched of each of its pages, if fetching is a job of its own.
     pub fetched: Option<Vec<Fetched>>,
     pub recycled_bytes: usize,
     /// Memory to reuse.
     pub recycle: Option<TokenPage>,
-    /// Pages to tell the source about first.
+    /// Pages to announce to the source first.
     pub advise: Vec<u64>,
     /// Bytes of the worker's scratch before the load.
     pub scratch_before: usize,
-    /// After it, as far as it was kept.
+    /// Scratch bytes kept afterwards.
     pub scratch_after: usize,
-    /// And as far as it was not.
+    /// Scratch bytes freed afterwards.
     pub scratch_freed: usize,
 }
 
@@ -55,13 +55,13 @@ impl LoadJob {
         }
     }
 
-    /// The page that an error of unknown place is about.
+    /// Page that an error without a page is attributed to.
     pub fn first_page(&self) -> u64 {
         let first = self.bundle.as_ref().and_then(|bundle| bundle.first_page());
         first.unwrap_or(self.page)
     }
 
-    /// Makes the page of what was fetched, and reads what was not.
+    /// Decodes the page from what was fetched, and reads the rest.
     pub fn decode(
         &mut self,
         source: &dyn PageSource,
@@ -82,11 +82,11 @@ impl LoadJob {
     }
 }
 
-/// What a batch is written into.
+/// The memory a batch is written to.
 pub(super) enum BatchMemory {
     /// The batch so far, or memory for it.
     Ready(Buffer),
-    /// There is none: this many batches' must be allocated.
+    /// There is none: memory for this many batches must be allocated.
     Wanted(usize),
 }
 
@@ -99,26 +99,26 @@ impl BatchMemory {
     }
 }
 
-/// Write the pages that are held into a batch.
+/// Write pages in memory into a batch.
 pub(super) struct GatherJob {
     pub generation: u64,
     pub batch: BatchNumber,
     pub plan: Arc<PreparedPlan>,
     pub number_in_plan: usize,
-    /// Per use of the batch its page, if it is held and not written yet.
+    /// Page of each use of the batch, if it is in memory and not written yet.
     pub pages: Vec<Option<Arc<Page>>>,
-    /// Per use of the batch whether there is one.
+    /// Whether each use of the batch has a page.
     pub was_read: Vec<bool>,
-    /// Per use of the batch what it is the key of; empty if all are pages.
+    /// Bundle of each use of the batch; empty if all uses are pages.
     pub bundles: Vec<Option<Arc<Bundle>>>,
     pub memory: BatchMemory,
-    /// Memory that was allocated beside it.
+    /// Further buffers that were allocated with it.
     pub spare_buffers: Vec<Buffer>,
     /// Whether the buffer was not filled with padding yet.
     pub is_new: bool,
     /// Whether no page is missing that was not written yet.
     pub is_last: bool,
-    /// What was read for it beside pages.
+    /// Reads for the batch besides pages.
     pub reads: PartReads,
     /// Bytes that the worker kept for that before, and after.
     pub scratch_before: usize,
@@ -129,7 +129,7 @@ pub(super) struct GatherJob {
 #[derive(Default)]
 pub(super) struct Garbage {
     pub pages: Vec<Page>,
-    /// What was known of rows.
+    /// Metadata of rows.
     pub rows: Vec<ArrayRef>,
     pub buffers: Vec<Buffer>,
     /// Whether so much was freed that the allocator should be asked to return it.

@@ -8,7 +8,7 @@ use crate::infill::{Arranged, Postponed};
 use crate::page::PageOpener;
 use crate::tokens::{Numbers, TokenPage};
 
-/// A page as it is held in memory.
+/// A page in memory.
 #[derive(Debug)]
 pub enum Page {
     /// Rows of tokens, for the rows of a batch that are tokens.
@@ -66,7 +66,7 @@ impl TokenPage {
     }
 }
 
-/// What the workers keep from one load to the next.
+/// Memory that workers keep from one load to the next.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub opener: PageOpener,
@@ -82,7 +82,8 @@ impl Scratch {
         self.page.num_bytes() + self.opener.kept_bytes()
     }
 
-    /// Gives up what is beyond a worker's share of the budget; returns the bytes of a page.
+    /// Frees scratch memory beyond a worker's share of the budget; returns the bytes of
+    /// a page.
     pub fn release_beyond(&mut self, share: usize) -> usize {
         let mut freed = 0;
         if self.page.num_bytes() > share {

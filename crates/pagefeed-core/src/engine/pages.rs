@@ -18,7 +18,7 @@ pub(super) type BatchNumber = u64;
 /// Place of a page in the table.
 pub(super) type Slot = u32;
 
-/// Pages that are fetched into the cache ahead of what is done with them.
+/// Pages whose entries are prefetched into the cache together.
 pub(super) const FETCHED_AT_ONCE: usize = 64;
 
 /// Uses that a free slot keeps room for.
@@ -29,13 +29,13 @@ enum State {
     /// To be loaded, or failed to.
     #[default]
     Absent,
-    /// Read and decoded; or fetched, waiting as such, and decoded.
+    /// The page is being read or decoded, or was fetched and waits to be decoded.
     Loading,
     Held(Arc<Page>),
 }
 
-/// What every use of a page looks at: a line of the processor's cache, as thousands of
-/// pages are used under the lock for a batch of short sequences.
+/// Facts that every use of a page needs, in one cache line: a batch of short sequences
+/// uses thousands of pages under the lock.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Entry {
@@ -47,20 +47,20 @@ struct Entry {
     was_evicted: bool,
 }
 
-/// What is asked for when a page comes or goes.
+/// Facts that are needed when a page comes or goes.
 #[derive(Debug)]
 struct Record {
     page: u64,
-    /// How many pages were entered before it: a slot may get the same page again.
+    /// Number of pages entered before it: a slot may get the same page again.
     number: u64,
-    /// What `page` is the key of, unless it is a page.
+    /// The bundle, if `page` is the key of one.
     bundle: Option<Arc<Bundle>>,
     sizes: PageEntry,
     /// Bytes counted against the budget.
     bytes: usize,
 }
 
-/// A page that is held though no plan needs it.
+/// A page in memory that no plan needs.
 pub(super) struct KeptPage {
     pub page: Arc<Page>,
     /// The bundle that it is, unless it is a page: it knows how it was packed.
@@ -76,17 +76,17 @@ pub(super) struct PageTable {
     /// Per slot.
     records: Vec<Record>,
     free: Vec<Slot>,
-    /// Pages that can be evicted, by next use. Some no longer can, or are there twice:
-    /// these are left out when they come to the top.
+    /// Pages that can be evicted, by next use. Entries that are outdated or repeated
+    /// are dropped when they reach the top.
     evictable: BinaryHeap<(BatchNumber, Slot)>,
-    /// Whether all of them are in there: not before memory is short.
+    /// Whether all of them are in `evictable`; not before memory is short.
     tracks_evictable: bool,
     /// Pages never loaded, by slot and number, in plan order; those behind the first may
     /// have been since.
     fresh: VecDeque<(Slot, u64)>,
     /// Pages entered so far.
     num_entered: u64,
-    /// How many at the front of `fresh` the source was told about.
+    /// Number of pages at the front of `fresh` that were announced to the source.
     num_advised: usize,
     /// Pages to be loaded again, by next use.
     again: BTreeSet<(BatchNumber, Slot)>,
@@ -147,7 +147,7 @@ impl PageTable {
         slot
     }
 
-    /// Adds a use by a later batch than all before; whether the page is held.
+    /// Adds a use by a later batch; returns whether the page is in memory.
     pub fn add_use(&mut self, slot: Slot, batch: BatchNumber) -> bool {
         let entry = &mut self.entries[slot as usize];
         entry.uses.push_back(batch);
@@ -159,12 +159,12 @@ impl PageTable {
         self.records[slot as usize].page
     }
 
-    /// What its source says of the slot's page.
+    /// Facts from the source about the page of a slot.
     pub fn entry(&self, slot: Slot) -> &PageEntry {
         &self.records[slot as usize].sizes
     }
 
-    /// What the slot's page is the key of, unless it is a page.
+    /// The bundle whose key is the page of a slot, if any.
     pub fn bundle(&self, slot: Slot) -> Option<&Arc<Bundle>> {
         self.records[slot as usize].bundle.as_ref()
     }
@@ -200,7 +200,7 @@ impl PageTable {
         is_absent.then_some(slot)
     }
 
-    /// Takes a page that is to be loaded off its queue; whether it was loaded before.
+    /// Takes a page to load off its queue; returns whether it was loaded before.
     pub fn begin_load(&mut self, slot: Slot) -> bool {
         self.again.remove(&(self.next_use(slot), slot));
         let entry = &mut self.entries[slot as usize];
@@ -215,7 +215,7 @@ impl PageTable {
         was_evicted
     }
 
-    /// Whether a page was never loaded, and still is what lies in the slot.
+    /// Whether the slot still has this page, and it was never loaded.
     fn is_fresh(&self, slot: Slot, number: u64) -> bool {
         let entry = &self.entries[slot as usize];
         let is_absent = matches!(entry.content, State::Absent);
@@ -223,8 +223,8 @@ impl PageTable {
         is_absent && !entry.was_evicted && is_same && !entry.uses.is_empty()
     }
 
-    /// The next page that the source should be told about, if fewer than `distance`
-    /// pages are between it and the front.
+    /// Returns the next page to announce to the source, if fewer than `distance` pages
+    /// come before it.
     pub fn advise(&mut self, distance: usize) -> Option<u64> {
         if self.num_advised >= distance {
             return None;
@@ -249,8 +249,8 @@ impl PageTable {
         self.next_use(slot)
     }
 
-    /// Fetches into the cache what the use of each page looks at; of slots that exist, of
-    /// [`FETCHED_AT_ONCE`] at most, as others would drive them out again.
+    /// Prefetches the entries of slots into the cache: [`FETCHED_AT_ONCE`] at most,
+    /// since more would evict each other.
     pub fn fetch(&self, slots: &[Slot]) {
         for &slot in slots {
             fetch(self.entries.as_ptr().wrapping_add(slot as usize));
@@ -263,7 +263,7 @@ impl PageTable {
         }
     }
 
-    /// Fetches into the cache what a gather looks at of those that are held.
+    /// Prefetches what a gather reads of pages in memory.
     pub fn fetch_held(&self, slots: &[Slot]) {
         for &slot in slots {
             let content = self.entries.get(slot as usize).map(|entry| &entry.content);
@@ -275,7 +275,7 @@ impl PageTable {
         }
     }
 
-    /// Borrows a page for a gather, if it is held; [`PageTable::unpin`] must follow.
+    /// Borrows a page in memory for a gather; [`PageTable::unpin`] must follow.
     pub fn pin(&mut self, slot: Slot) -> Option<Arc<Page>> {
         let entry = &mut self.entries[slot as usize];
         let State::Held(page) = &entry.content else {
@@ -307,7 +307,7 @@ impl PageTable {
         self.take(slot)
     }
 
-    /// Takes out a page that is held, and its bytes.
+    /// Takes out a page in memory, and its bytes.
     fn take(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
         match std::mem::take(&mut self.entries[slot as usize].content) {
             State::Held(page) => Some((page, self.records[slot as usize].bytes)),
@@ -333,7 +333,7 @@ impl PageTable {
         }
     }
 
-    /// The held page whose next use is farthest away, if that is after `batch`.
+    /// Returns the page in memory whose next use is latest, if that is after `batch`.
     pub fn farthest_after(&mut self, batch: BatchNumber) -> Option<Slot> {
         if !self.tracks_evictable {
             let slots = 0..self.entries.len() as Slot;
@@ -350,8 +350,8 @@ impl PageTable {
         None
     }
 
-    /// Whether giving up held pages that are needed after `batch` only, the farthest
-    /// first, comes to bytes that are enough.
+    /// Whether dropping pages that are needed only after `batch`, the latest first,
+    /// would free enough bytes.
     pub fn can_free(&mut self, batch: BatchNumber, is_enough: impl Fn(usize) -> bool) -> bool {
         let (mut bytes, mut taken) = (0, Vec::new());
         while !is_enough(bytes)
@@ -368,7 +368,7 @@ impl PageTable {
         is_enough(bytes)
     }
 
-    /// Gives up a held page that is needed again.
+    /// Drops a page in memory that is needed again.
     pub fn evict(&mut self, slot: Slot) -> Option<(Arc<Page>, usize)> {
         self.again.insert((self.next_use(slot), slot));
         self.entries[slot as usize].was_evicted = true;
@@ -380,7 +380,7 @@ impl PageTable {
         self.entries[slot as usize].uses.iter().copied()
     }
 
-    /// All pages that are held, by number.
+    /// Returns all pages in memory, with their numbers.
     pub fn into_held(self) -> impl Iterator<Item = (u64, KeptPage)> {
         let both = self.entries.into_iter().zip(self.records);
         both.filter_map(|(entry, record)| match entry.content {

@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 pub struct Places {
     /// Places of batch `b`: `batch_offsets[b]..batch_offsets[b + 1]`.
     pub batch_offsets: Vec<u32>,
-    /// Row of its batch, of each place.
+    /// Row in its batch, for each place.
     pub rows: Vec<u32>,
 }
 
 impl Places {
-    /// Divides `places`, which rise from batch to batch, among so many batches.
+    /// Divides `places`, which rise from batch to batch, among `num_batches` batches.
     pub fn new(places: &[i64], num_batches: usize, batch_rows: usize) -> Result<Self> {
         let batch_rows = batch_rows as i64;
         let mut batch_offsets = Vec::with_capacity(num_batches + 1);

@@ -18,20 +18,20 @@ pub struct Plan {
     pub page: Vec<u64>,
     /// Row of the page at which the segment begins; of a packed bundle, the sequence.
     pub row: Vec<u32>,
-    /// Token within that row. May lie in a later row: rows of a page are joined, with
-    /// separators if the layout has some. Of a packed sequence 0.
+    /// Token within that row, or in a later one: the rows of a page are joined, with
+    /// separators if the layout has some. 0 for a packed sequence.
     pub first_token: Vec<u32>,
-    /// Number of tokens; may run on into later rows of the page. Of a packed sequence
-    /// all of it, padding included.
+    /// Number of tokens; may continue into later rows of the page. For a packed
+    /// sequence its length, including padding.
     pub num_tokens: Vec<u32>,
     /// Row of the batch.
     pub destination_row: Vec<u32>,
     /// Place in that row: its first token; or behind the tokens a cell, which takes the
     /// row of the page whatever it holds, and counts as one token.
     pub destination_offset: Vec<u32>,
-    /// What is loaded as one although it is more than a page.
+    /// Bundles: rows of several pages that are loaded as one.
     pub bundles: Bundles,
-    /// Rows of its batches, unless as many as the engine was told.
+    /// Rows of each batch, if not the number in the engine's settings.
     pub batch_rows: Option<usize>,
 }
 
@@ -60,26 +60,26 @@ pub(super) struct PreparedPlan {
     /// The engine's, with the rows of these batches.
     pub config: Arc<EngineConfig>,
     plan: Plan,
-    /// Pages of the whole plan, each once, in the order of their first use.
+    /// Pages of the whole plan without repeats, in the order of first use.
     pub pages: Vec<u64>,
-    /// Per batch the pages it needs, each once, as numbers into `pages`.
+    /// Pages that each batch needs, without repeats, as indexes into `pages`.
     uses: Vec<u32>,
     use_offsets: Vec<u32>,
     /// Per segment, its page as a number into its batch's uses.
     use_of_segment: Vec<u32>,
     /// Per batch, the tokens that segments cover.
     num_covered: Vec<u64>,
-    /// Whether segments of a page are read alone, and not the page; for each of `pages`.
+    /// Whether segments of a page are read without the page, for each of `pages`.
     is_loose: Vec<bool>,
     /// Bundles by their key.
     pub bundles: HashMap<u64, Arc<Bundle>, PageHasher>,
 }
 
-/// Numbers of the pages of one plan after the other, in memory that is used again: a table
-/// made for each would be fresh from the system, which costs more than to fill it.
+/// Indexes of the pages of a plan, in memory that is used for all plans: memory fresh
+/// from the system would cost more than filling it.
 pub(super) type PageNumbers = HashMap<u64, u32, PageHasher>;
 
-/// Segments in a page up to which each is read alone: more of them are had cheaper from
+/// Segments of a page that are read without the page, at most; more are cheaper with
 /// the page.
 const MOST_LOOSE: u64 = 48;
 
@@ -209,7 +209,8 @@ impl PreparedPlan {
         })
     }
 
-    /// Finds the pages of which segments are best read alone: few of them, or long ones.
+    /// Chooses the pages whose segments are read without the page: those with few
+    /// segments, or long ones.
     fn find_loose(&mut self, num_uses: &[u32], config: &EngineConfig, source: &dyn PageSource) {
         let Some(parts) = source.parts().filter(|_| config.row_length > 0) else {
             return;
@@ -224,7 +225,7 @@ impl PreparedPlan {
         self.is_loose = self.pages.iter().zip(num_uses).map(is_loose).collect();
     }
 
-    /// Numbers the pages; returns how many segments each has.
+    /// Assigns indexes to pages; returns the segments of each.
     fn number_pages(&mut self, num_batches: usize, numbers: &mut PageNumbers) -> Vec<u32> {
         numbers.clear();
         let mut num_uses: Vec<u32> = Vec::new();
@@ -292,8 +293,8 @@ fn check_lengths(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the segments of `batch` lie inside it and do not overlap, puts them
-/// into the order of their destinations, and returns how many tokens they cover.
+/// Checks that the segments of `batch` are inside it and do not overlap, sorts them by
+/// destination, and returns the number of tokens they cover.
 fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> Result<u64> {
     let range = segment_range(plan, batch);
     let (num_rows, row_length) = (config.batch_rows as u64, config.row_length as u64);

@@ -6,20 +6,20 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
 
-/// What the scheduler knows of a page, or of a bundle.
+/// Facts for the scheduler about a page or a bundle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageEntry {
-    /// Bytes as stored, as far as they are known.
+    /// Stored bytes, as far as known.
     pub stored_size: usize,
-    /// Estimate of the bytes when decoded, as far as it stays the same.
+    /// Estimate of the decoded bytes, as far as it is constant.
     pub decoded_size: usize,
-    /// Bytes that it takes beside these while it is loaded.
+    /// Further bytes that are needed while it is loaded.
     pub loading_size: usize,
     /// Number that the source gives pages of one kind.
     pub kind: usize,
-    /// Number of the file it lies in, among those of its kind.
+    /// Number of its file, among files of its kind.
     pub file: usize,
-    /// Values of each of its columns, as far as they are known.
+    /// Values of each of its columns, as far as known.
     pub num_values: usize,
 }
 
@@ -37,26 +37,26 @@ impl PageEntry {
     }
 }
 
-/// Tokens of a page that are read without the rest of it.
+/// Tokens of a page that are read without the rest of the page.
 #[derive(Debug, Default)]
 pub struct PagePart {
     /// Number of the page.
     pub page: u64,
     /// Row of the page at which the part begins.
     pub row: u32,
-    /// Token within that row, separators counted; may lie in a later row.
+    /// Token within that row, counting separators; may be in a later row.
     pub first_token: u32,
     /// Number of tokens, likewise.
     pub num_tokens: u32,
     /// Separators that every row gets.
     pub per_row: u32,
-    /// What was read: the rows that the part touches.
+    /// The rows that were read for the part.
     pub loaded: TokenPage,
-    /// Where the part begins in these: its token within the first of them.
+    /// First token of the part, counted within the first of these rows.
     pub first: u32,
 }
 
-/// What reading parts came to.
+/// Counts of reads of parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartReads {
     /// Ranges of files that were read.
@@ -65,12 +65,12 @@ pub struct PartReads {
     pub bytes: u64,
 }
 
-/// What a source read that neither entries nor parts count.
+/// Reads of a source beyond those of pages and parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExtraReads {
     /// Bytes of pages that several pages of tokens share, and of what follows.
     pub bytes: u64,
-    /// Reads of where the payloads of spans lie.
+    /// Reads of the index of payloads of spans.
     pub index_reads: u64,
     /// Reads of these payloads.
     pub payload_reads: u64,
@@ -86,12 +86,13 @@ impl std::iter::Sum for ExtraReads {
     }
 }
 
-/// Where the engine has pages from, by their numbers.
+/// A source of pages by number.
 ///
 /// The engine calls `entry`, `decoded_size`, `num_in_flight` and `held_bytes` under its
 /// lock: they must be quick.
 pub trait PageSource: Send + Sync {
-    /// What the scheduler must know of a page. Asked for once, when a plan names it.
+    /// Returns the facts of a page for the scheduler. Called once, when a plan has the
+    /// page.
     fn entry(&self, page: u64) -> PageEntry;
 
     /// Estimate of the decoded page's bytes, before it is loaded; it may become better
@@ -106,15 +107,15 @@ pub trait PageSource: Send + Sync {
         0
     }
 
-    /// Reads what decoding each of `pages` takes, as far as the source does not keep it.
-    /// The engine asks for it only with pages in flight.
+    /// Reads what is needed to decode each of `pages`, unless the source keeps it.
+    /// Called only for pages in flight.
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
         Ok(pages.iter().map(|_| Fetched::default()).collect())
     }
 
-    /// Makes a page of what was fetched of it; reads what was not. `recycle` is a spent
-    /// page whose memory may be used; it is about as large as `decoded_size` says. To
-    /// keep to the budget, grow it by `reserve_exact`.
+    /// Decodes a page from what was fetched, and reads the rest. `recycle` is a spent
+    /// page of about `decoded_size` bytes whose memory may be reused; to stay in the
+    /// budget, grow it by `reserve_exact`.
     fn decode(
         &self,
         opener: &mut PageOpener,
@@ -123,7 +124,8 @@ pub trait PageSource: Send + Sync {
         recycle: Option<TokenPage>,
     ) -> Result<Page>;
 
-    /// The source of parts of pages, if some pages need not be decoded for their tokens.
+    /// The source of parts of pages, if some pages need not be decoded for their
+    /// tokens.
     fn parts(&self) -> Option<&dyn PartSource> {
         None
     }
@@ -137,7 +139,7 @@ pub trait PageSource: Send + Sync {
         0
     }
 
-    /// What was read so far that entries and parts do not count.
+    /// Counts of reads so far that entries and parts do not include.
     fn extra_reads(&self) -> ExtraReads {
         ExtraReads::default()
     }
@@ -148,13 +150,14 @@ pub trait PageSource: Send + Sync {
     }
 }
 
-/// A source whose files hold tokens as they are, so that parts of pages can be read alone.
+/// A source whose files store plain tokens, so that parts of pages can be read.
 pub trait PartSource {
-    /// Tokens of a page of which parts may be read; `None` of one that is to be decoded.
+    /// Tokens of a page whose parts may be read; `None` for a page that must be
+    /// decoded.
     fn num_tokens(&self, page: u64) -> Option<u64>;
 
-    /// Reads parts of such pages, those that lie side by side at one time; `buffer` is
-    /// memory to use. An error is about one of the pages.
+    /// Reads parts of such pages; neighbours are read together. `buffer` is scratch
+    /// memory. An error names one of the pages.
     fn read_parts(
         &self,
         parts: &mut [&mut PagePart],

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::tokens::TokenPage;
 
-/// Spent pages by size. All are kept that there is room for: freeing and allocating
-/// from several threads scatters what is held over the allocator's arenas, at up to
-/// twice its size.
+/// Spent pages by size, kept while there is room: freeing and allocating from several
+/// threads would scatter memory over the allocator's arenas, at up to twice its size.
 #[derive(Default)]
 pub(super) struct SparePages {
     /// By bytes and order of release.
@@ -20,9 +19,9 @@ impl SparePages {
         self.by_size.insert((page.num_bytes(), self.num_put), page);
     }
 
-    /// The smallest page of at least `wanted` bytes, unless it is far too large; or else
-    /// the largest below: what is wanted is an upper bound, and a page of 16-bit tokens
-    /// needs less than half of it.
+    /// Returns the smallest page of at least `wanted` bytes, unless it is far too
+    /// large, or else the largest one. `wanted` is an upper bound: a page of 16-bit
+    /// tokens needs less than half of it.
     pub fn take_near(&mut self, wanted: usize) -> Option<(usize, TokenPage)> {
         let larger = self.by_size.range((wanted, 0)..).next();
         let smaller = self.by_size.range(..(wanted, 0)).next_back();

@@ -18,7 +18,7 @@ use crate::page::PageOpener;
 use crate::storage::Fetched;
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, process_id, thread};
 
-/// What a thread does.
+/// Task of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Loads pages, or decodes those that were fetched, and writes batches.
@@ -27,7 +27,7 @@ pub enum Role {
     Fetcher,
 }
 
-/// What the threads and the consumer share.
+/// State shared between the threads and the consumer.
 pub struct Shared {
     pub source: Arc<dyn PageSource>,
     pub config: Arc<EngineConfig>,
@@ -40,8 +40,8 @@ pub struct Shared {
     fetches: Condvar,
     /// The consumer waits here for the batch at the head.
     pub settled: Condvar,
-    /// The process the threads live in: a forked child has none of them, and the lock
-    /// may be held by one that is gone.
+    /// Process that started the threads. A forked child has none of them, and the lock
+    /// may be held by a thread that does not exist there.
     process: u32,
 }
 
@@ -71,14 +71,14 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the lock protects, if nobody has it: for simulations.
+    /// Returns the locked state if the lock is free, for simulations.
     #[cfg(feature = "simulate")]
     pub fn peek(&self) -> Option<&State> {
         self.state.peek()
     }
 
-    /// Wakes a thread of each kind if there may be work for one that sleeps. It wakes
-    /// the next: until it has looked for work, no other worker is woken.
+    /// Wakes a sleeping thread of each kind if there may be work for it. That one wakes
+    /// the next: no other worker is woken before it has looked for work.
     pub fn wake(&self, state: &mut State) {
         self.wake_one(state, Role::Worker);
         self.wake_one(state, Role::Fetcher);
@@ -126,7 +126,7 @@ impl Shared {
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a batch's memory back from the consumer.
+    /// Takes the memory of a batch back from the consumer.
     pub fn take_back(&self, buffer: Buffer) {
         if self.is_forked() {
             return;
@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// Gives the lock back, and then the memory that nobody needs any more.
+/// Releases the lock, and then frees memory that is not needed any more.
 pub(super) fn unlock(mut state: MutexGuard<'_, State>) {
     let garbage = state.take_garbage();
     drop(state);
@@ -221,7 +221,7 @@ fn work(shared: &Shared, role: Role) {
     }
 }
 
-/// Fetches the pages of some loads; those of each apart.
+/// Fetches the pages of some loads; returns what was read for each load.
 fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
     let pages: Vec<Vec<u64>> = jobs.iter().map(LoadJob::pages).collect();
     let first = jobs.first().map_or(0, LoadJob::first_page);
@@ -233,8 +233,7 @@ fn fetch(shared: &Shared, jobs: &[LoadJob]) -> Result<Vec<Vec<Fetched>>> {
     .map_err(|error| shared.source.locate(error, first))
 }
 
-/// Loads a page. The opener is made anew after a panic: what it was left in is
-/// anybody's guess.
+/// Loads a page. The opener is made again after a panic, since its state is unknown.
 fn load(shared: &Shared, scratch: &mut Scratch, job: &mut LoadJob) -> Result<Page> {
     let (source, config) = (&*shared.source, &shared.config);
     let mut is_whole = false;

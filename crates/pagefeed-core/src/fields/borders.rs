@@ -9,9 +9,9 @@ const WORD: usize = u64::BITS as usize;
 /// Borders of the segments of a batch; those between its rows go without saying.
 #[derive(Clone, Debug, Default)]
 pub struct Borders {
-    /// Per token, whether a segment begins there.
+    /// For each token, whether a segment begins at it.
     begins: Vec<u64>,
-    /// Per token, whether a document or a part of one does.
+    /// For each token, whether a document or a part of one begins at it.
     documents: Vec<u64>,
     num_tokens: usize,
 }
@@ -31,8 +31,8 @@ impl Borders {
         self.num_tokens = num_tokens;
     }
 
-    /// Notes a part of a document, which must lie inside the batch; `joins` says that it
-    /// goes on from what is before it there, or in what is behind.
+    /// Adds a part of a document, which must be inside the batch. `joins` says whether
+    /// it continues the part before, or is continued by the part after it.
     pub fn add(&mut self, begin: usize, end: usize, joins: Joins) {
         if !joins.before {
             set(&mut self.begins, begin);
@@ -48,7 +48,7 @@ impl Borders {
         self.num_tokens
     }
 
-    /// The first border at `place` or behind it, or the end.
+    /// Returns the first border at or after `place`, or the end.
     pub fn next(&self, place: usize) -> usize {
         let mut number = place / WORD;
         let Some(&first) = self.begins.get(number) else {
@@ -65,7 +65,7 @@ impl Borders {
         number * WORD + word.trailing_zeros() as usize
     }
 
-    /// Whether the segment that begins at `place` is of a document.
+    /// Whether the segment that begins at `place` belongs to a document.
     pub fn is_document(&self, place: usize) -> bool {
         self.documents[place / WORD] >> (place % WORD) & 1 == 1
     }

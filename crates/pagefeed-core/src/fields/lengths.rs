@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::Borders;
 
-/// Writes those of each row to a table of [rows, most segments of a row], with 0 behind
-/// them, and returns the latter. Nothing if there is no memory.
+/// Writes the lengths of the segments of each row into a table [rows, most segments of
+/// a row], padded with 0, and returns its width; `None` without memory.
 pub(super) fn put_lengths(table: &mut [i32], row_length: usize, borders: &Borders) -> usize {
     if table.is_empty() {
         return 0;
@@ -21,7 +21,7 @@ pub(super) fn put_lengths(table: &mut [i32], row_length: usize, borders: &Border
     most
 }
 
-/// The longest of each row.
+/// Longest segment of each row.
 pub(super) fn longest(row_length: usize, borders: &Borders) -> Vec<usize> {
     rows(row_length, borders)
         .map(|row| lengths(row, borders).max().unwrap_or_default())

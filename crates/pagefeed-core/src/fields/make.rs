@@ -9,7 +9,7 @@ use super::lengths::{longest, put_lengths};
 use super::{Borders, Field, Fields, Parts, Slots};
 use crate::tokens::Number;
 
-/// What fields came to, beside their memory.
+/// Results of making fields, besides the memory of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     /// Borders that were written: one more than segments.
@@ -18,20 +18,20 @@ pub struct Made {
     pub max_seqlen: usize,
     /// Segments of the row that has most, if their lengths are written.
     pub most_segments: usize,
-    /// Tokens of the longest segment of each row, if that was asked for.
+    /// Tokens in the longest segment of each row, if asked for.
     pub max_doc_lens: Vec<usize>,
 }
 
 /// Writes the fields of a batch, row after row, best while its tokens are in the
 /// processor's cache. The memory is empty for fields that are not made.
 pub struct Maker<'a> {
-    /// The memory of each field.
+    /// Memory of each field.
     slots: [Slots<'a>; Field::ALL.len()],
     /// Whether the longest segment of each row was asked for.
     wants_longest: bool,
     ignored: i64,
     across_documents: bool,
-    /// Places by which labels stand before their token.
+    /// Positions by which labels precede their tokens.
     shift: usize,
     row_length: usize,
     /// Whether segments are counted with the padding that fills them up, and without.
@@ -39,7 +39,7 @@ pub struct Maker<'a> {
     multiple_of: usize,
     /// Tokens of documents so far.
     num_own: usize,
-    /// Where the padding ends that fills up the last document.
+    /// End of the padding that fills up the last document.
     filled_up: usize,
     /// First token of the next row.
     next: usize,
@@ -66,7 +66,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Makes the fields of the rows before token `end` of the batch, which are complete.
+    /// Makes the fields of complete rows, which are before token `end` of the batch.
     pub fn make_before<T: Number + Into<i64>>(
         &mut self,
         end: usize,
@@ -86,7 +86,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Makes the fields of all rows that are left.
+    /// Makes the fields of the remaining rows.
     pub fn finish<T: Number + Into<i64>>(mut self, tokens: &[T], borders: &Borders) -> Made {
         self.make_before(tokens.len(), tokens, borders);
         self.put_border(tokens.len());
@@ -165,7 +165,7 @@ impl<'a> Maker<'a> {
         self.made.num_borders += 1;
     }
 
-    /// Writes what a segment's tokens have in common, and their places in it.
+    /// Writes fields that the tokens of a segment share, and their positions in it.
     #[inline(always)]
     fn put_segment(&mut self, segment: Range<usize>, is_document: bool, number: i32) {
         self.slot(Field::PositionIds).count(segment.clone());

@@ -20,29 +20,29 @@ use crate::error::{Error, Result};
 /// Label that carries no loss, unless another is asked for.
 pub const IGNORED: i64 = -100;
 
-/// What numbers a field holds.
+/// Shape of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One number for each token: `[batch_size, length]`.
     Tokens,
-    /// Where segments begin in the flattened batch, and the end: `[segments + 1]`.
+    /// Starts of segments in the flattened batch, and the end: `[segments + 1]`.
     Borders,
-    /// One number for each segment of each row, 0 behind the last:
-    /// `[batch_size, most segments of a row]`.
+    /// One number for each segment of each row, padded with 0: `[batch_size, most
+    /// segments of a row]`.
     Segments,
     /// One number, which takes no memory of the batch.
     Number,
-    /// A list with a number for each row, which takes no memory of the batch.
+    /// A list with a number for each row, outside the memory of the batch.
     Rows,
-    /// A number for each sequence, from the plan: `[batch_size]`. It takes no memory of
-    /// the batch.
+    /// One number for each sequence, from the plan: `[batch_size]`. It is outside the
+    /// memory of the batch.
     Sequences,
     /// A table of the documents.
     Table,
 }
 
 impl Shape {
-    /// Its name in Python.
+    /// Name in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tokens => "tokens",
@@ -66,17 +66,18 @@ impl Shape {
     }
 }
 
-/// What is known of a field in any batch.
+/// Name, type and shape of a field in every batch.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldEntry {
-    /// Its name in a batch.
+    /// Name in a batch.
     pub name: &'static str,
     /// The types that it may have, the usual one first; none if it is no array, or has the
     /// type of the tokens.
     pub types: &'static [FieldType],
-    /// What numbers it holds.
+    /// Shape of the field.
     pub shape: Shape,
-    /// The number on padding, if that is the same everywhere; labels are ignored there.
+    /// Number at padding, if it is the same everywhere; padding of labels is the
+    /// ignored label.
     pub padding: Option<i64>,
     /// Whether only pagefeed can make it: no column of the files can be called so.
     pub is_ours_alone: bool,
@@ -84,21 +85,21 @@ pub struct FieldEntry {
     pub is_for_models: bool,
 }
 
-/// Names the fields in the order in which they lie in memory, with an entry each.
+/// Lists the fields in the order of memory, with an entry for each.
 macro_rules! fields {
     ($($(#[$doc:meta])* $field:ident: $name:literal, $types:expr, $shape:ident, $padding:expr,
        $ours:literal, $models:literal;)*) => {
-        /// What a batch may hold.
+        /// A field of a batch.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Field {
             $($(#[$doc])* $field,)*
         }
 
         impl Field {
-            /// All of them, in the order in which they lie in memory.
+            /// All fields, in the order of memory.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$field),*];
 
-            /// What is known of it.
+            /// Name, type and shape of the field.
             pub const fn entry(self) -> FieldEntry {
                 match self {
                     $(Self::$field => FieldEntry {
@@ -152,7 +153,7 @@ fields! {
 }
 
 impl Field {
-    /// Its name in a batch.
+    /// Name in a batch.
     pub const fn name(self) -> &'static str {
         self.entry().name
     }
@@ -166,18 +167,18 @@ impl Field {
     }
 }
 
-/// What is made of a batch, and how.
+/// The fields to make, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
     wanted: [bool; Field::ALL.len()],
     types: [FieldType; Field::ALL.len()],
-    /// Labels stand where they are predicted, one place before their token.
+    /// Whether a label is at the position that predicts it, one before its token.
     pub shifted: bool,
     /// The first token of a document is predicted from the last of the one before it.
     pub across_documents: bool,
     /// Label that carries no loss.
     pub ignored: i64,
-    /// Documents are filled up to a multiple of so many places.
+    /// Documents are padded to a multiple of this many positions.
     pub multiple_of: usize,
     /// Columns that come with the tokens are shifted, and so need borders too.
     pub are_columns_shifted: bool,
@@ -203,7 +204,7 @@ impl Fields {
         }
     }
 
-    /// The same with a field of another type.
+    /// Returns the settings with another type for a field.
     pub fn with_type(mut self, field: Field, field_type: FieldType) -> Result<Self> {
         if !field.entry().types.contains(&field_type) {
             return Err(Error::invalid(format!(
@@ -215,7 +216,7 @@ impl Fields {
         Ok(self)
     }
 
-    /// The same of documents that are filled up to a multiple of so many places.
+    /// Returns the settings with documents padded to a multiple of `multiple_of`.
     pub fn with_multiple_of(mut self, multiple_of: u32) -> Self {
         self.multiple_of = multiple_of.max(1) as usize;
         self
@@ -231,8 +232,8 @@ impl Fields {
         field == Field::InputIds || self.wanted[field as usize]
     }
 
-    /// Refuses batches of more tokens than their borders can count, and labels that
-    /// cannot tell what is ignored.
+    /// Refuses batches with more tokens than borders can count, and types of labels
+    /// that cannot hold the ignored label.
     pub fn check(&self, num_tokens: usize) -> Result<()> {
         for field in Field::ALL {
             let counts_tokens = matches!(field.entry().shape, Shape::Borders | Shape::Segments);
@@ -254,7 +255,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Whether fields are made of where documents begin and end.
+    /// Whether any field depends on where documents begin and end.
     pub fn need_borders(&self) -> bool {
         let is_given = |field: &Field| {
             let shape = field.entry().shape;

@@ -8,23 +8,23 @@ use crate::tokens::{Number, as_numbers};
 /// Alignment of a field: a line of the cache, and any vector.
 const ALIGNMENT: usize = 64;
 
-/// Ranges of bytes, one for each field; empty for those that are not made.
+/// Byte range of each field; empty for fields that are not made.
 #[derive(Clone, Debug, Default)]
 pub struct Sections {
     ranges: [Range<usize>; Field::ALL.len()],
-    /// Those of the columns that come with the tokens.
+    /// Byte ranges of the aligned columns.
     aligned: Vec<Range<usize>>,
 }
 
-/// The memory of each field.
+/// Memory of each field.
 pub struct Parts<'a> {
     fields: [&'a mut [u8]; Field::ALL.len()],
-    /// Of the columns that come with the tokens.
+    /// Memory of the aligned columns.
     pub aligned: Vec<&'a mut [u8]>,
 }
 
 impl Sections {
-    /// Those of a batch of `num_tokens` tokens of `token_bytes` bytes.
+    /// Ranges for a batch of `num_tokens` tokens of `token_bytes` bytes.
     pub fn new(fields: &Fields, num_tokens: usize, token_bytes: usize) -> Self {
         let mut end = 0usize;
         let ranges = Field::ALL.map(|field| {
@@ -50,7 +50,7 @@ impl Sections {
         }
     }
 
-    /// The same and, behind, a number of so many bytes for each token.
+    /// Adds, at the end, the range of a column with this many bytes for each token.
     pub fn with_aligned(mut self, num_tokens: usize, number_bytes: usize) -> Self {
         let end = self.num_bytes();
         let start = end.checked_next_multiple_of(ALIGNMENT).unwrap_or(end);
@@ -65,7 +65,7 @@ impl Sections {
         last.map_or(0, |range| range.end)
     }
 
-    /// The bytes of a column that comes with the tokens.
+    /// Byte range of an aligned column.
     pub fn aligned_range(&self, column: usize) -> Range<usize> {
         self.aligned.get(column).cloned().unwrap_or_default()
     }
@@ -97,12 +97,12 @@ impl Sections {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes out the memory of a field as numbers; nothing if it is not made.
+    /// Takes out the memory of a field as numbers; `None` if the field is not made.
     pub fn take<T: Number>(&mut self, field: Field) -> &'a mut [T] {
         as_numbers(std::mem::take(&mut self.fields[field as usize]))
     }
 
-    /// The same as numbers of the type that it has.
+    /// Takes out the memory of a field as numbers of its type.
     pub fn slots(&mut self, fields: &Fields, field: Field) -> Slots<'a> {
         match fields.type_of(field) {
             FieldType::Bool => Slots::Bool(self.take(field)),

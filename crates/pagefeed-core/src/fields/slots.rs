@@ -27,7 +27,7 @@ impl FieldType {
             .ok_or_else(|| Error::invalid(format!("no field is of {name:?}")))
     }
 
-    /// Its name in NumPy.
+    /// Name in NumPy.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -46,7 +46,7 @@ impl FieldType {
         }
     }
 
-    /// Whether a label is such a number.
+    /// Whether a label fits the type.
     pub(super) fn holds(self, label: i64) -> bool {
         match self {
             Self::I32 => i32::try_from(label).is_ok(),
@@ -59,13 +59,13 @@ impl FieldType {
 /// The memory of a field; empty if it is not made.
 #[derive(Debug)]
 pub enum Slots<'a> {
-    /// Of [`FieldType::Bool`].
+    /// Memory of a [`FieldType::Bool`].
     Bool(&'a mut [u8]),
-    /// Of [`FieldType::I32`].
+    /// Memory of a [`FieldType::I32`].
     I32(&'a mut [i32]),
-    /// Of [`FieldType::I64`].
+    /// Memory of a [`FieldType::I64`].
     I64(&'a mut [i64]),
-    /// Of [`FieldType::F32`].
+    /// Memory of a [`FieldType::F32`].
     F32(&'a mut [f32]),
 }
 
@@ -82,7 +82,7 @@ macro_rules! with_numbers {
 }
 
 impl Slots<'_> {
-    /// Writes one number to all of `places`.
+    /// Writes one number to all positions in `places`.
     #[inline(always)]
     pub(super) fn fill(&mut self, places: Range<usize>, value: i64) {
         with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
@@ -90,7 +90,7 @@ impl Slots<'_> {
         });
     }
 
-    /// Counts `places` from 0.
+    /// Writes 0, 1, 2 and so on to `places`.
     #[inline(always)]
     pub(super) fn count(&mut self, places: Range<usize>) {
         with_numbers!(self, numbers => if let Some(numbers) = numbers.get_mut(places) {
@@ -110,7 +110,7 @@ impl Slots<'_> {
         });
     }
 
-    /// Writes a flag to each place.
+    /// Writes a flag to each position.
     #[inline(always)]
     pub(crate) fn mark(&mut self, flags: impl Iterator<Item = bool>) {
         with_numbers!(self, numbers => for (to, flag) in numbers.iter_mut().zip(flags) {

@@ -42,21 +42,21 @@ pub struct Chunk {
     pub num_values: u64,
     /// First data page; may point at the dictionary page in odd files.
     pub data_page_offset: u64,
-    /// Dictionary page, if there is one.
+    /// Offset of the dictionary page, if there is one.
     pub dictionary_page_offset: Option<u64>,
     /// Bytes of all pages with their headers.
     pub total_compressed_size: u64,
     /// Data pages that need the dictionary, if the writer counted them.
     pub dictionary_pages: Option<u64>,
-    /// Whether the writer says that pages refer to a dictionary.
+    /// Whether the writer says that pages use a dictionary.
     pub has_dictionary: bool,
     /// Levels below the maximum, if the writer counted them.
     pub num_nulls: Option<u64>,
     /// Whether that is what its statistics say, of a writer that gets them wrong.
     pub miscounts_nulls: bool,
-    /// How often each repetition level occurs, if the writer counted them.
+    /// Number of levels of each repetition level, if the writer counted them.
     pub repetition_levels: Vec<u64>,
-    /// How often each definition level occurs, likewise.
+    /// Number of levels of each definition level, if the writer counted them.
     pub definition_levels: Vec<u64>,
     /// Byte range of the offset index.
     pub offset_index: Option<Range<u64>>,

@@ -12,13 +12,13 @@ use crate::schema::rewrite::{INT96, SPARK_KEY};
 use crate::schema::tree::SchemaTree;
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
-/// A writer, in all its versions, that counts as a chunk's nulls those of its dictionary:
-/// none. (Arrow C++ before 6 did so, too, of strings only.)
+/// A writer whose null counts of chunks are those of the dictionary: none. (So did
+/// Arrow C++ before 6, for strings only.)
 const COUNTS_NULLS_OF_DICTIONARIES: &[u8] = b"Arrow2";
 
-/// What all chunks are checked against.
+/// Facts that all chunks are checked against.
 struct Context<'a> {
-    /// Where the footer begins: pages and indexes lie before it.
+    /// Offset of the footer; pages and indexes are before it.
     footer_start: u64,
     tree: &'a SchemaTree,
     /// Leaves whose chunks are kept.
@@ -100,7 +100,8 @@ impl Footer {
     }
 }
 
-/// Some writers leave the total at 0; the row groups' counts are verified page by page.
+/// Checks the row counts. Some writers leave the total at 0; the counts of row groups
+/// are verified page by page.
 pub(super) fn check_rows(num_rows: u64, mut groups: impl Iterator<Item = u64>) -> Result<()> {
     let sum = groups.try_fold(0u64, |sum, rows| sum.checked_add(rows));
     if sum.is_none() || (num_rows != 0 && sum != Some(num_rows)) {
@@ -112,8 +113,8 @@ pub(super) fn check_rows(num_rows: u64, mut groups: impl Iterator<Item = u64>) -
     Ok(())
 }
 
-/// A footer with this schema list and no rows: version 1, the list spliced in,
-/// no rows, no row groups, and of the metadata what says how columns are read.
+/// Makes a footer with this schema and no rows: version 1, the schema, no rows, no row
+/// groups, and the metadata that say how columns are read.
 fn empty_footer(schema: &[u8], kept: &[(&str, &str)]) -> Vec<u8> {
     let mut footer = vec![0x15, 0x02, 0x19];
     footer.extend_from_slice(schema);
@@ -134,7 +135,7 @@ fn empty_footer(schema: &[u8], kept: &[(&str, &str)]) -> Vec<u8> {
     footer
 }
 
-/// What a footer has under a key of its own metadata.
+/// Returns the value of a key in the metadata of a footer.
 pub fn value_of<'a>(footer: &'a [u8], key: &str) -> Result<Option<&'a str>> {
     let mut found = None;
     let mut reader = Reader::new(footer);
@@ -144,7 +145,7 @@ pub fn value_of<'a>(footer: &'a [u8], key: &str) -> Result<Option<&'a str>> {
     Ok(found)
 }
 
-/// The value of a key, if it is there and is UTF-8.
+/// Returns the value of a key, if it exists and is UTF-8.
 fn find_value<'a>(reader: &mut Reader<'a>, wanted: &str) -> Result<Option<&'a str>> {
     let mut found = None;
     for _ in 0..reader.list_of(Wire::Struct)? {
@@ -301,7 +302,7 @@ fn parse_chunk_metadata(
     Ok(chunk)
 }
 
-/// `null_count` of a `Statistics` structure, if it is there and makes sense.
+/// Reads `null_count` of a `Statistics` structure, if it is there and plausible.
 pub(crate) fn parse_null_count(reader: &mut Reader<'_>) -> Result<Option<u64>> {
     let mut null_count = None;
     read_fields!(reader, {

@@ -17,9 +17,9 @@ const TRAILER: u64 = 8;
 pub struct Tail {
     /// Bytes from `start` to the end of the file.
     pub bytes: Bytes,
-    /// Where `bytes` begin in the file.
+    /// Offset of `bytes` in the file.
     pub start: u64,
-    /// Where the footer begins in the file.
+    /// Offset of the footer in the file.
     pub footer_start: u64,
 }
 

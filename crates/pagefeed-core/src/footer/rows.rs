@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::thrift::{Reader, Wire, read_fields};
 
 impl Footer {
-    /// Rows of each row group; they add up to those of the file, where it says these.
+    /// Rows of each row group; their sum must be that of the file, if it is given.
     pub(crate) fn row_counts(footer: &[u8]) -> Result<Vec<u64>> {
         let (mut num_rows, mut rows) = (0, Vec::new());
         let mut reader = Reader::new(footer);

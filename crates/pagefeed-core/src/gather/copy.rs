@@ -14,8 +14,8 @@ pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
     const NAME: &'static str;
     /// The value in this type, if it fits.
     fn from_i64(value: i64) -> Option<Self>;
-    /// Copies `tokens[start..start + target.len()]`, which must lie inside, fetching
-    /// those `ahead` meanwhile; on a value that does not fit returns it.
+    /// Copies `tokens[start..start + target.len()]`, which must be in bounds, and
+    /// prefetches `ahead`. Returns a value that does not fit.
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64>;
 }
 
@@ -34,7 +34,8 @@ impl Ahead {
         num_lines: 0,
     };
 
-    /// Those `num_tokens` of `page` from token `first_token` of row `row` on.
+    /// Memory of `num_tokens` tokens of `page`, from token `first_token` of row `row`
+    /// on.
     pub fn new(page: &TokenPage, row: u32, first_token: u32, num_tokens: usize) -> Self {
         let Some(&offset) = page.row_offsets.get(row as usize) else {
             return Self::NONE;
@@ -66,7 +67,7 @@ impl Ahead {
 
 /// Bytes of a line of the cache.
 const LINE_BYTES: usize = 64;
-/// Lines after which the processor has seen where it goes.
+/// Cache lines after which the processor predicts the next ones itself.
 const FIRST_LINES: usize = 8;
 
 /// Converts value by value; false if the OR of all `excess` is not zero, that is,
@@ -158,7 +159,7 @@ deliver! {
     i64 => u16, |value| value >> 16;
 }
 
-/// The first value that does not fit, once it is known that there is one.
+/// Returns the first value that does not fit, after a check has found one.
 fn first_misfit<S: Copy + Into<i64>, T: BatchToken>(source: &[S]) -> i64 {
     let mut values = source.iter().map(|&value| value.into());
     values

@@ -12,12 +12,12 @@ pub enum Misfit {
         num_rows: usize,
         /// Tokens the page holds.
         num_tokens: usize,
-        /// Tokens it would have to hold, if the row is there.
+        /// Tokens that the page would need, if it has the row.
         needed: Option<u64>,
     },
     /// A token does not fit the type of the batch.
     Token(i64),
-    /// The columns that come with the tokens of the page are not those of the batch.
+    /// The aligned columns of the page are not those of the batch.
     Columns,
 }
 
@@ -66,14 +66,14 @@ pub struct Separators<T> {
 }
 
 impl<T: Copy> Separators<T> {
-    /// How many a row gets.
+    /// Number of separators in each row.
     pub fn per_row(&self) -> u32 {
         u32::from(self.bos.is_some()) + u32::from(self.eos.is_some())
     }
 }
 
 impl<T> Separators<T> {
-    /// How many `bos` stand before a place of a line.
+    /// Number of `bos` before a position in a line.
     pub fn bos_before(&self, place: u32) -> u32 {
         match (&self.bos, self.bos_every) {
             (None, _) => 0,
@@ -82,13 +82,13 @@ impl<T> Separators<T> {
         }
     }
 
-    /// Whether a place of a line has `bos`.
+    /// Whether a position in a line holds `bos`.
     fn is_bos(&self, place: u32) -> bool {
         self.bos_before(place.saturating_add(1)) > self.bos_before(place)
     }
 }
 
-/// A part of one line.
+/// A range of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinePart {
     /// Row of the page.
@@ -99,8 +99,8 @@ pub struct LinePart {
     pub num_tokens: usize,
 }
 
-/// The parts of lines in a range of tokens that begins `first_token` tokens behind the
-/// begin of row `row`; lines have `per_row` tokens more than their row.
+/// Returns the parts of lines in a range of tokens that begins `first_token` tokens
+/// after the start of row `row`. A line has `per_row` tokens more than its row.
 pub fn line_parts(
     page: &TokenPage,
     per_row: u32,
@@ -152,21 +152,22 @@ pub fn line_parts(
     }))
 }
 
-/// What a part of a line holds of its row, and of separators.
+/// The own tokens and the separators in a part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnTokens {
     /// Separators before them.
     pub num_before: usize,
-    /// First of the page's tokens that are there.
+    /// First own token, counted in the page.
     pub from: usize,
-    /// The same, counted in its row.
+    /// First own token, counted in the row.
     pub first_token: usize,
     /// Number of tokens.
     pub count: usize,
 }
 
 impl LinePart {
-    /// What it holds of its row in `page`. A `bos` stands at its begin or nowhere in it.
+    /// Returns the own tokens of the row in `page`. A `bos` is at the beginning of a
+    /// part or not in it.
     pub fn own<T>(&self, page: &TokenPage, separators: &Separators<T>) -> OwnTokens {
         let begin = page.row_offsets[self.row] as usize;
         let end = page.row_offsets[self.row + 1] as usize;
@@ -183,8 +184,8 @@ impl LinePart {
     }
 }
 
-/// Copies a part of a line, which must lie inside it, to `target`. Tokens `ahead` are
-/// fetched meanwhile.
+/// Copies a part of a line, which must be in bounds, to `target`, and prefetches
+/// `ahead`.
 pub fn copy_line<T: BatchToken>(
     page: &TokenPage,
     part: LinePart,

@@ -17,7 +17,7 @@ use crate::schema::ColumnSchema;
 use crate::storage::{FileId, Storage};
 use crate::sync::{Mutex, PoisonError};
 
-/// What one file contributes.
+/// Contents of one file.
 struct IndexedFile {
     id: FileId,
     digest: u128,
@@ -28,7 +28,8 @@ struct IndexedFile {
 enum FilePages {
     /// One table per leaf, and rows of its row groups.
     Found(Arc<ColumnSchema>, Vec<Table>, Vec<u64>),
-    /// It lacks the column: rows of its row groups, and what to tell if all files do.
+    /// The file lacks the column: rows of its row groups, and the error if all files
+    /// lack it.
     Missing(Vec<u64>, Error),
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD};
 use crate::error::{Error, Result};
 
-/// A data page as it lies in the file.
+/// A data page as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPage {
     /// Number within the chunk, empty pages counted.
@@ -21,9 +21,9 @@ pub struct StoredPage {
     pub num_values: u64,
     /// Values that belong to a record which begins in an earlier page.
     pub leading_values: u64,
-    /// Whether it begins in the middle of a record.
+    /// Whether the page begins in the middle of a record.
     pub starts_mid_record: bool,
-    /// Whether it (probably) refers to the dictionary.
+    /// Whether the page (probably) needs the dictionary.
     pub needs_dictionary: bool,
     /// Whether a record that begins in it holds a null token.
     pub holds_nulls: bool,
@@ -43,7 +43,7 @@ pub struct Page {
     pub size: u64,
     /// Records that begin in it, never 0.
     pub num_rows: u64,
-    /// Values of these records, wherever they lie.
+    /// Values of these records, in all pages.
     pub num_values: u64,
     /// See [`super::table`].
     pub flags: u8,

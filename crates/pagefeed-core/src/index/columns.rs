@@ -27,7 +27,7 @@ macro_rules! columns {
         }
 
         impl $table {
-            /// Columns of the persistent form: one list for each table.
+            /// Columns of the stored form, one list for each table.
             pub fn fields() -> Vec<Field> {
                 vec![$(list_field::<$arrow>(stringify!($name)),)*]
             }

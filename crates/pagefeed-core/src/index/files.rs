@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::storage::{FileId, Stamp};
 
 columns! {
-    /// What is known of each file besides its path.
+    /// Numbers of each file, besides its path.
     FileNumbers,
     /// [`FileNumbers`] that are gathered one after the other.
     FileNumbersBuilder:

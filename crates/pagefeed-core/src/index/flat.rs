@@ -27,7 +27,7 @@ use crate::tokens::{Joins, NumberType};
 /// Pages that a shuffle of row groups moves as one.
 const PAGES_PER_GROUP: usize = 64;
 
-/// What lies in a file, token by token.
+/// Records of a file, one for each token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records {
     /// Type of the tokens.
@@ -36,8 +36,8 @@ pub struct Records {
     pub size: usize,
     /// Bytes of a record before its token.
     pub offset: usize,
-    /// Whether nothing is known of documents: a file is one row, of which every page
-    /// is a part that counts as a row.
+    /// Whether documents are unknown: a file is one row, and each page of it is a part
+    /// that counts as a row.
     pub joined: bool,
 }
 
@@ -87,17 +87,17 @@ impl Records {
 pub struct FlatFile {
     /// Path.
     pub path: String,
-    /// Digest of its contents, as far as it identifies them.
+    /// Digest of the contents, as far as it identifies them.
     pub digest: u128,
     /// Number of its pages.
     pub num_pages: usize,
 }
 
-/// The pages of all files, in order; a number per page where nothing else is said.
+/// The pages of all files, in order; arrays with a number for each page.
 pub struct FlatPages<'a> {
-    /// Where it begins in its file.
+    /// Offset in its file.
     pub offset: &'a [i64],
-    /// Its bytes.
+    /// Bytes of the page.
     pub size: &'a [i64],
     /// Rows that begin in it.
     pub num_rows: &'a [i64],
@@ -105,14 +105,14 @@ pub struct FlatPages<'a> {
     pub num_values: &'a [i64],
     /// Per row, the tokens of its page before it; none where every page is one row.
     pub row_value: Vec<u32>,
-    /// Per row, the bytes of its page before it; none where rows lie close together.
+    /// Bytes of the page before each row; empty where rows follow each other closely.
     pub row_byte: Vec<u32>,
 }
 
-/// What the pages of an index are made of.
+/// The records and rows of the pages of an index of flat files.
 #[derive(Debug)]
 pub struct Flat {
-    /// What lies in the files.
+    /// Records of the files.
     pub records: Records,
     row_value: ScalarBuffer<u32>,
     row_byte: ScalarBuffer<u32>,
@@ -120,9 +120,9 @@ pub struct Flat {
 
 /// Rows of a page, by where they begin in it.
 pub struct FlatRows<'a> {
-    /// Tokens before each row; none for one row.
+    /// Tokens before each row; empty for one row.
     pub values: &'a [u32],
-    /// Bytes before each row; none where rows lie close together.
+    /// Bytes before each row; empty where rows follow each other closely.
     pub bytes: &'a [u32],
 }
 
@@ -157,7 +157,7 @@ impl Flat {
         Err(Error::corrupt("rows of flat pages do not fit the pages"))
     }
 
-    /// The rows of a page of `index`, which is made of this.
+    /// Returns the rows of a page of `index`.
     pub fn rows(&self, index: &Index, page: u64) -> Result<FlatRows<'_>> {
         let is_one = self.row_value.is_empty() && self.row_byte.is_empty();
         let rows = if is_one {
@@ -221,8 +221,8 @@ impl Index {
         })
     }
 
-    /// Where the rows of a page of a flat file begin in its tokens, and their end: known
-    /// without a look at the file. `None` of other files.
+    /// Returns where the rows of a page of a flat file begin, and their end, counted in
+    /// its tokens; nothing is read. `None` for other files.
     pub fn flat_row_offsets(&self, page: u64) -> Result<Option<Vec<u32>>> {
         let Some(flat) = &self.flat else {
             return Ok(None);
@@ -234,7 +234,7 @@ impl Index {
         Ok(Some([begins, &[count]].concat()))
     }
 
-    /// Whether the row that is a page of a flat file goes on in its neighbours.
+    /// Whether the row that is a page of a flat file continues in its neighbours.
     pub fn joins(&self, record: &PageRecord) -> Joins {
         if !self.flat.as_ref().is_some_and(|flat| flat.records.joined) {
             return Joins::default();
@@ -299,8 +299,8 @@ fn page(pages: &FlatPages<'_>, number: usize, place: usize, file_size: u64) -> R
     })
 }
 
-/// Footer of an empty Parquet file with a list of such numbers: what an index keeps of a
-/// schema.
+/// Returns the footer of an empty Parquet file with a list of such numbers, as the
+/// schema of an index.
 fn footer(column: &str, number: NumberType) -> Result<Vec<u8>> {
     // As the tokens are held in memory.
     let (physical, bit_width, is_signed) = match number {

@@ -10,10 +10,11 @@ use super::lookup::damaged;
 use super::table::Table;
 use crate::error::{Error, Result};
 
-/// Places that are looked at first, where a token would lie if all held as many.
+/// Positions searched first, around where a token would be if all pages were equally
+/// long.
 const NEAR: usize = 8;
 
-/// Ranges of a line, cut at the ends of pages: one element for each piece.
+/// Ranges of a line, cut at the ends of pages; one element for each piece.
 #[derive(Debug, Default)]
 pub struct Pieces {
     /// Number of the range.
@@ -40,7 +41,7 @@ impl Pieces {
     }
 }
 
-/// A page: its span, and its place in the arrays that have one number more per span.
+/// A page: its span, and its index into the arrays with one more number per span.
 type Place = (usize, usize);
 
 /// The tokens of a table's pages. Of its columns, those that every search looks at.
@@ -54,7 +55,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// The line of all pages; each row has `per_row` separators.
+    /// Returns the line of all pages; each row has `per_row` separators.
     pub fn new(table: &'a Table, per_row: u64) -> Self {
         Self {
             first_value: &table.first_value,
@@ -66,7 +67,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Cuts the ranges from each of `starts` to one of `stops`, none of them empty.
+    /// Cuts the non-empty ranges from `starts` to `stops`.
     pub fn cut(&self, starts: &[i64], stops: &[i64]) -> Result<Pieces> {
         if starts.len() != stops.len() {
             return Err(Error::invalid(format!(
@@ -124,7 +125,7 @@ impl<'a> Line<'a> {
         Ok((span, fence))
     }
 
-    /// Where a page begins and ends.
+    /// Returns the first token of a page, and the end.
     fn bounds(&self, (span, fence): Place) -> (u64, u64) {
         let before = self.first_of_span(span);
         let bound = |fence| before.wrapping_add(self.first_of_fence(fence));
@@ -157,7 +158,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The last of `places` that does not begin behind the token; the first if all do.
+/// Returns the last of `places` that begins at or before the token; the first if none
+/// does.
 ///
 /// It is mostly near where it would be if all held as many tokens. Halves are chosen
 /// without a branch: each would be a guess of the processor's, wrong every other time.
@@ -176,7 +178,7 @@ fn holding(places: Range<usize>, token: u64, first: impl Fn(usize) -> u64) -> us
     halved(start, end - start, token, first)
 }
 
-/// The same among `count` places from `low` on.
+/// Searches `count` places from `low` on by halving.
 #[inline(always)]
 fn halved(mut low: usize, mut count: usize, token: u64, first: impl Fn(usize) -> u64) -> usize {
     while count > 1 {

@@ -8,18 +8,18 @@ use super::{Index, PageRecord};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 
-/// A page found: its span, and where its numbers lie in the arrays of pages.
+/// A page: its span, and the index of its numbers in the arrays of pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Number of the page.
     pub page: u64,
     /// Number of its span.
     pub span: usize,
-    /// Its place in the arrays that have one number more per span.
+    /// Index into the arrays with one more number per span.
     pub fence: usize,
 }
 
-/// Fills `output` with `answer` of each of `input`.
+/// Writes `answer` for each number of `input` into `output`.
 fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u64>) -> Result<()> {
     if input.len() != output.len() {
         return Err(Error::invalid(format!(
@@ -38,8 +38,8 @@ fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u64>) 
 }
 
 impl Index {
-    /// Fills `found` with what `table` says of each of `numbers`: the stored bytes of pages, rows or
-    /// values before pages, or the pages of rows or values.
+    /// Looks up `numbers` in `table`: the stored bytes of pages, rows or values before
+    /// pages, or the pages of rows or values.
     pub fn look_up(&self, table: &str, numbers: &[i64], found: &mut [i64]) -> Result<()> {
         let pages = self.pages();
         match table {
@@ -98,7 +98,8 @@ impl Table {
             .any(|flags| flags & STARTS_MID_RECORD != 0)
     }
 
-    /// `first` (one number per span, and the total) at the begin of each file.
+    /// Returns the entries of `first` (one per span, and the total) at the beginning of
+    /// each file.
     pub fn at_files(&self, first: &[u64]) -> Vec<u64> {
         self.file_first_span
             .iter()
@@ -170,8 +171,8 @@ impl Table {
         self.search(&self.first_value, &self.page_value, value)
     }
 
-    /// The last page that begins at or before `number`: the one that holds it, since
-    /// those after it begin behind `number` and empty ones before it end there.
+    /// Returns the last page that begins at or before `number`. It holds the number,
+    /// since later pages begin after it, and empty pages before it end there.
     fn search(&self, first: &[u64], relative: &[u32], number: u64) -> Result<u64> {
         let span = first
             .partition_point(|first| *first <= number)
@@ -230,7 +231,7 @@ impl Table {
         self.page_flags[found.page as usize]
     }
 
-    /// The page after `found`, if it holds the end of `found`'s last record.
+    /// Returns the page after `found`, if the last record of `found` ends in it.
     pub fn tail(&self, found: Found) -> Option<Found> {
         let next = self.find(found.page + 1).ok()?;
         let chunk = |at: Found| (self.file[at.span], self.row_group[at.span]);

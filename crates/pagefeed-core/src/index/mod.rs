@@ -46,7 +46,7 @@ pub use line::Pieces;
 /// Files whose states are checked together: their names are in memory meanwhile.
 const FILES_CHECKED: usize = 1 << 12;
 
-/// How to build an index.
+/// Settings of building an index.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
     /// Use the files' own offset indexes where they have them.
@@ -55,7 +55,7 @@ pub struct BuildOptions {
     pub by_row_group: bool,
     /// Rows of files that lack the column are null, if another file has it.
     pub missing_as_null: bool,
-    /// How columns of a table are found in its files; by their names if they are of none.
+    /// How the columns of a table are found in its files; by name without a table.
     pub naming: Option<Arc<Naming>>,
     /// Verify CRCs of pages read while building.
     pub verify_checksums: bool,
@@ -67,7 +67,7 @@ pub struct BuildOptions {
     pub num_done: Arc<AtomicUsize>,
 }
 
-/// Where one page lies and what it holds.
+/// Location and contents of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRecord {
     /// Number of the file.
@@ -78,7 +78,7 @@ pub struct PageRecord {
     pub page: u32,
     /// First row that begins in the page, counted within the file.
     pub first_row: u64,
-    /// The same, counted within the row group.
+    /// First row, counted within the row group.
     pub first_row_in_group: u64,
     /// Rows that begin in the page.
     pub num_rows: u64,
@@ -127,13 +127,13 @@ pub struct Index {
     column: String,
     files: Files,
     schemas: Vec<Arc<ColumnSchema>>,
-    /// What all files' columns are taken for.
+    /// Type of the column in all files.
     field: Arc<Field>,
     /// One table per leaf.
     tables: Vec<Table>,
     /// The leaf whose pages are the index's pages.
     driving: usize,
-    /// What its pages are made of, if they are no Parquet pages.
+    /// Records and rows of pages that are not Parquet pages.
     flat: Option<Flat>,
     fingerprint: String,
     /// Whether a table names the column: the files may call it otherwise.
@@ -164,7 +164,7 @@ impl Index {
         }
     }
 
-    /// What the pages are made of, if they are no Parquet pages.
+    /// Records and rows of the pages, if they are not Parquet pages.
     pub fn as_flat(&self) -> Option<&Flat> {
         self.flat.as_ref()
     }
@@ -178,7 +178,7 @@ impl Index {
         })
     }
 
-    /// Of some files, by their numbers, those in another state than they were indexed in.
+    /// Returns the files among these that changed since they were indexed.
     pub fn changed_files(&self, store: &dyn Storage, files: &[usize]) -> Result<Vec<usize>> {
         let threads = store.num_in_flight().clamp(1, 64);
         let changed = on_threads(threads, files.len(), || {
@@ -198,7 +198,7 @@ impl Index {
         Ok(numbers.filter(|each| each.1).map(|each| *each.0).collect())
     }
 
-    /// Column as it was asked for.
+    /// Name of the column, as it was asked for.
     pub fn column(&self) -> &str {
         &self.column
     }
@@ -271,8 +271,8 @@ impl Index {
         self.pages().null_pages()
     }
 
-    /// Cuts ranges of the line of all tokens, each row with `per_row` separators, at the
-    /// ends of pages.
+    /// Cuts ranges of all tokens at the ends of pages; each row has `per_row`
+    /// separators.
     pub fn cut(&self, starts: &[i64], stops: &[i64], per_row: u64) -> Result<Pieces> {
         Line::new(self.pages(), per_row).cut(starts, stops)
     }
@@ -291,12 +291,12 @@ impl Index {
             .collect()
     }
 
-    /// Where `page` lies.
+    /// Returns the location of `page`.
     pub fn page(&self, page: u64) -> Result<PageRecord> {
         self.pages().record(page)
     }
 
-    /// Rows of a page among those of all files.
+    /// Returns the rows of a page, numbered among the rows of all files.
     pub fn rows_of_page(&self, page: u64) -> Result<Range<u64>> {
         let first = self.pages().first_row_of_page(page)?;
         Ok(first..self.pages().first_row_of_page(page.saturating_add(1))?)
@@ -364,8 +364,8 @@ fn field_of_all(
     Ok(all)
 }
 
-/// What tells a column from others of the same files: its name, or where it lies in files
-/// of a table, which may be renamed.
+/// Text that identifies a column: its name, or its field in files of a table, where it
+/// may be renamed.
 fn identity(column: &str, of_table: bool, schemas: &[Arc<ColumnSchema>]) -> String {
     if !of_table {
         return column.to_string();
@@ -377,8 +377,8 @@ fn identity(column: &str, of_table: bool, schemas: &[Arc<ColumnSchema>]) -> Stri
     leaves.collect::<Vec<_>>().join(" ")
 }
 
-/// What an order of the pages depends on: the files' contents, and where the index
-/// cuts them into pages.
+/// Digest of all that an order of the pages depends on: contents of files, and borders
+/// of pages.
 fn fingerprint(column: &str, files: &Files, pages: &Table) -> String {
     let mut hasher = XxHash3_128::new();
     hasher.write(&(column.len() as u64).to_le_bytes());

@@ -39,7 +39,7 @@ impl Index {
         .collect()
     }
 
-    /// What [`Index::read_runs`] reads.
+    /// Byte ranges that [`Index::read_runs`] reads.
     pub fn run_ranges(&self, page: u64, with_dictionary: bool) -> Result<FileRanges> {
         let runs = runs(self, page)?;
         let mut ranges = Vec::new();
@@ -52,7 +52,7 @@ impl Index {
     }
 }
 
-/// What a page is made of.
+/// Pieces that make up a page.
 struct Runs<I> {
     /// The page.
     found: Found,
@@ -88,7 +88,8 @@ struct Run {
 }
 
 impl Run {
-    /// `pages` lie in one column chunk and hold at least one row.
+    /// Returns the runs of `pages`, which are in one column chunk and have at least one
+    /// row.
     fn new(table: &Table, pages: RangeInclusive<u64>) -> Result<Self> {
         let first = table.find(*pages.start())?;
         let (mut stretches, mut flags) = (Vec::<Range<u64>>::new(), 0);
@@ -182,7 +183,8 @@ impl Run {
     }
 }
 
-/// Cuts what lies before the first data page to the dictionary page, if it is one.
+/// Returns the dictionary page out of the bytes before the first data page, if there is
+/// one.
 fn dictionary_page(bytes: Bytes) -> Result<Option<Bytes>> {
     let header = PageHeader::parse(&bytes)?
         .ok_or_else(|| Error::corrupt("the dictionary page's header is incomplete"))?;

@@ -5,8 +5,8 @@ use super::table::{NEEDS_DICTIONARY, Table};
 
 /// Dictionaries that take no more than this together can simply be kept.
 const SMALL_DICTIONARIES: u64 = 64 << 20;
-/// A run's pages take this many times the bytes of the dictionary they need, so that
-/// it is at most a quarter of what is read.
+/// Pages of a run take at least this many times the bytes of the dictionary, which is
+/// then at most a quarter of what is read.
 const PAGES_PER_DICTIONARY: u64 = 3;
 
 impl Index {
@@ -18,9 +18,9 @@ impl Index {
             .collect()
     }
 
-    /// First page of each shortest run of pages of one chunk that is worth reading the
-    /// chunk's dictionary for. `None` if every page is, because all dictionaries
-    /// together are small enough to be kept.
+    /// First page of each shortest run of pages of a chunk that is worth reading the
+    /// dictionary for. `None` if every page is, since all dictionaries are small enough
+    /// to be kept.
     pub fn dictionary_runs(&self) -> Option<Vec<u64>> {
         let pages = self.pages();
         let dictionaries: u64 = chunk_spans(pages)
@@ -30,7 +30,7 @@ impl Index {
     }
 }
 
-/// The spans of each column chunk.
+/// Returns the spans of each column chunk.
 fn chunk_spans(pages: &Table) -> impl Iterator<Item = std::ops::Range<usize>> {
     let num_spans = pages.offset.len();
     let mut start = 0;

@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 
 /// Key of the checksum.
 pub const CHECKSUM: &str = "pagefeed.checksum";
-/// Stands where the checksum goes: CRC-32 as hexadecimal digits.
+/// Placeholder of the checksum, a CRC-32 as hexadecimal digits.
 pub const UNSEALED: &str = "00000000";
 /// Bytes of the footer's length and the magic at the end of an Arrow file.
 const TRAILER: usize = 10;
 
-/// Writes the checksum of a file that holds [`UNSEALED`] in its place.
+/// Replaces [`UNSEALED`] in a file by its checksum.
 pub fn seal(file: &File) -> Result<()> {
     let bytes = map(file)?;
     let place = checksum_place(&bytes)?;

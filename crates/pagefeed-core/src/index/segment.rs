@@ -26,7 +26,7 @@ use super::{Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_damage};
 use crate::schema::ColumnSchema;
 
-/// Metadata that tells a segment from other Arrow files.
+/// Metadata that identify a segment among Arrow files.
 const FORMAT: (&str, &str) = ("pagefeed.format", "page index");
 /// Changes whenever the columns or their meaning change.
 const VERSION: (&str, &str) = ("pagefeed.version", "3");
@@ -35,7 +35,7 @@ const DRIVING_LEAF: &str = "pagefeed.driving_leaf";
 const FINGERPRINT: &str = "pagefeed.fingerprint";
 /// Whether a table names the column.
 const OF_TABLE: &str = "pagefeed.of_table";
-/// Of what the pages are made, if they are no Parquet pages.
+/// Metadata key of the records of pages that are not Parquet pages.
 const FLAT: &str = "pagefeed.flat";
 
 /// A column that holds one list of numbers per leaf.

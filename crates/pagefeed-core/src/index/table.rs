@@ -25,7 +25,7 @@ columns! {
     Table,
     /// A [`Table`] that grows.
     TableBuilder:
-    /// File of each span.
+    /// File number of each span.
     file: u32 as UInt32Type,
     /// Row group of each span.
     row_group: u32 as UInt32Type,
@@ -39,19 +39,20 @@ columns! {
     dictionary_offset: u64 as UInt64Type,
     /// Bytes of the dictionary page, 0 where there is none.
     dictionary_size: u32 as UInt32Type,
-    /// Pages before each span, and in all.
+    /// Pages before each span, and the number of pages.
     first_page: u64 as UInt64Type,
-    /// Rows before each span, and in all.
+    /// Rows before each span, and the number of rows.
     first_row: u64 as UInt64Type,
-    /// Values before each span, and in all.
+    /// Values before each span, and the number of values.
     first_value: u64 as UInt64Type,
-    /// Spans before each file, and in all.
+    /// Spans before each file, and the number of spans.
     file_first_span: u64 as UInt64Type,
-    /// Offset in its span of each page, and the end of the span: one more per span.
+    /// Offset of each page in its span, and the end of the span: one more number per
+    /// span.
     page_offset: u32 as UInt32Type,
-    /// Rows before each page in its span, likewise.
+    /// Rows before each page in its span, and those of the span.
     page_row: u32 as UInt32Type,
-    /// Values before each page in its span, likewise.
+    /// Values before each page in its span, and those of the span.
     page_value: u32 as UInt32Type,
     /// Flags of each page.
     page_flags: u8 as UInt8Type,
@@ -221,7 +222,7 @@ impl Table {
         sum
     }
 
-    /// Refuses columns whose lengths do not fit each other.
+    /// Refuses columns whose lengths do not match.
     fn check(&self) -> Result<()> {
         let spans = self.file.len();
         let pages = self.page_flags.len();

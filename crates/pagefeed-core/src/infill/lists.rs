@@ -14,7 +14,7 @@ use super::{Infilling, Run};
 use crate::error::{Error, Result};
 use crate::lists::{bounds, items, list_array};
 
-/// What a column of lists is when its rows are infilled: lists of any length.
+/// Type of a column of lists after infilling: lists of any length.
 pub fn infilled_field(field: &FieldRef) -> Result<FieldRef> {
     match field.data_type() {
         DataType::List(_) | DataType::LargeList(_) => Ok(Arc::clone(field)),

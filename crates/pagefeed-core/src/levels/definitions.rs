@@ -6,14 +6,14 @@ use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
 
-/// How many levels of a stretch are of which kind.
+/// Number of levels of each kind in a stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Values.
     pub(crate) present: usize,
     /// Nulls that are elements of the innermost list (without lists: all nulls).
     pub(crate) null_elements: usize,
-    /// Levels that stand for no element: an empty list, or a null around it.
+    /// Levels without an element: an empty list, or a null around it.
     pub(crate) no_elements: usize,
     /// Those of them that are nulls.
     pub(crate) null_lists: usize,

@@ -6,8 +6,8 @@ use crate::encodings::indices::sequence;
 use crate::error::Result;
 use crate::page::Dictionary;
 
-/// Whether `num_values` strings stored in `size` bytes are better moved together where
-/// they are than copied: if they are large, and their lengths small beside them.
+/// Whether strings should be moved together in place rather than copied: where they are
+/// long, and the space of their lengths is small.
 pub(super) fn is_worth_taking(size: usize, num_values: usize) -> bool {
     size >= MIN_KEPT_BYTES && num_values <= size / 32
 }
@@ -16,7 +16,7 @@ pub(super) fn is_worth_taking(size: usize, num_values: usize) -> bool {
 pub(crate) struct Entries {
     pub(super) dictionary: Dictionary,
     lengths: Vec<u32>,
-    /// Where each of them begins.
+    /// Where each string begins.
     starts: Vec<u32>,
 }
 
@@ -48,9 +48,9 @@ impl Entries {
         &self.dictionary.values()[start..start + self.lengths[index as usize] as usize]
     }
 
-    /// The dictionary's buffer, and where its strings begin that `indices` name, if
-    /// those are in sequence and most of the dictionary: writers that find no text
-    /// twice put all of it there. The entries are gone then.
+    /// Takes the dictionary's buffer, and where the strings of `indices` begin in it.
+    /// This works if the indices are consecutive and most of the dictionary, as from
+    /// writers that never meet a text twice. The entries are gone afterwards.
     pub(super) fn take(
         &mut self,
         indices: &[u8],

@@ -94,7 +94,7 @@ pub(crate) fn decode(
     })
 }
 
-/// Row at which the first record of a run begins, counting the part of one.
+/// Row at which the first record of a run begins; a partial record counts.
 fn first_record(run: &PageRun) -> Result<u64> {
     run.first_row
         .checked_sub(u64::from(run.starts_mid_record))
@@ -112,7 +112,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Opens the pages of a run; `bound` is told what each of them decodes to, and may
+    /// Opens the pages of a run. `bound` gets the decoded size of each page and may
     /// refuse it.
     fn open(
         opener: &mut PageOpener,
@@ -166,7 +166,7 @@ impl Chunk {
 /// A dictionary page, checked.
 struct Dictionary {
     page: Page,
-    /// Of its strings.
+    /// Lengths of the strings in the dictionary.
     lengths: Option<Vec<u32>>,
 }
 

@@ -41,7 +41,7 @@ pub fn decode_array(
     decode_array_by(opener, schema, runs, first_row, num_rows, Paths::All)
 }
 
-/// Which decoders may be used: tests compare them.
+/// Decoders that may be used; tests compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paths {
     /// The fast ones where they fit.
@@ -135,7 +135,7 @@ fn decode_fast(
     }
 }
 
-/// Integers and lists of them, as long as nothing is null.
+/// Decodes integers and lists of them without nulls.
 fn integers(
     opener: &mut PageOpener,
     cursor: PageCursor<'_>,
@@ -210,7 +210,7 @@ fn whole<T: ArrowPrimitiveType>(values: Buffer) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
-/// Small integers are stored in 32 bits, and were found to fit.
+/// Narrows integers that are stored in 32 bits, after they were checked to fit.
 fn cut<T: ArrowPrimitiveType, V>(
     values: Vec<V>,
     narrow: impl Fn(V) -> T::Native,

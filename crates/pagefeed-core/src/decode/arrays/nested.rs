@@ -16,11 +16,11 @@ use crate::lists::too_many;
 use crate::page::PageOpener;
 use crate::schema::{ColumnSchema, Leaf};
 
-/// A leaf's levels and its values, without what is around them.
+/// Levels and values of a leaf, without the nodes around it.
 type Column = (Records, ArrayRef);
 
-/// Decodes a column of strings, or of structs and lists of them; `None` if it, or the
-/// encoding of a page, is of another kind.
+/// Decodes a column of strings, or of structs and lists of strings; `None` for other
+/// columns and encodings.
 pub(crate) fn decode(
     opener: &mut PageOpener,
     schema: &ColumnSchema,
@@ -44,9 +44,9 @@ pub(crate) fn decode(
 /// Levels of a node of the schema.
 #[derive(Clone, Copy, Default)]
 struct Depth {
-    /// Definition level at which it is there.
+    /// Definition level from which on the node is present.
     definition: u8,
-    /// Repetition level at which the list around it goes on.
+    /// Repetition level of further elements of the list around the node.
     repetition: i16,
     /// Definition level from which on that list has elements.
     element: u8,
@@ -69,8 +69,8 @@ impl Depth {
     }
 }
 
-/// Whether the column is made of strings, structs and lists whose levels are what the
-/// Arrow type says; finds the types of the leaves.
+/// Whether the column has strings, structs and lists whose levels agree with the Arrow
+/// type; collects the types of the leaves.
 fn is_readable<'a>(
     field: &'a Field,
     depth: Depth,
@@ -136,7 +136,7 @@ fn assemble(field: &Field, depth: Depth, columns: &[Column], next: &mut usize) -
     }
 }
 
-/// Which places of a node are not null; `None` if none is.
+/// Returns which entries of a node are not null; `None` if all are null-free.
 fn validity(field: &Field, depth: Depth, records: &Records) -> Result<Option<NullBuffer>> {
     if !field.is_nullable() || !records.has_nulls() {
         return Ok(None);

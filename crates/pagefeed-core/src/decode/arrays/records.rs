@@ -9,7 +9,7 @@ use crate::schema::Leaf;
 /// The levels of the rows asked for, read page by page.
 #[derive(Default)]
 pub(crate) struct Records {
-    /// Of every level; empty if the leaf has none.
+    /// Definition level of each entry; empty if the leaf has none.
     definition: Vec<u8>,
     repetition: Vec<u8>,
     num_levels: usize,
@@ -42,12 +42,12 @@ impl Records {
         Ok(())
     }
 
-    /// Whether any place is without a value.
+    /// Whether any entry has no value.
     pub(crate) fn has_nulls(&self) -> bool {
         self.num_values < self.num_levels
     }
 
-    /// Level of a value that is there.
+    /// Definition level of a value.
     pub(crate) fn max_definition(&self) -> u8 {
         self.max.0 as u8
     }
@@ -60,8 +60,8 @@ impl Records {
         })
     }
 
-    /// Definition levels of the places in the list that goes on at `repetition`, which
-    /// has elements from the definition level `element` on.
+    /// Definition levels of the entries of the list that continues at `repetition`; its
+    /// elements are present from definition level `element` on.
     pub(crate) fn places(&self, repetition: i16, element: u8) -> Result<Vec<u8>> {
         let mut places = Vec::new();
         reserve(&mut places, self.num_levels)?;

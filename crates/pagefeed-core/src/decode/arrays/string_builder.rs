@@ -27,7 +27,7 @@ pub(crate) struct Strings<T: ByteArrayType> {
     /// Texts up to `end`, and room for more.
     data: RecycledBuffer,
     end: usize,
-    /// Number of offsets and bytes that are known to be good.
+    /// Number of offsets and bytes that were validated.
     valid: (usize, usize),
 }
 
@@ -84,8 +84,8 @@ impl<T: ByteArrayType> Strings<T> {
         self.validate()
     }
 
-    /// Takes `num_values` strings, stored one by one from `start` to the end of `data`,
-    /// and moves them together there.
+    /// Takes `num_values` strings that are stored between `start` and the end of
+    /// `data`, and moves them together in place.
     pub(crate) fn take_over(
         &mut self,
         data: RecycledBuffer,
@@ -117,8 +117,7 @@ impl<T: ByteArrayType> Strings<T> {
         Ok(())
     }
 
-    /// Appends a string; there is no room for it if strings before it took more than
-    /// there were bytes for all.
+    /// Appends a string; an error if the strings take more bytes than were announced.
     fn push(&mut self, string: &[u8]) -> Result<()> {
         let end = self.end + string.len();
         let room = self.data.get_mut(self.end..end).ok_or_else(too_short)?;
@@ -141,8 +140,8 @@ impl<T: ByteArrayType> Strings<T> {
         Ok(())
     }
 
-    /// Checks what was appended since the last time, all at once: the whole is UTF-8,
-    /// and every string begins where a character does.
+    /// Validates what was appended since the last call: all bytes are UTF-8, and each
+    /// string begins at a character.
     fn validate(&mut self) -> Result<()> {
         let (first, start) = std::mem::replace(&mut self.valid, (self.offsets.len(), self.end));
         if !matches!(T::DATA_TYPE, DataType::Utf8 | DataType::LargeUtf8) {
@@ -158,7 +157,7 @@ impl<T: ByteArrayType> Strings<T> {
         Ok(())
     }
 
-    /// The strings at the places that are `present`, nulls at the others.
+    /// Returns the strings at the entries that are `present`, and nulls at the others.
     pub(crate) fn finish(mut self, present: Option<BooleanBuffer>) -> Result<ArrayRef> {
         debug_assert_eq!(self.valid, (self.offsets.len(), self.end));
         if let Some(present) = &present {

@@ -102,8 +102,8 @@ fn read_as<T: ByteArrayType>(
     Ok(Some((records, array)))
 }
 
-/// Bytes that the wanted strings of a page take, at most, which are found to be there;
-/// `None` if they are encoded in another way.
+/// Most bytes that the wanted strings of a page can take; they are checked to be there.
+/// `None` for other encodings.
 fn size_of(open: &OpenPage<'_>, leaf: &Leaf, dictionary: Option<&Entries>) -> Result<Option<u64>> {
     let page = &open.page;
     Ok(match (page.header.encoding(), dictionary) {
@@ -117,8 +117,9 @@ fn size_of(open: &OpenPage<'_>, leaf: &Leaf, dictionary: Option<&Entries>) -> Re
     })
 }
 
-/// Appends `values` of a page; `is_all` if those are all of it, and all that is wanted. Of
-/// those that are to be taken with the page's memory instead, returns the bytes.
+/// Appends `values` of a page. `is_all` says that these are all its values, and all are
+/// wanted. Returns the bytes of strings that can be taken over with the memory of the
+/// page.
 fn append_plain<T: ByteArrayType>(
     strings: &mut Strings<T>,
     page: &DataPage<'_>,
@@ -133,7 +134,7 @@ fn append_plain<T: ByteArrayType>(
     Ok(None)
 }
 
-/// The same of `values` that name entries of the dictionary, of `size` bytes together.
+/// Appends `values` that are entries of the dictionary, `size` bytes in all.
 fn append_indices<T: ByteArrayType>(
     strings: &mut Strings<T>,
     page: &DataPage<'_>,

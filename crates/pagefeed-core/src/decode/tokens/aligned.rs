@@ -25,10 +25,10 @@ use crate::tokens::{NumberType, Numbers, Tokens, mismatch};
 /// encoded, of which any rows are decoded at their own cost.
 #[derive(Debug)]
 pub struct OpenedRun {
-    /// First value of each row, and the end of the last.
+    /// First value of each row, and the end of the last row.
     offsets: Vec<u32>,
     pieces: Vec<Piece>,
-    /// Of lists of lists, the inner ones.
+    /// The inner lists of lists of lists.
     elements: Option<Elements>,
 }
 
@@ -37,9 +37,9 @@ pub struct OpenedRun {
 struct Piece {
     header: PageHeader,
     values: Vec<u8>,
-    /// How many of them belong to no row of the run.
+    /// Number of them that belong to no row of the run.
     skipped: usize,
-    /// Which the others are of those of the run.
+    /// Range of the run's rows that the others are.
     place: Range<usize>,
 }
 
@@ -105,9 +105,9 @@ pub struct NumberRows {
     pub values: Numbers,
     /// First value of each row, and the number of values.
     pub offsets: Vec<u32>,
-    /// Of lists of lists, the inner ones: first value of each, and the number of values.
+    /// For lists of lists: first value of each inner list, and the number of values.
     pub starts: Vec<u32>,
-    /// The first of these of each row, and their number.
+    /// First inner list of each row, and the number of inner lists.
     pub row_starts: Vec<u32>,
 }
 
@@ -122,7 +122,7 @@ impl NumberRows {
         }
     }
 
-    /// Appends `rows` of those of a run. `dictionary` is what its pages refer to, by
+    /// Appends `rows` of a run. `dictionary` is the dictionary of its pages, by
     /// [`decode_number_dictionary`].
     pub fn append(
         &mut self,
@@ -278,7 +278,8 @@ fn append_plain(bytes: &[u8], leaf: &Leaf, values: Range<usize>, out: &mut Numbe
     }
 }
 
-/// Appends values in any other encoding, by the `parquet` crate's decoders and the `bits` of each.
+/// Appends values in any other encoding, with the decoders of the `parquet` crate and
+/// the `bits` of each value.
 fn append_decoded<D: DataType>(
     page: &DataPage<'_>,
     leaf: &Leaf,

@@ -17,13 +17,13 @@ use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
 use crate::tokens::{Tokens, mismatch, with_values};
 
-/// How a leaf stores its integers.
+/// Physical storage of integers in a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     I32,
     U32,
     I64,
-    /// As `I64`, but negative numbers would stand for ones above `i64::MAX`.
+    /// As `I64`, but a negative number means one above `i64::MAX`.
     U64,
 }
 
@@ -82,7 +82,7 @@ fn not_integers(leaf: &Leaf, found: &dyn std::fmt::Debug) -> Error {
     ))
 }
 
-/// Some of the numbers of `bytes`.
+/// Reads a range of the numbers in `bytes`.
 pub(super) fn plain<const SIZE: usize, T>(
     bytes: &[u8],
     values: Range<usize>,
@@ -250,13 +250,13 @@ fn append_indices(
     }
 }
 
-/// Makes room for `additional` tokens, within the limit and the memory there is.
+/// Makes room for `additional` tokens, within the limit and the available memory.
 fn reserve_tokens(tokens: &mut Tokens, additional: usize) -> Result<()> {
     with_values!(tokens, values => reserve(values, additional))
 }
 
 impl Tokens {
-    /// Gives 16-bit tokens the column's own type.
+    /// Converts 16-bit tokens to the type of the column.
     fn widen(&mut self, storage: Storage) -> Result<()> {
         if let Self::U16(values) = self {
             let values = values.iter();

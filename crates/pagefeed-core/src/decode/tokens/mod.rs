@@ -33,8 +33,8 @@ pub fn decode_tokens(
     Ok(page)
 }
 
-/// As [`decode_tokens`], into the memory of an earlier page: nothing is allocated
-/// where that suffices. After an error `page` is without meaning. Returns whether all
+/// Decodes like [`decode_tokens`], into the memory of an earlier page; allocates only
+/// if that is too small. After an error, `page` must not be used. Returns whether all
 /// tokens are entries of the dictionary.
 pub fn decode_tokens_into(
     opener: &mut PageOpener,

@@ -7,7 +7,7 @@ use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use crate::error::{Error, Result};
 use crate::schema::Leaf;
 
-/// What integers of 8 and 16 bits may hold, by their annotation.
+/// Range of values that the annotation of an integer of 8 or 16 bits allows.
 fn declared(leaf: &Leaf) -> Option<RangeInclusive<i64>> {
     let info = leaf.descriptor.get_basic_info();
     let (bits, is_signed) = match (info.logical_type_ref(), info.converted_type()) {
@@ -27,7 +27,7 @@ fn declared(leaf: &Leaf) -> Option<RangeInclusive<i64>> {
     }
 }
 
-/// Whether the leaf's values must be held against what its type may hold.
+/// Whether values of the leaf must be checked against the range of its type.
 pub(crate) fn is_narrow(leaf: &Leaf) -> bool {
     declared(leaf).is_some()
 }

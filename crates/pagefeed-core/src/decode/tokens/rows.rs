@@ -7,11 +7,11 @@ use crate::levels::{Definitions, for_each_list, for_each_record, unpack_levels};
 use crate::limits::check_page_size;
 use crate::schema::Leaf;
 
-/// Where rows begin among the values that belong to them, found page by page.
+/// Finds where rows begin among the values, page by page.
 #[derive(Debug)]
 pub(crate) struct RowReader<'a> {
     pub(crate) leaf: &'a Leaf,
-    /// First value of each row, and the end of the last once that is known.
+    /// First value of each row; the end of the last row is added once it is known.
     pub(crate) offsets: Vec<u32>,
     /// Values seen so far.
     pub(crate) num_values: usize,
@@ -21,7 +21,7 @@ pub(crate) struct RowReader<'a> {
     /// Row number of the first row, for messages.
     first_row: u64,
     num_rows: usize,
-    /// Of lists of lists, the inner ones.
+    /// The inner lists of lists of lists.
     pub(super) elements: Option<Elements>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> RowReader<'a> {
         })
     }
 
-    /// Counts rows with nulls in them as if those were not there.
+    /// Accepts nulls inside rows, and counts rows without them.
     pub(crate) fn allow_nulls(mut self) -> Self {
         self.allow_nulls = true;
         self
@@ -114,8 +114,8 @@ impl<'a> RowReader<'a> {
         Ok(())
     }
 
-    /// A row begins where the repetition level is 0; what comes before belongs to the
-    /// row before, possibly from the page before.
+    /// Reads repetition levels: 0 begins a row. Levels before the first 0 belong to the
+    /// row before, possibly of the page before.
     fn read_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
         let (levels, leaf) = (&page.levels, self.leaf);
         if page.is_full() {
@@ -177,9 +177,9 @@ impl<'a> RowReader<'a> {
 /// The inner lists of the rows of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Elements {
-    /// First value of each.
+    /// First value of each inner list.
     pub(crate) starts: Vec<u32>,
-    /// First inner list of each row; one more when the last row is known to be complete.
+    /// First inner list of each row; the end is added when the last row is complete.
     pub(crate) rows: Vec<u32>,
     /// Whether the last row holds inner lists, and the last of these values.
     is_open: [bool; 2],
@@ -197,7 +197,8 @@ impl Elements {
         Ok(())
     }
 
-    /// Appends an inner list; there are no more of them than levels, which fit 32 bits.
+    /// Begins an inner list. There are no more of them than levels, whose number fits
+    /// 32 bits.
     fn begin(&mut self, value: usize) -> Result<()> {
         let value = u32::try_from(value)
             .map_err(|_| Error::limit("a run of pages holds more than 2^32 values"))?;
@@ -226,7 +227,7 @@ impl RowReader<'_> {
         }
     }
 
-    /// Without nulls and empty lists, each level is a value.
+    /// Reads lists without nulls and empty lists: each level is a value.
     fn read_full_lists(&mut self, page: &OpenPage<'_>) -> Result<()> {
         let (levels, before) = (&page.levels, self.num_values);
         for_each_list(&page.page, self.leaf, |position, repetition| {

@@ -15,11 +15,11 @@ use crate::error::{Error, Result, catch_damage};
 use crate::page::DataPage;
 use crate::schema::Leaf;
 
-/// Values decoded at once: the crate takes memory for as many as it is asked for.
+/// Values decoded at once; the crate allocates memory for all that it is asked for.
 const CHUNK: usize = 4096;
 
-/// Decodes the first `num_values` values of a page in any encoding but that of
-/// dictionaries, as a column without levels; calls `each` with some at a time.
+/// Decodes the first `num_values` values of a page in any encoding without a
+/// dictionary, as a column without levels. Calls `each` with a chunk at a time.
 pub(crate) fn decode_values<D: DataType>(
     page: &DataPage<'_>,
     num_values: usize,

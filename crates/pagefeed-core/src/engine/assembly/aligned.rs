@@ -7,16 +7,17 @@ use crate::fields::{Borders, Slots};
 use crate::gather::{Misfit, OwnTokens};
 use crate::tokens::{NumberType, Numbers, PerToken, TokenPage, as_numbers};
 
-/// A column that comes with the tokens.
+/// A column with numbers for each token.
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned {
-    /// What a batch holds of it.
+    /// Type of its numbers in a batch.
     pub number: NumberType,
-    /// How many of them come with a token, and what fills the places without.
+    /// Numbers for each token, and padding where there is none.
     pub per_token: PerToken,
     /// Bits of the number of a separator behind a row.
     pub behind: u64,
-    /// Whether they stand one place before their token, as shifted labels do.
+    /// Whether numbers are shifted to the position before their token, as shifted
+    /// labels are.
     pub is_shifted: bool,
 }
 
@@ -26,7 +27,8 @@ impl Aligned {
         self.number.num_bytes().saturating_mul(self.per_token.width)
     }
 
-    /// Where numbers of tokens at some places stand, and how many of the first have none.
+    /// Returns the positions of the numbers for some tokens, and how many leading
+    /// positions get none.
     fn places(&self, tokens: Range<usize>) -> (Range<usize>, usize) {
         match self.is_shifted {
             true => {
@@ -41,14 +43,14 @@ impl Aligned {
     }
 }
 
-/// A column as it is written.
+/// A column while it is written.
 struct Column<'a> {
     aligned: Aligned,
     memory: &'a mut [u8],
 }
 
 impl Column<'_> {
-    /// Writes the number of these bits for tokens at some places.
+    /// Writes a number, given as bits, for tokens at some positions.
     fn fill(&mut self, tokens: &Range<usize>, bits: u64) {
         let (places, _) = self.aligned.places(tokens.clone());
         let (width, memory) = (self.aligned.per_token.width, &mut *self.memory);
@@ -81,16 +83,16 @@ impl<'a> AlignedWriter<'a> {
         }
     }
 
-    /// Writes what tells that there are no tokens.
+    /// Writes padding where there are no tokens.
     pub fn pad(&mut self, places: Range<usize>) {
         for column in &mut self.columns {
             column.fill(&places, column.aligned.per_token.padding);
         }
     }
 
-    /// Copies the numbers of `count` tokens of a page from token `from` on to the place
-    /// `at` of the batch, and padding where a column is absent. That the tokens are there
-    /// was seen.
+    /// Copies the numbers of `count` tokens of a page, from token `from` on, to
+    /// position `at` of the batch; padding if the page lacks the column. The caller
+    /// checked that the tokens exist.
     pub fn copy(
         &mut self,
         page: &TokenPage,
@@ -116,8 +118,9 @@ impl<'a> AlignedWriter<'a> {
         Ok(())
     }
 
-    /// Takes back, of shifted columns, what came from the next row, or from the next
-    /// document where labels do not. All that the batch has was written.
+    /// Removes from shifted columns the numbers of the next row, or of the next
+    /// document where labels do not cross documents. Call it after the whole batch is
+    /// written.
     pub fn end(&mut self, borders: &Borders) {
         if !self.columns.iter().any(|column| column.aligned.is_shifted) || self.row_length == 0 {
             return;
@@ -163,7 +166,8 @@ impl<'a> AlignedWriter<'a> {
         ends
     }
 
-    /// The same of a part of a line, whose `num_tokens` begin at the place `at`.
+    /// Copies the numbers of a part of a line with `num_tokens` tokens to position
+    /// `at`.
     pub fn copy_line(
         &mut self,
         page: &TokenPage,

@@ -21,7 +21,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Alignment of batches: a line of the cache, and any vector.
 const ALIGNMENT: usize = 64;
 
-/// Memory of one batch: a part of a mapping that no other buffer has.
+/// Memory of one batch: a part of a mapping that belongs to this buffer alone.
 #[derive(Debug)]
 pub struct Buffer {
     start: NonNull<u8>,
@@ -32,11 +32,11 @@ pub struct Buffer {
     /// Rows of the batch.
     pub(in crate::engine) num_rows: usize,
     pub(in crate::engine) written: Written,
-    /// What its fields came to.
+    /// Results of making the fields.
     pub(crate) made: Made,
-    /// Its cells, column by column.
+    /// Cells of the batch, by column.
     pub(in crate::engine) columns: Vec<RowCollector>,
-    /// What is known of its documents: once it is finished, one table.
+    /// Metadata of the documents; one table once the batch is finished.
     pub(in crate::engine) metadata: Vec<RecordBatch>,
 }
 
@@ -53,7 +53,7 @@ impl Buffer {
             .ok_or_else(|| Error::invalid("a batch without memory"))
     }
 
-    /// How many buffers of `num_bytes` are best mapped at once.
+    /// How many buffers of `num_bytes` to map at once.
     pub fn num_at_once(num_bytes: usize) -> usize {
         MAPPED_BYTES.checked_div(num_bytes).unwrap_or(1).max(1)
     }
@@ -123,10 +123,10 @@ impl Buffer {
     }
 }
 
-/// What a batch came to, beside its tokens.
+/// Results of writing a batch, besides its tokens.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Written {
-    /// Where documents begin and end, if fields are made.
+    /// Borders of documents, if fields need them.
     pub borders: Borders,
     pub num_padding: u64,
     pub num_splits: u64,
@@ -142,7 +142,7 @@ impl Written {
 /// A finished batch: `num_rows * row_length` tokens, row-major, and the columns of its
 /// cells. Dropping it gives its memory back to the engine.
 pub struct Batch {
-    /// Always there until dropped.
+    /// The buffer; present until dropped.
     buffer: Option<Buffer>,
     engine: Weak<Shared>,
 }
@@ -155,24 +155,24 @@ impl Batch {
         }
     }
 
-    /// Its rows, those of padding included.
+    /// Number of rows, including padding.
     pub fn num_rows(&self) -> usize {
         self.buffer.as_ref().map_or(0, |buffer| buffer.num_rows)
     }
 
-    /// Its cells.
+    /// The cells of the batch.
     pub(in crate::engine) fn collectors(&self) -> &[RowCollector] {
         let buffer = self.buffer.as_ref();
         buffer.map_or(&[], |buffer| &buffer.columns)
     }
 
-    /// Takes out its cells.
+    /// Takes out the cells of the batch.
     pub(in crate::engine) fn take_collectors(&mut self) -> Vec<RowCollector> {
         let buffer = self.buffer.as_mut();
         buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
     }
 
-    /// Takes out the table of what is known of its documents, if it was asked for.
+    /// Takes out the metadata table of its documents, if metadata was asked for.
     pub fn take_metadata(&mut self) -> Option<RecordBatch> {
         self.buffer.as_mut()?.metadata.pop()
     }
@@ -182,19 +182,19 @@ impl Batch {
         self.buffer.as_ref().map_or(&[], Buffer::bytes)
     }
 
-    /// Where among the bytes a field lies: empty unless it was asked for.
+    /// Byte range of a field; empty unless it was asked for.
     pub fn range(&self, field: Field) -> Range<usize> {
         let buffer = self.buffer.as_ref();
         buffer.map_or(0..0, |buffer| buffer.sections.range(field))
     }
 
-    /// Where among the bytes a column lies that comes with the tokens.
+    /// Byte range of an aligned column.
     pub fn aligned_range(&self, column: usize) -> Range<usize> {
         let buffer = self.buffer.as_ref();
         buffer.map_or(0..0, |buffer| buffer.sections.aligned_range(column))
     }
 
-    /// What the fields came to; nothing if there is no memory.
+    /// Results of making the fields; `None` without memory.
     pub fn made(&self) -> Option<&Made> {
         self.buffer.as_ref().map(|buffer| &buffer.made)
     }

@@ -10,7 +10,7 @@ use super::gathering::Gathering;
 use crate::engine::Page;
 use crate::error::{Error, Result};
 
-/// Picks the rows of the pages that are there.
+/// Takes rows out of the pages in memory.
 pub(super) fn gather(
     batch: &Gathering<'_>,
     columns: &mut Vec<RowCollector>,
@@ -41,7 +41,7 @@ pub(super) fn gather(
     Ok(())
 }
 
-/// What a batch takes of one page.
+/// The rows that a batch takes from one page.
 #[derive(Default)]
 struct Picks {
     page: u64,
@@ -58,8 +58,9 @@ impl Batch {
         places.max().map_or(0, |&last| last as usize + 1)
     }
 
-    /// The columns of the batch, of these types unless its pages have others: `num_rows`
-    /// rows each, null where the plan has no cell. They can be taken once.
+    /// Returns the columns of the batch: `num_rows` rows each, with nulls where the
+    /// plan has no cell. They have these types unless pages have others. Can be called
+    /// once.
     pub fn take_columns(&mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {
         let mut columns = self.take_collectors();
         columns.resize_with(types.len(), RowCollector::default);
@@ -72,12 +73,13 @@ impl Batch {
 /// rows were added: they are copied.
 #[derive(Debug, Default)]
 pub struct RowCollector {
-    /// Rows of one page each, and their places in the batch.
+    /// Rows of one page each, and their rows in the batch.
     parts: Vec<(ArrayRef, Vec<u32>)>,
 }
 
 impl RowCollector {
-    /// Copies `rows` of `page` to the `places` of the batch; both have one length.
+    /// Copies `rows` of `page` to the rows `places` of the batch; both have the same
+    /// length.
     pub fn add(&mut self, page: &ArrayRef, rows: Vec<u32>, places: Vec<u32>) -> Result<()> {
         if let Some(&row) = rows.iter().find(|&&row| row as usize >= page.len()) {
             return Err(Error::corrupt(format!(

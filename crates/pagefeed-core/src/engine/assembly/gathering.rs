@@ -10,12 +10,12 @@ use crate::engine::plan::{Cell, PreparedPlan, Segment};
 use crate::engine::{EngineConfig, Page, PageSource};
 use crate::error::Error;
 
-/// A batch to be written, in part or in full.
+/// A batch to be written, wholly or in part.
 pub(in crate::engine) struct Gathering<'a> {
     pub config: &'a EngineConfig,
     pub plan: &'a PreparedPlan,
     pub number_in_plan: usize,
-    /// Per use of the batch its page, if it is held and not written yet.
+    /// Page of each use of the batch, if it is in memory and not written yet.
     pub pages: &'a [Option<Arc<Page>>],
     /// Per use of the batch the bundle it is, unless it is a page.
     pub bundles: &'a [Option<Arc<Bundle>>],
@@ -23,13 +23,13 @@ pub(in crate::engine) struct Gathering<'a> {
     pub is_new: bool,
     /// Whether all is written that is not written yet.
     pub is_last: bool,
-    /// Where segments are read whose pages are not.
+    /// The source that reads segments without their pages.
     pub source: &'a dyn PageSource,
 }
 
 impl Gathering<'_> {
-    /// Writes the pages that are there, and what is read without its page; an error is
-    /// about one page.
+    /// Writes the pages in memory, and segments read without their pages. An error
+    /// names a page.
     pub fn write(&self, buffer: &mut Buffer, loose: &mut LooseParts) -> Result<(), (u64, Error)> {
         if self.config.num_columns > 0 {
             collect::gather(self, &mut buffer.columns)?;

@@ -16,7 +16,7 @@ const TOKEN_BYTES: usize = 4;
 #[derive(Default)]
 pub(in crate::engine) struct LooseParts {
     parts: Vec<PagePart>,
-    /// Segments that `parts` are of, in their order; those before `next` were taken.
+    /// Segments of `parts`, in order; those before `next` were taken.
     segments: Vec<usize>,
     next: usize,
     buffer: Vec<u8>,
@@ -39,7 +39,7 @@ impl LooseParts {
             + parts.sum::<usize>()
     }
 
-    /// What was read since it was asked last.
+    /// Returns what was read since the last call.
     pub fn take_reads(&mut self) -> PartReads {
         std::mem::take(&mut self.reads)
     }

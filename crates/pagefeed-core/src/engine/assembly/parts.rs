@@ -9,19 +9,19 @@ use crate::gather::{LinePart, OwnTokens};
 use crate::metadata::Part;
 use crate::tokens::TokenPage;
 
-/// Parts of documents that were written, in the order of their places.
+/// Documents that were written, whole or in part, in the order of their positions.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     parts: Vec<Part>,
-    /// Page among the batch's uses, or behind these what was read without its page; and
-    /// row of it.
+    /// Page (its number among the batch's uses, or after these if it was read without
+    /// its page), and row in it.
     rows: Vec<(usize, usize)>,
-    /// What is known of the rows that were read without their pages.
+    /// Metadata of rows that were read without their pages.
     loose: Vec<Vec<ArrayRef>>,
 }
 
 impl Parts {
-    /// Notes what a line that was written at a place of the batch holds of its row.
+    /// Records which document a line at a position of the batch belongs to.
     pub fn note(
         &mut self,
         page_use: usize,
@@ -59,14 +59,16 @@ impl Parts {
         }
     }
 
-    /// Keeps what is known of rows that were read without their page, the next that are
-    /// noted; returns what counts as their page among `num_uses`.
+    /// Keeps the metadata of rows that were read without their page, for the next lines
+    /// recorded. Returns the number that stands for their page, after the `num_uses`
+    /// pages.
     pub fn keep(&mut self, rows: Vec<ArrayRef>, num_uses: usize) -> usize {
         self.loose.push(rows);
         num_uses + self.loose.len() - 1
     }
 
-    /// Appends the table of these parts; if all are there, `tables` become one.
+    /// Appends the table of these documents; joins all `tables` if the batch is
+    /// complete.
     pub fn finish(self, batch: &Gathering<'_>, tables: &mut Vec<RecordBatch>) -> Result<()> {
         let Some(schema) = &batch.config.layout.metadata else {
             return Ok(());
@@ -95,7 +97,7 @@ impl Parts {
     }
 }
 
-/// A place of a batch.
+/// A position in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub sequence: usize,

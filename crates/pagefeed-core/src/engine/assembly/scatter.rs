@@ -20,7 +20,7 @@ use crate::packing::Piece;
 use crate::prefetch::fetch;
 use crate::tokens::{Joins, TokenPage};
 
-/// Writes the segments of tokens whose pages are there; an error is about one page.
+/// Writes the segments whose pages are in memory; an error names a page.
 pub(super) fn gather(
     batch: &Gathering<'_>,
     buffer: &mut Buffer,
@@ -34,7 +34,7 @@ pub(super) fn gather(
     }
 }
 
-/// Copies the segments whose pages are there.
+/// Copies the segments whose pages are in memory.
 fn gather_as<T: BatchToken>(
     batch: &Gathering<'_>,
     buffer: &mut Buffer,
@@ -161,7 +161,7 @@ fn gather_as<T: BatchToken>(
     }
 }
 
-/// Segments between the one that is copied and the one whose place is fetched.
+/// Distance in segments at which the memory of a later segment is prefetched.
 const SEGMENTS_AHEAD: usize = 6;
 
 /// Writes segments of one batch.
@@ -169,7 +169,7 @@ struct Writer<'a, T> {
     config: &'a EngineConfig,
     /// Whether fields are made, which need the borders of documents.
     notes_borders: bool,
-    /// The documents, if something is told of them.
+    /// The documents, if metadata was asked for.
     documents: Option<Parts>,
     /// The page that is written, among the batch's uses.
     page_use: usize,
@@ -206,14 +206,14 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         })
     }
 
-    /// Fills places of `target`, which begins at the place `at`, that have no tokens.
+    /// Pads positions of `target`, which begins at position `at`.
     fn pad(&mut self, target: &mut [T], at: usize, places: Range<usize>) {
         self.written.num_padding += places.len() as u64;
         self.aligned.pad(at + places.start..at + places.end);
         target[places].fill(self.padding);
     }
 
-    /// Copies a part of a line to `target`, which begins at the place `at`.
+    /// Copies a part of a line to `target`, which begins at position `at`.
     fn write_part(
         &mut self,
         page: &TokenPage,
@@ -332,7 +332,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
         rule.line_tokens(num_tokens, length).unwrap_or(u32::MAX) as usize
     }
 
-    /// Notes a part of a document that was written.
+    /// Records a document, or part of one, that was written.
     fn note(&mut self, start: usize, page: &TokenPage, part: LinePart) {
         if self.notes_borders {
             let joins = joins_of(page, part);
@@ -351,7 +351,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     }
 }
 
-/// What a packed sequence holds.
+/// Returns the pieces of a packed sequence.
 fn pieces_of<'a>(bundle: &'a Bundle, segment: &Segment) -> Option<&'a [Piece]> {
     bundle.packing()?.sequence(segment.row as usize)
 }
@@ -368,7 +368,7 @@ fn first_of(page: &TokenPage, pieces: &[Piece]) -> Ahead {
     })
 }
 
-/// Whether a part reaches an end of its page beyond which its row goes on.
+/// Whether a part reaches an end of its page at which its row continues elsewhere.
 fn joins_of(page: &TokenPage, part: LinePart) -> Joins {
     let Joins { before, after } = page.joins;
     if !(before || after) {

@@ -3,7 +3,7 @@
 use super::{BatchNumber, PageTable, Slot, State};
 
 impl PageTable {
-    /// What is wrong with it, if something is.
+    /// Checks the table; returns what is inconsistent.
     pub fn audit(&self) -> Result<(), String> {
         if self.slots.len() + self.free.len() != self.entries.len() {
             return Err("slots are neither free nor used, or both".to_string());
@@ -43,8 +43,8 @@ impl PageTable {
         Ok(())
     }
 
-    /// Pages that are neither there nor to come, or come too late; what failed is not
-    /// tried again.
+    /// Number of pages that are neither in memory nor to be loaded in time; failed ones
+    /// are not tried again.
     pub fn num_lost(&self) -> usize {
         let next = self
             .next_load()
@@ -59,7 +59,7 @@ impl PageTable {
         self.slots.values().filter(is_lost).count()
     }
 
-    /// Bytes counted for the pages that are held.
+    /// Bytes counted for pages in memory.
     pub fn held_bytes(&self) -> usize {
         let slots = (0..self.entries.len()).filter(|&slot| self.is_held(slot as Slot));
         slots.map(|slot| self.records[slot].bytes).sum()

@@ -7,8 +7,8 @@ use super::pending::{DONE, Phase};
 use crate::engine::budget::Budget;
 
 impl State {
-    /// What is wrong with the account, if something is. `outside` is how many batches the
-    /// consumer has, if that is known.
+    /// Checks the account; returns what is inconsistent. `outside` is the number of
+    /// batches that the consumer has, if known.
     pub fn audit(&self, outside: Option<usize>) -> Result<(), String> {
         self.pages.audit()?;
         let sums = [
@@ -44,7 +44,7 @@ impl State {
         self.spares.num_bytes() + kept.sum::<usize>()
     }
 
-    /// Whether the budget holds what is loaded and kept.
+    /// Checks that the budget covers what is loaded and kept.
     fn audit_room(&self) -> Result<(), String> {
         // One page may always be loaded; memory that is used again may be larger than asked.
         let bytes = self.budget.held + self.budget.loading / 2;
@@ -88,7 +88,7 @@ impl State {
         Ok(())
     }
 
-    /// What is missing and what is ready, batch by batch.
+    /// Checks the missing and ready batches, one by one.
     fn audit_batches(&self) -> Result<(), String> {
         let mut num_uses = 0;
         for (batch, pending) in (self.head..).zip(&self.batches) {
@@ -128,7 +128,7 @@ impl State {
         Ok(())
     }
 
-    /// Where no thread has a job.
+    /// Checks the account while no thread has a job.
     fn audit_at_rest(&self, outside: Option<usize>) -> Result<(), String> {
         if self.budget.loading > 0 {
             let bytes = self.budget.loading;
@@ -154,7 +154,7 @@ impl State {
         Ok(())
     }
 
-    /// Where it stands, in words.
+    /// Describes the state, for messages.
     pub fn describe(&self) -> String {
         format!(
             "batch {} is next of {}; ready {:?}, next load {:?}, fetched {}, running {}, idle {} \
@@ -175,7 +175,7 @@ impl State {
         )
     }
 
-    /// Whether it has given up all it had.
+    /// Whether all memory was given up.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
             && self.budget.held + self.budget.spare + self.pending_bytes == 0

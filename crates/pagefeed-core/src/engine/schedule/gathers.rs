@@ -10,8 +10,8 @@ use crate::engine::job::{BatchMemory, GatherJob, Job};
 use crate::engine::pages::{BatchNumber, FETCHED_AT_ONCE, Slot};
 use crate::error::Result;
 
-/// Pages that may be loaded at a stretch, ahead of their time, while a batch could be
-/// written: the rest of what is due is loaded between the next batches.
+/// Pages that may be loaded ahead while a batch could be written; the remaining due
+/// pages are loaded between the next batches.
 const MAX_LOADS_DUE: f32 = 4.0;
 
 impl State {
@@ -80,7 +80,7 @@ impl State {
         })
     }
 
-    /// Takes note of a batch that was written, in part or in full.
+    /// Records a batch that was written, wholly or in part.
     pub fn end_gather(&mut self, mut job: GatherJob, result: Result<()>) {
         self.num_running -= 1;
         job.pages.clear();

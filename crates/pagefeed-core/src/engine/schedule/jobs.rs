@@ -6,15 +6,15 @@ use crate::engine::job::{Job, LoadJob};
 use crate::engine::pages::{BatchNumber, Slot};
 use crate::engine::{PageEntry, PageSource};
 
-/// Bytes, as stored, of pages that are fetched together at most: more would keep those of
-/// other places waiting that are needed first.
+/// Stored bytes of pages fetched together, at most; more would delay pages elsewhere
+/// that are needed first.
 const MOST_TOGETHER: usize = 1 << 20;
 
 /// Batches that may be assembled however little is planned behind them.
 const LEAST_AHEAD: usize = 8;
 
 impl State {
-    /// Whether an idle worker should look for work: true more often than there is.
+    /// Whether an idle worker should look for work; may be true without work.
     pub fn may_have_work(&self, source: &dyn PageSource) -> bool {
         let fetches_apart = source.num_in_flight() > 0;
         self.first_ready().is_some()
@@ -67,7 +67,7 @@ impl State {
         job
     }
 
-    /// Counts what the source keeps: pages make room for what it has come to.
+    /// Updates the bytes that the source keeps; pages make room for them.
     fn count_kept(&mut self, source: &dyn PageSource) {
         let before = std::mem::replace(&mut self.budget.source, source.held_bytes());
         if self.budget.source > before {
@@ -106,7 +106,7 @@ impl State {
         Some(Job::Load(self.begin_load(slot, estimate)))
     }
 
-    /// Gathers, and decodes what others fetch: what is needed first, first.
+    /// Chooses to gather, or to decode fetched pages; what is needed first comes first.
     fn choose_beside_fetching(&mut self) -> Option<Job> {
         let ready = self.first_ready();
         let fetched = self.fetched.first_key_value().map(|(key, _)| *key);
@@ -122,7 +122,7 @@ impl State {
         (self.is_stuck() && self.head_holds_pages()).then(|| self.begin_gather(self.head))
     }
 
-    /// Fetches as far ahead as there is room for what becomes of it.
+    /// Chooses pages to fetch, as far ahead as there is room to decode them.
     fn choose_fetch(&mut self, source: &dyn PageSource) -> Option<Job> {
         let (batch, slot) = self.next_load()?;
         let estimate = self.estimate(source, slot);
@@ -139,8 +139,8 @@ impl State {
         Some(Job::Fetch(self.with_neighbours(source, first)))
     }
 
-    /// Pages behind a page that are planned as well come along, as far as there is room:
-    /// one request brings what lies together.
+    /// Adds planned pages that follow a page, while there is room: one request reads
+    /// neighbours together.
     fn with_neighbours(&mut self, source: &dyn PageSource, first: LoadJob) -> Vec<LoadJob> {
         let PageEntry {
             kind,
@@ -182,8 +182,8 @@ impl State {
             .map_or(BatchNumber::MAX, |(batch, _)| *batch)
     }
 
-    /// One past the last batch that may be assembled: no further than where as much
-    /// again is planned, since a page is let go of after the last use that is known.
+    /// One past the last batch that may be assembled. As many batches again must be
+    /// planned, since a page is dropped after its last known use.
     fn horizon(&self) -> BatchNumber {
         let known = LEAST_AHEAD.max(self.batches.len() / 2);
         self.head + self.ahead.min(known) as u64

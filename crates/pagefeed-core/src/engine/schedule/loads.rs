@@ -9,9 +9,9 @@ use crate::engine::{Page, PageSource};
 use crate::error::Result;
 use crate::storage::Fetched;
 
-/// Pages the source is told about before they are loaded.
+/// Distance in pages at which the source is told about a page before its load.
 const ADVICE_DISTANCE: usize = 256;
-/// Pages the source is told about at one time.
+/// Pages that the source is told about at once.
 const ADVICE_AT_ONCE: usize = 16;
 
 /// Largest size of a page that is believed, so that sums cannot overflow.
@@ -31,7 +31,8 @@ impl State {
         pages.can_free(batch, |freed| budget.fits_without(freed, bytes)) && self.evict(batch, bytes)
     }
 
-    /// Evicts pages needed later than `batch` until there is room; whether there is.
+    /// Evicts pages needed later than `batch` until there is room; returns whether
+    /// there is.
     pub(super) fn evict(&mut self, batch: BatchNumber, bytes: usize) -> bool {
         while !self.budget.fits(bytes) {
             let Some(slot) = self.pages.farthest_after(batch) else {
@@ -51,7 +52,7 @@ impl State {
         true
     }
 
-    /// Gives up pages that are not needed first, where others took their room.
+    /// Drops pages that are not needed first, if others took their room.
     pub(super) fn keep_to_budget(&mut self) {
         self.evict(self.head, 0);
         self.give_up_spares();
@@ -90,7 +91,7 @@ impl State {
         }
     }
 
-    /// Takes note of pages that were fetched together, or could not be.
+    /// Records pages that were fetched together, or failed.
     pub fn end_fetch(&mut self, jobs: Vec<LoadJob>, result: Result<Vec<Vec<Fetched>>>) {
         match result {
             Ok(fetched) => {
@@ -111,13 +112,13 @@ impl State {
         }
     }
 
-    /// Gives up a load that nobody waits for any more.
+    /// Drops a load that no batch waits for any more.
     pub(super) fn drop_load(&mut self, job: &LoadJob) {
         self.num_running -= 1;
         self.budget.loading -= job.estimate;
     }
 
-    /// Takes note of a page that was loaded, or could not be.
+    /// Records a page that was loaded, or failed.
     pub fn end_load(&mut self, job: &LoadJob, result: Result<Page>) {
         self.num_running -= 1;
         self.budget.loading -= job.estimate;
@@ -166,7 +167,7 @@ impl State {
         self.budget.note_peak();
     }
 
-    /// Turns a held page that is not needed now into spare memory.
+    /// Turns a page in memory that is not needed now into spare memory.
     pub(super) fn recycle(&mut self, page: Arc<Page>, bytes: usize) {
         self.budget.held -= bytes;
         match Arc::into_inner(page) {

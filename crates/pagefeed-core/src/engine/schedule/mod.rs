@@ -31,8 +31,8 @@ use pending::{DONE, Pending, Phase};
 /// Bytes of pages freed after which the allocator is trimmed.
 const TRIM_AFTER: usize = 16 << 20;
 
-/// Batches that are written before they are asked for, until one is late; one for each
-/// worker if these are more.
+/// Batches written before they are asked for, until one is late; one per worker if that
+/// is more.
 const FIRST_AHEAD: usize = 2;
 
 /// Everything the lock protects.
@@ -44,12 +44,12 @@ pub(super) struct State {
     /// Submitted and not taken; the first is number `head`.
     batches: VecDeque<Pending>,
     head: BatchNumber,
-    /// Those that wait for no page and are not begun.
+    /// Batches that wait for no page and are not begun.
     ready: BTreeSet<BatchNumber>,
     /// The last batch that was asked for before it was finished.
     waited_for: BatchNumber,
-    /// Batches that may be written before they are asked for. The fewer there are in turn,
-    /// the more of them stay in the processor's cache.
+    /// Batches that may be written before they are asked for. With fewer buffers in
+    /// turn, more of them stay in the processor's cache.
     ahead: usize,
     /// Whether so many were, since it last grew: a further one might have been, too.
     was_ahead: bool,
@@ -58,10 +58,10 @@ pub(super) struct State {
     /// Fetched and not decoded, by their next use.
     fetched: BTreeMap<(BatchNumber, Slot), LoadJob>,
     spares: SparePages,
-    /// Pages by number that were held when all batches were dropped, and no plan has needed
-    /// since.
+    /// Pages, by number, that were in memory when all batches were dropped, and that no
+    /// plan needs.
     kept: HashMap<u64, KeptPage, PageHasher>,
-    /// Whether what is loaded for batches that were dropped is kept.
+    /// Whether pages are kept that were loaded for dropped batches.
     keeps_pages: bool,
     spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
@@ -71,7 +71,8 @@ pub(super) struct State {
     num_running: usize,
     /// Bytes of the plans of `batches`.
     pending_bytes: usize,
-    /// Those, and of the table of their pages, for who does not wait for the lock.
+    /// Bytes of plans with the table of their pages, for readers that do not wait for
+    /// the lock.
     pub plan_bytes: Arc<AtomicUsize>,
     /// Pages to load so that loads are spread evenly over the batches that are planned:
     /// where an epoch begins many pages are opened, where it ends almost none.
@@ -79,7 +80,7 @@ pub(super) struct State {
     garbage: Garbage,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
-    /// Workers asleep and not yet told to wake.
+    /// Workers that sleep and were not told to wake.
     pub num_idle: usize,
     /// Whether a worker was told to wake, and none has looked for work since.
     pub is_woken: bool,
@@ -92,8 +93,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Nothing is there yet. A storage that answers late is asked as far ahead as there
-    /// is room.
+    /// Begins without batches. A storage that answers late is asked as far ahead as
+    /// there is room.
     pub fn new(config: Arc<EngineConfig>, is_late: bool) -> Self {
         let budget = Budget::new(&config);
         let most = budget.batches_ahead();
@@ -202,8 +203,8 @@ impl State {
         self.plan_bytes.store(self.budget.plans, Ordering::Relaxed);
     }
 
-    /// Drops all pending batches. Work in progress ends unseen; or its pages are kept, and
-    /// those that are held, as long as there is room for them.
+    /// Drops all pending batches. Work in progress is ignored, or its pages are kept,
+    /// with those in memory, while there is room.
     pub fn clear(&mut self, keeps_pages: bool) {
         self.keeps_pages = keeps_pages;
         self.head = self.end();
@@ -247,7 +248,7 @@ impl State {
         }
     }
 
-    /// Drops a page that no plan needs; whether there was one.
+    /// Drops a page that no plan needs; returns whether there was one.
     fn drop_kept(&mut self) -> bool {
         let Some(number) = self.kept.keys().next().copied() else {
             return false;
@@ -260,7 +261,7 @@ impl State {
         true
     }
 
-    /// The batch at the head if it is finished, or the error in its place.
+    /// Returns the batch at the head if it is finished, or its error.
     pub fn take_head(&mut self) -> Result<Option<Buffer>> {
         if let Some((batch, error)) = &self.failure
             && *batch <= self.head

@@ -23,14 +23,14 @@ pub(super) struct Pending {
     pub number_in_plan: usize,
     /// Slots of the pages it needs; `DONE` once gathered.
     pub uses: Vec<Slot>,
-    /// Uses whose pages are not held.
+    /// Number of uses whose pages are not in memory.
     pub num_missing: usize,
     pub phase: Phase,
     pub buffer: Option<Buffer>,
 }
 
 impl Pending {
-    /// Memory that goes with it: of a plan, with its last batch.
+    /// Bytes that are freed with the batch; the last batch of a plan includes the plan.
     pub fn num_bytes(&self) -> usize {
         let is_last = self.number_in_plan + 1 == self.plan.num_batches();
         let plan = if is_last { self.plan.num_bytes() } else { 0 };

@@ -19,7 +19,7 @@ use crate::footer::Chunk;
 use crate::limits::MAX_COMPRESSED_PAGE_BYTES;
 use crate::schema::Leaf;
 
-/// The parts of a file's page index that a chunk needs.
+/// Byte ranges of the file's page index that a chunk needs.
 pub fn index_ranges<'a>(chunk: &'a Chunk, leaf: &Leaf) -> impl Iterator<Item = Range<u64>> + 'a {
     let column_index = chunk
         .column_index
@@ -33,12 +33,12 @@ pub fn index_ranges<'a>(chunk: &'a Chunk, leaf: &Leaf) -> impl Iterator<Item = R
         .flatten()
 }
 
-/// Whether rows and page locations do not tell the number of values.
+/// Whether the number of values does not follow from rows and page locations.
 fn needs_level_counts(chunk: &Chunk, leaf: &Leaf) -> bool {
     leaf.max_repetition > 0 || (leaf.max_definition > 0 && chunk.num_nulls != Some(0))
 }
 
-/// The pages of `chunk`, from its page index if `regions` is there to hold it.
+/// Returns the pages of `chunk`, from its page index if `regions` has it.
 pub fn locate(
     reader: &mut ChunkReader<'_>,
     regions: Option<&Regions>,
@@ -146,7 +146,7 @@ fn indexed(
     ChunkPages::new(dictionary, &pages, num_rows)
 }
 
-/// A page of which the index says everything.
+/// Returns a page whose facts are all in the index.
 fn counted_page(
     number: u64,
     location: &PageLocation,
@@ -167,7 +167,8 @@ fn counted_page(
     }
 }
 
-/// Reads what the index does not say; the page must be where the index says it is.
+/// Reads the facts of a page that the index lacks; the page must be where the index
+/// says.
 fn read_page(
     reader: &mut ChunkReader<'_>,
     number: u64,
@@ -196,7 +197,7 @@ fn read_page(
     Ok((page, num_levels as u64))
 }
 
-/// An indexed page begins with a record and has the rows the index says.
+/// Checks that an indexed page begins with a record and has the rows of the index.
 fn check_page(page: &StoredPage, num_levels: u64, num_rows: u64) -> Result<()> {
     let what = if page.starts_mid_record {
         "begins in the middle of a record".to_string()

@@ -7,7 +7,7 @@ use crate::limits::MAX_COMPRESSED_PAGE_BYTES;
 use crate::schema::Leaf;
 use crate::thrift::{Reader, Wire, read_fields};
 
-/// Where one data page lies.
+/// Location of a data page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLocation {
     /// Offset in the file.
@@ -127,7 +127,7 @@ impl LevelHistograms {
         Ok(index)
     }
 
-    /// What a footer says of a whole chunk.
+    /// Returns the level counts of a whole chunk, from the footer.
     pub fn of_chunk(chunk: &Chunk) -> Self {
         Self {
             null_counts: chunk.num_nulls.into_iter().collect(),
@@ -136,8 +136,8 @@ impl LevelHistograms {
         }
     }
 
-    /// Levels of `page` of `num_pages`, of which the offset index says that it has
-    /// `num_rows` rows. `None` if the writer did not count what is needed.
+    /// Returns the levels of page `page` of `num_pages`, which has `num_rows` rows by
+    /// the offset index. `None` if the writer did not count what is needed.
     pub fn page(
         &self,
         page: usize,
@@ -178,7 +178,7 @@ impl LevelHistograms {
     }
 }
 
-/// The counts of one page, `max_level + 1` of them.
+/// Returns the counts of one page, `max_level + 1` of them.
 fn part(counts: &[u64], page: usize, num_pages: usize, max_level: i16) -> Result<Option<&[u64]>> {
     let width = usize::from(max_level.unsigned_abs()) + 1;
     if counts.is_empty() {

@@ -14,14 +14,14 @@ const MAX_GAP: u64 = 64 << 10;
 /// Bytes above which ranges are not joined any more.
 const MAX_JOINED: u64 = 16 << 20;
 
-/// Some regions of a file, in memory.
+/// Byte ranges of a file, in memory.
 pub struct Regions {
     /// `(offset, bytes)`, sorted.
     regions: Vec<(u64, Bytes)>,
 }
 
 impl Regions {
-    /// Reads `ranges`, as far as `known` (bytes from an offset on) does not hold them.
+    /// Reads `ranges`, except what is in `known` (bytes from an offset on).
     pub fn read(
         store: &dyn Storage,
         file: &FileId,
@@ -54,8 +54,8 @@ impl Regions {
     }
 }
 
-/// Refuses page indexes that lie over each other, as those of many row groups in one
-/// place, and ones that are too large together.
+/// Refuses page indexes that overlap, as in files that claim many, and those that are
+/// too large together.
 fn check(sorted: &[Range<u64>]) -> Result<()> {
     let mut size = 0u64;
     for (number, range) in sorted.iter().enumerate() {

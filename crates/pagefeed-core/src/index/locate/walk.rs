@@ -43,7 +43,7 @@ pub struct ChunkReader<'a> {
 }
 
 impl<'a> ChunkReader<'a> {
-    /// A reader of `chunk`; pages lie before `footer_start`.
+    /// Returns a reader of `chunk`; pages are before `footer_start`.
     pub fn new(
         store: &'a dyn Storage,
         file: &'a FileId,
@@ -74,8 +74,8 @@ impl<'a> ChunkReader<'a> {
         self.trusts_counts
     }
 
-    /// Whether the writer's counts of nulls contradict each other: from now on, levels
-    /// are counted.
+    /// Returns whether the writer's null counts contradict each other; from then on,
+    /// levels are counted.
     pub fn finds_miscounted(&mut self, pages: &ChunkPages) -> bool {
         let found: u64 = pages.pages.iter().map(|page| page.num_values).sum();
         let promised = self.chunk.num_nulls.map(|nulls| found.checked_add(nulls));
@@ -131,7 +131,7 @@ impl<'a> ChunkReader<'a> {
         Ok((dictionary, pages))
     }
 
-    /// What the data page at `offset` holds.
+    /// Returns the facts of the data page at `offset`.
     pub fn stored_page(
         &mut self,
         number: u64,
@@ -201,7 +201,8 @@ impl<'a> ChunkReader<'a> {
         Ok(counts)
     }
 
-    /// Nulls of a page of a column without lists, if they are known without levels.
+    /// Nulls of a page of a column without lists, if they are known without reading
+    /// levels.
     fn flat_nulls(&mut self, offset: u64, header: &PageHeader) -> Result<Option<u64>> {
         if self.leaf.max_definition == 0 {
             return Ok(Some(0));

@@ -42,8 +42,8 @@ pub fn whole(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<ChunkPages> {
     })
 }
 
-/// What the chunk holds: its levels are counted, or its nulls are. Writers disagree on
-/// what the nulls of lists are: some leave out null elements, some count empty lists.
+/// Returns the counts of a whole chunk, from its levels or null counts. Writers
+/// disagree on nulls of lists: some leave out null elements, some count empty lists.
 fn levels(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<PageLevels> {
     let counted = LevelHistograms::of_chunk(chunk).page(0, 1, num_rows, leaf)?;
     if let Some(levels) = counted {
