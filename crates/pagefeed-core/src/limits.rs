@@ -22,16 +22,15 @@ pub const MAX_COMPRESSED_PAGE_BYTES: usize = 1 << 30;
 /// [`Codec::max_decompressed_size`](crate::codec::Codec::max_decompressed_size) bounds
 /// the size by that stored; and memory is only taken as it is written to.
 pub const MAX_UNCOMPRESSED_PAGE_BYTES: usize = i32::MAX as usize;
-/// Most bytes that one page may decode to: a few bytes can stand for a great many
-/// values.
+/// Most bytes to which a page may decode: a few bytes can stand for very many values.
 pub const MAX_DECODED_PAGE_BYTES: usize = 4 << 30;
-/// Most bytes that nulls may take up in values and lists of fixed size, where a schema of
-/// a few bytes says how much room a null takes.
+/// Most bytes of nulls in values and lists of fixed size, whose size a schema of a few
+/// bytes sets.
 pub const MAX_PADDING_BYTES: usize = 512 << 20;
-/// Most bytes of the levels of a page that few bytes stand for.
+/// Most bytes of the levels of a page, which may be compressed to few.
 pub const MAX_LEVEL_BYTES: usize = 64 << 20;
-/// Most bytes of a page that is decompressed for its levels alone, as where no part of it
-/// can be: what a loader holds by default.
+/// Most bytes of a page that is decompressed for its levels alone, where that cannot be
+/// done in part: the default memory of a loader.
 pub const MAX_COUNTED_PAGE_BYTES: usize = 1 << 30;
 /// Most bytes of a file's page indexes, of one column.
 pub const MAX_PAGE_INDEX_BYTES: u64 = 1 << 30;
@@ -43,7 +42,7 @@ thread_local! {
     static MOST_BYTES: Cell<u64> = const { Cell::new(MAX_DECODED_PAGE_BYTES as u64) };
 }
 
-/// Makes this thread refuse pages that decode to more bytes, from now on.
+/// Sets the limit of decoded bytes of a page for this thread.
 pub fn limit_pages(bytes: usize) {
     MOST_BYTES.set(bytes.min(MAX_DECODED_PAGE_BYTES) as u64);
 }

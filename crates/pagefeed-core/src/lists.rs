@@ -25,7 +25,7 @@ pub fn token_lists(tokens: Vec<u32>, ends: &[usize]) -> Result<ArrayRef> {
     Ok(Arc::new(lists))
 }
 
-/// Lengths of the lists; those of null ones are 0.
+/// Returns the length of each list; 0 for null lists.
 pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
     let bounds = |row| bounds(lists, row).map(|(begin, end)| (end - begin) as i64);
     if items(lists).is_none() {
@@ -39,7 +39,7 @@ pub fn list_lengths(lists: &ArrayRef) -> Result<Vec<i64>> {
         .collect())
 }
 
-/// All lists, each cut to `most`, as one.
+/// Returns all lists, each cut to `most`, joined into one.
 pub fn joined(lists: &ArrayRef, most: usize) -> Result<ArrayRef> {
     let all = values(lists)?;
     let ranges = (0..lists.len()).map(|row| bounds(lists, row).unwrap_or_default());
@@ -57,8 +57,8 @@ pub fn joined(lists: &ArrayRef, most: usize) -> Result<ArrayRef> {
     Ok(Arc::new(list))
 }
 
-/// Values as lists of this type, of which each goes from one of `offsets`, which rise, to the
-/// next: lists with offsets, also in place of those of a fixed size.
+/// Returns lists of this type, each from one of the rising `offsets` to the next. Lists
+/// of a fixed size get offsets, too.
 pub(crate) fn list_array<T: ArrowNativeType>(
     data_type: &DataType,
     offsets: &[T],
@@ -122,7 +122,7 @@ pub(crate) fn values(lists: &ArrayRef) -> Result<&ArrayRef> {
         .ok_or_else(|| not_tokens(lists))
 }
 
-/// What lists hold; `None` if they are no lists.
+/// Returns the type of the items of lists; `None` for other types.
 pub(crate) fn items(lists: &ArrayRef) -> Option<&ArrayRef> {
     match lists.data_type() {
         DataType::List(_) => Some(lists.as_list::<i32>().values()),

@@ -5,11 +5,11 @@ pub mod dealing;
 
 use crate::error::{Error, Result};
 
-/// Odd constants with well spread bits: the multipliers of two known mixers.
+/// Odd constants with well-spread bits: the multipliers of two known mixers.
 const MULTIPLIERS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93];
 const HALF: u32 = 32;
 
-/// Hashes each of `values` to 64 bits; the upper half is the better one.
+/// Hashes each of `values` to 64 bits; the upper half is the more random one.
 pub fn mix(values: &mut [u64], key: [u64; 2]) {
     for value in values {
         *value = mixed(*value, key);
@@ -25,12 +25,12 @@ fn mixed(mut value: u64, key: [u64; 2]) -> u64 {
     value
 }
 
-/// How many numbers a permutation permutes: each has a size of its own, or all one.
+/// Sizes of permutations: one for all numbers, or one for each.
 #[derive(Clone, Copy, Debug)]
 pub enum Sizes<'a> {
     /// One for all.
     One(u64),
-    /// One for each.
+    /// A size for each number.
     Each(&'a [u64]),
 }
 
@@ -41,15 +41,15 @@ pub enum Sizes<'a> {
 /// permuted is met: as a cycle returns, it must get there.
 #[derive(Clone, Copy, Debug)]
 pub struct Permutations<'a> {
-    /// Key of each round; an even number of them.
+    /// Key of each round; the number of rounds is even.
     pub rounds: &'a [u64],
     /// Whether they are undone.
     pub inverse: bool,
 }
 
 impl Permutations<'_> {
-    /// Maps each of `values`, which must lie below its size; `tweaks` tell permutations
-    /// of one size apart, 0 or one for each value.
+    /// Permutes each of `values`, which must be below its size. `tweaks` select
+    /// different permutations of one size: 0, or one for each value.
     pub fn apply(&self, values: &mut [u64], sizes: Sizes<'_>, tweaks: &[u64]) -> Result<()> {
         let is_whole = match sizes {
             Sizes::One(_) => true,

@@ -15,22 +15,22 @@ use crate::gather::BatchToken;
 use crate::lists::{bounds, items, list_lengths, not_tokens, values};
 use crate::tokens::{Joins, NumberType, PerToken, as_numbers};
 
-/// How lists become the rows of a batch.
+/// Settings to turn lists into the rows of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Padding {
     /// Tokens of a row.
     pub length: usize,
-    /// What fills up short ones.
+    /// Token that fills up short lists.
     pub token: i64,
     /// Type of the tokens.
     pub token_type: TokenType,
-    /// What is made of them.
+    /// The fields to make.
     pub fields: Fields,
 }
 
 impl Padding {
-    /// The lists as rows, cut or filled up. Each list is a document, and further ones
-    /// begin at `starts`: places in the flattened batch, rising.
+    /// Returns the lists as rows, cut or padded. Each list begins a document, and so
+    /// does each of `starts`: rising positions in the flattened batch.
     pub fn batch(&self, lists: &ArrayRef, starts: &[usize]) -> Result<Batch> {
         match self.token_type {
             TokenType::I64 => self.batch_of::<i64>(lists, starts),
@@ -73,7 +73,7 @@ impl Padding {
     }
 }
 
-/// Writes each list to a row of `length`, cut or filled up with `padding`.
+/// Writes each list into a row of `length`, cut or padded with `padding`.
 fn write_padded<T: BatchToken>(
     lists: &ArrayRef,
     length: usize,

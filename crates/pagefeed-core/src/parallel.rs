@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::{Error, Result, catch_panic};
 use crate::sync::thread::{self, Builder};
 
-/// Does the parts of some work, numbered from 0, on at most `num_threads` threads, this
-/// one among them; `make` makes for each thread what does a part.
+/// Runs the parts of some work, numbered from 0, on at most `num_threads` threads
+/// including this one. `make` returns the function that runs parts on a thread.
 ///
 /// Returns the results in order, or the error of the lowest number.
 pub fn on_threads<T, W>(

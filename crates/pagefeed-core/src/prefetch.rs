@@ -1,7 +1,7 @@
 //! Memory fetched into the processor's cache before it is used: what a batch needs
 //! lies all over the memory, and one miss after the other takes longer than the work.
 
-/// Asks for the line of the cache in which `address` lies. Any address will do.
+/// Prefetches the cache line of `address`, which may be any address.
 #[inline(always)]
 pub(crate) fn fetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::error::{Error, Kind, Result};
 
-/// What identifies the state of a file cheaply.
+/// Identifies the state of a file, at little cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Size in bytes.
@@ -44,7 +44,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Refuses a file that is now in the state `found`.
+    /// Refuses a file whose state is now `found`.
     pub fn check(&self, found: Stamp) -> Result<()> {
         let stamp = self.stamp;
         let mut differences = Vec::new();
@@ -110,13 +110,13 @@ pub trait Storage: Send + Sync {
         Ok(())
     }
 
-    /// Bytes of ranges of several files, at one time where each waits.
+    /// Reads ranges of several files, in parallel where reads wait.
     fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
         let read = |each: &FileRanges| self.read_ranges(&each.file, &each.ranges);
         wanted.iter().map(read).collect()
     }
 
-    /// The same of several ranges of one file, each from its offset on.
+    /// Reads several ranges of one file, given by their offsets.
     fn read_many_into(&self, file: &FileId, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
         let mut parts = parts.iter_mut();
         parts.try_for_each(|(offset, into)| self.read_into(file, *offset, into))
@@ -133,8 +133,8 @@ pub trait Storage: Send + Sync {
         0
     }
 
-    /// The same storage, whose calls end soon after `stop` becomes true, as
-    /// [`Kind::Cancelled`](crate::Kind::Cancelled); nothing if calls never wait long.
+    /// Returns the same storage, whose calls end soon after `stop` becomes true, as
+    /// [`Kind::Cancelled`](crate::Kind::Cancelled); `None` if calls never wait long.
     fn stopped_by(&self, stop: &Arc<AtomicBool>) -> Option<Arc<dyn Storage>> {
         let _ = stop;
         None
@@ -146,12 +146,12 @@ pub trait Storage: Send + Sync {
         files.iter().try_for_each(check)
     }
 
-    /// The same storage for a forked child, made without touching the locks of this one:
-    /// threads that the child lacks may hold them.
+    /// Returns the same storage for a forked child, without touching locks: threads
+    /// that the child lacks may hold them.
     fn for_child(&self) -> Arc<dyn Storage>;
 }
 
-/// What is to be read of one file: rising ranges with gaps between them.
+/// The ranges to read of one file, rising and with gaps between them.
 #[derive(Clone, Debug)]
 pub struct FileRanges {
     /// The file.
@@ -161,8 +161,8 @@ pub struct FileRanges {
 }
 
 impl FileRanges {
-    /// Ranges in any order; those that touch are joined, so that whatever is read of
-    /// them lies in one.
+    /// Takes ranges in any order, and joins those that touch, so that each read is
+    /// inside one range.
     pub fn new(file: FileId, mut ranges: Vec<Range<u64>>) -> Self {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         let joined = join_near(ranges.into_iter(), 0, u64::MAX).map(|(range, _)| range);
@@ -176,15 +176,15 @@ impl FileRanges {
 /// Bytes of one file that were fetched ahead.
 #[derive(Debug, Default)]
 pub struct Fetched {
-    /// Where they lie, rising, and what they are.
+    /// Rising ranges, with their bytes.
     parts: Vec<(Range<u64>, Bytes)>,
 }
 
 impl Fetched {
-    /// Nothing: all is read when it is needed.
+    /// Nothing fetched: everything is read when needed.
     pub const NOTHING: &'static Self = &Self { parts: Vec::new() };
 
-    /// A storage that has these bytes, and reads what is not among them.
+    /// Returns a storage that has these bytes, and reads others.
     pub fn over<'a>(&'a self, storage: &'a dyn Storage) -> Overlay<'a> {
         Overlay {
             fetched: self,
@@ -220,7 +220,7 @@ impl Fetched {
     }
 }
 
-/// Fetches what is asked for; neighbours of one file are left to the storage together.
+/// Fetches the wanted ranges; the storage gets all ranges of one file together.
 pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched>> {
     let together = |each: &[FileRanges]| FileRanges {
         file: each[0].file.clone(),
@@ -238,8 +238,8 @@ pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched
 /// Bytes between two ranges that are read with them: a call of the system costs as much.
 pub const GAP: u64 = 4096;
 
-/// Joins ranges that rise where at most `gap` bytes lie between them and no more than `most` come
-/// of it: each of the joined ones, and which of the ranges lie there.
+/// Joins rising ranges with at most `gap` bytes between them, up to `most` bytes;
+/// returns the joined ranges, and which ranges are in each.
 pub fn join_near(
     ranges: impl Iterator<Item = Range<u64>>,
     gap: u64,
@@ -260,8 +260,8 @@ pub fn join_near(
     })
 }
 
-/// Appends ranges of a file, which rise, to `bytes`, and where each lies there to
-/// `places`; those near each other are one read. Returns how many reads it took.
+/// Appends rising ranges of a file to `bytes`, and their positions there to `places`;
+/// near ones are read together. Returns the number of reads.
 pub fn read_near(
     storage: &dyn Storage,
     file: &FileId,

@@ -17,20 +17,20 @@ use crate::limits::MAX_READ_BYTES;
 use crate::storage::{FileId, Stamp, Storage};
 use crate::sync::Instant;
 
-/// Reads byte ranges of files, keeping some of them open.
+/// Reads byte ranges of local files, and keeps some files open.
 pub struct Store {
     descriptors: Arc<Descriptors>,
-    /// Which store of the process it is.
+    /// Number of this store in the process.
     number: u64,
     /// Whether several reads took so long lately that the bytes come from a disk.
     is_slow: AtomicBool,
 }
 
-/// What a read takes at least if it is not from memory.
+/// A read that takes longer than this did not come from memory.
 const SLOW: Duration = Duration::from_micros(30);
 
 impl Default for Store {
-    /// Shares the descriptors that all such stores of the process keep.
+    /// Returns a store that shares open descriptors with others of the process.
     fn default() -> Self {
         Self::over(Descriptors::of_process())
     }
@@ -67,7 +67,7 @@ impl Store {
         Ok(file)
     }
 
-    /// Reads, then makes sure that what was read is the file that was indexed.
+    /// Reads, then checks that the file is still the one that was indexed.
     fn read_checked(
         &self,
         open: &File,
@@ -129,7 +129,8 @@ impl Storage for Store {
         self.read_many_into(file, &mut [(offset, into)])
     }
 
-    /// One call of the system for each, and one that the file is the one indexed.
+    /// Reads each range with one system call, then checks once that the file is the one
+    /// indexed.
     fn read_many_into(&self, file: &FileId, parts: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (offset, into) in parts.iter() {
             let range = *offset..offset.saturating_add(into.len() as u64);

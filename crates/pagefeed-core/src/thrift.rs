@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::limits::MAX_THRIFT_DEPTH;
 
-/// Reads the fields of a struct, each as its number and its type say. Others are skipped.
+/// Reads the fields of a struct by number and type; skips the others.
 macro_rules! read_fields {
     ($reader:ident, { $($field:pat => $what:expr,)* }) => {
         $reader.fields(|id, wire, $reader| {
@@ -43,7 +43,7 @@ pub enum Wire {
     Binary,
     /// Element type, count and elements.
     List,
-    /// The same as a list.
+    /// Encoded like a list.
     Set,
     /// Count, key and value types, entries.
     Map,
@@ -54,7 +54,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Its number in the format.
+    /// Number in the format.
     pub fn code(self) -> u8 {
         self as u8 + 1
     }
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         self.position
     }
 
-    /// Whether the last error came from running out of bytes.
+    /// Whether the last error was an early end of the bytes.
     pub fn exhausted(&self) -> bool {
         self.exhausted
     }

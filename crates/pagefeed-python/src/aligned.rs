@@ -4,7 +4,7 @@ use pagefeed_core::engine::Aligned;
 use pagefeed_core::tokens::{NumberType, PerToken};
 use pyo3::prelude::*;
 
-/// What comes with the tokens by a name: how many numbers for each, and what they are.
+/// An aligned column as asked for: its name, numbers for each token, and their type.
 #[derive(Clone, Copy, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct AskedAligned {
@@ -29,7 +29,7 @@ impl AskedAligned {
         self.is_shifted
     }
 
-    /// What the column holds for each token.
+    /// Numbers of the column for each token.
     pub fn per_token(&self) -> PerToken {
         PerToken {
             width: self.width,
@@ -41,12 +41,12 @@ impl AskedAligned {
         }
     }
 
-    /// How many columns of a batch it becomes.
+    /// Number of batch columns it becomes.
     pub fn num_columns(&self) -> usize {
         1 + usize::from(self.is_counted)
     }
 
-    /// The columns of a batch that it becomes: the numbers, and how many there are.
+    /// Batch columns it becomes: the numbers, and how many there are.
     pub fn columns(&self, number: NumberType) -> impl Iterator<Item = Aligned> + use<> {
         let per_token = self.per_token();
         let numbers = Aligned {

@@ -17,7 +17,7 @@ macro_rules! asked {
         }
 
         impl$(<$life>)? $name$(<$life>)? {
-            /// Names of all of them.
+            /// All names.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
         }
     };

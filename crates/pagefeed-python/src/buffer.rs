@@ -16,18 +16,18 @@ use crate::error::to_python;
 use crate::run::detached;
 use crate::view::fill_view;
 
-/// The memory of one batch, as writable bytes: its tokens, then its other fields.
-/// It goes back to the engine when the last array over it is gone.
+/// Memory of one batch as writable bytes: its tokens, then its other fields. It returns
+/// to the engine when the last array over it is dropped.
 #[pyclass(module = "pagefeed._core")]
 pub struct Buffer {
     batch: Batch,
     columns: Arc<BatchColumns>,
 }
 
-/// The columns that batches hold beside tokens.
+/// Columns of batches besides tokens.
 #[derive(Default)]
 pub struct BatchColumns {
-    /// What they are.
+    /// Fields of the columns.
     pub fields: Vec<Field>,
 }
 
@@ -46,13 +46,13 @@ impl From<Batch> for Buffer {
 
 #[pymethods]
 impl Buffer {
-    /// Where among the bytes a field of the batch begins.
+    /// Offset of a field in the bytes.
     fn offset(&self, py: Python<'_>, field: &str) -> PyResult<usize> {
         let field = BatchField::from_name(field).map_err(|error| to_python(py, &error))?;
         Ok(self.batch.range(field).start)
     }
 
-    /// Rows, those of padding included.
+    /// Number of rows, including padding.
     #[getter]
     fn num_rows(&self) -> usize {
         self.batch.num_rows()
@@ -76,20 +76,21 @@ impl Buffer {
         self.batch.made().map_or(0, |made| made.most_segments)
     }
 
-    /// Tokens of the longest segment of each row.
+    /// Tokens in the longest segment of each row.
     #[getter]
     fn max_doc_lens(&self) -> &[usize] {
         let made = self.batch.made();
         made.map_or(&[], |made| made.max_doc_lens.as_slice())
     }
 
-    /// Where among the bytes a column begins that comes with the tokens.
+    /// Offset of an aligned column in the bytes.
     fn aligned_offset(&self, column: usize) -> usize {
         self.batch.aligned_range(column).start
     }
 
-    /// Takes out the columns: an array each, null where the plan has no cell. They have all
-    /// rows of a batch, or those up to the last one with a cell, and one at least.
+    /// Takes out the columns: an array each, with nulls where the plan has no cell.
+    /// They have all rows of a batch, or those up to the last with a cell, and at least
+    /// one.
     #[pyo3(signature = (*, only_filled=false))]
     fn take_columns(&mut self, py: Python<'_>, only_filled: bool) -> PyResult<Vec<ArrowArray>> {
         let BatchColumns { fields } = &*self.columns;
@@ -110,7 +111,7 @@ impl Buffer {
             .collect())
     }
 
-    /// Takes out the table of what is told of the documents; it can be taken once.
+    /// Takes out the metadata table of the documents. Works once.
     fn take_metadata(&mut self) -> Option<ArrowTable> {
         self.batch.take_metadata().map(ArrowTable::from)
     }

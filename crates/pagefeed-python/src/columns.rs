@@ -38,7 +38,7 @@ enum AlignedPart {
     Field(CoreField),
     /// Made with the tokens.
     Labels,
-    /// Of other datasets: tokens of this one have padding.
+    /// Column of other datasets: tokens of this one get padding.
     Absent,
 }
 
@@ -53,7 +53,7 @@ impl AlignedPart {
     }
 }
 
-/// The tokens of a dataset, and what comes with them.
+/// Tokens of a dataset, and their aligned columns.
 struct Tokens {
     column: Indexed,
     tokenization: Option<Tokenization>,
@@ -88,7 +88,8 @@ impl Tokens {
         std::iter::once(&mut self.column).chain(aligned)
     }
 
-    /// The pages of these tokens, with numbers as `asked` for and, behind them, those of `payloads`.
+    /// Returns the pages of these tokens, with numbers as `asked` for, followed by
+    /// those of `payloads`.
     fn source(
         mut self,
         token_ids: TokenIds,
@@ -130,25 +131,25 @@ impl Tokens {
 }
 
 asked! {
-    /// What an engine reads. There is a flag in `verify_checksums` for each of `tokens`,
-    /// then for each of `columns`.
+    /// The columns that an engine reads. `verify_checksums` has a flag for each of
+    /// `tokens`, then for each of `columns`.
     pub struct AskedColumns<'py> {
-        /// The token column of each dataset.
+        /// Token column of each dataset.
         tokens: Vec<Bound<'py, Index>> = Vec::new(),
         /// Columns that come as rows, dataset after dataset.
         columns: Vec<Values<'py>> = Vec::new(),
-        /// What those of a dataset are called.
+        /// Names of the columns of a dataset.
         names: Vec<String> = Vec::new(),
         /// Whether the first of them holds token ids.
         has_tokens: bool = false,
-        /// Of each dataset its columns with numbers for each token, if it has them.
+        /// For each dataset, its columns with numbers for each token, if it has them.
         aligned: Vec<Vec<Option<Beside<'py>>>> = Vec::new(),
-        /// What these are like.
+        /// Types of these numbers.
         per_token: Vec<AskedAligned> = Vec::new(),
-        /// What is told of the documents in a batch.
+        /// Metadata to read for the documents of a batch.
         metadata: Option<Asked<'py>> = None,
         verify_checksums: Vec<bool>,
-        /// Ids are below it, if it is known.
+        /// Size of the vocabulary, if known.
         vocab_size: Option<u64> = None,
     }
 }
@@ -156,12 +157,12 @@ asked! {
 /// The columns of datasets before they are numbered through.
 pub struct Columns {
     tokens: Vec<Tokens>,
-    /// What is told of the documents in a batch.
+    /// Metadata to read for the documents of a batch.
     metadata: Option<Metadata>,
-    /// Columns of rows, those of each dataset in the same order.
+    /// Columns of rows, in the same order for each dataset.
     rows: Vec<Column>,
     names: Vec<String>,
-    /// What the numbers beside tokens are like.
+    /// Types of the aligned numbers.
     per_token: Vec<AskedAligned>,
     token_ids: TokenIds,
     /// Whether the first column of rows of each dataset holds tokens.
@@ -169,7 +170,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Takes what Python gives.
+    /// Takes the columns that Python asks for.
     pub fn new(asked: AskedColumns<'_>) -> Result<Self> {
         let (tokens, flags) = (asked.tokens, asked.verify_checksums);
         let count = tokens.len() + asked.columns.len();
@@ -200,17 +201,17 @@ impl Columns {
         })
     }
 
-    /// How many columns of rows a dataset has.
+    /// Number of columns of rows of a dataset.
     pub fn num_columns(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether any column beside the tokens stands a place before them.
+    /// Whether any aligned column is shifted to the position before its token.
     pub fn are_shifted(&self) -> bool {
         self.per_token.iter().any(AskedAligned::is_shifted)
     }
 
-    /// What is told of documents, and the bytes it takes for a token.
+    /// Returns the schema of metadata, and its bytes for each token.
     pub fn metadata(&self) -> Result<(Option<Arc<TableSchema>>, f64)> {
         let Some(metadata) = &self.metadata else {
             return Ok((None, 0.0));
@@ -220,7 +221,7 @@ impl Columns {
         Ok((Some(Arc::new(metadata.schema()?)), bytes))
     }
 
-    /// The same, of which reads end soon after `stop` becomes true.
+    /// Returns the columns with reads that end soon after `stop` becomes true.
     pub fn stopped_by(mut self, stop: &Arc<AtomicBool>) -> Self {
         let tokens = self.tokens.iter_mut().flat_map(Tokens::stored);
         let rows = self.rows.iter_mut().filter_map(|column| match column {
@@ -258,8 +259,7 @@ impl Columns {
         Ok(sum)
     }
 
-    /// What comes with the tokens, alike in all datasets that have it, and for each the
-    /// bits of its numbers are like in a batch.
+    /// Returns the aligned columns, which are the same for all datasets that have them.
     pub fn aligned(&self) -> Result<Vec<Aligned>> {
         let mut columns = Vec::new();
         for (place, asked) in self.per_token.iter().enumerate() {
@@ -275,8 +275,9 @@ impl Columns {
         Ok(columns)
     }
 
-    /// All of them, numbered through: those of tokens first. Of `memory` bytes at most a
-    /// quarter is for decoded dictionaries. Columns of rows as they are in all datasets.
+    /// Returns all columns under common page numbers, tokens first. At most a quarter
+    /// of `memory` is for decoded dictionaries. Also returns the fields of columns of
+    /// rows.
     pub fn numbered(self, memory: usize) -> Result<(NumberedPages, Vec<Field>)> {
         let aligned = self.aligned()?.into_iter();
         let fillings: Vec<PerToken> = aligned.map(|column| column.per_token).collect();

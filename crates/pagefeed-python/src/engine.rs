@@ -36,7 +36,7 @@ impl Drop for Engine {
 }
 
 asked! {
-    /// How an engine makes batches.
+    /// Settings of batches.
     struct AskedBatches {
         num_threads: usize,
         /// Bytes for pages and batches.
@@ -52,15 +52,16 @@ asked! {
         eos: Option<i64> = None,
         packing: Option<AskedPacking> = None,
         fields: Option<AskedFields> = None,
-        /// Which of the columns beside the tokens the mask of losses follows.
+        /// The aligned column that decides on the loss mask.
         loss_column: Option<usize> = None,
     }
 }
 
 #[pymethods]
 impl Engine {
-    /// Starts the threads; the stub tells of the settings. Pages are numbered through all
-    /// token columns, then through all columns of rows, each value of a list being a page.
+    /// Starts the threads; the stub documents the settings. Page numbers run through
+    /// all token columns, then through all columns of rows, where each value of a list
+    /// is a page.
     #[new]
     fn new(py: Python<'_>, config: &Bound<'_, PyDict>) -> PyResult<Self> {
         check_names(config, &[AskedColumns::NAMES, AskedBatches::NAMES])?;
@@ -120,8 +121,8 @@ impl Engine {
         Ok(Buffer::new(batch, Arc::clone(&self.columns)))
     }
 
-    /// Forgets all batches that were submitted and not taken. With `keep_pages` their pages
-    /// stay as long as there is room: plans to come may need them.
+    /// Drops all batches that were submitted and not taken. With `keep_pages`, their
+    /// pages stay while there is room, since later plans may need them.
     #[pyo3(signature = (*, keep_pages=false))]
     fn clear(&self, py: Python<'_>, keep_pages: bool) -> PyResult<()> {
         detached(py, || match keep_pages {

@@ -25,7 +25,7 @@ fn class_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The exception that stands for `error`, with its location as attributes.
+/// Returns the Python exception for `error`, with its location as attributes.
 pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     build(py, error).unwrap_or_else(|import_failed| {
         // Reached only while the interpreter shuts down.

@@ -20,8 +20,8 @@ use crate::index::Index;
 use crate::numbers::elements;
 use crate::run::detached;
 
-/// A number of the records of flat files that comes with their tokens: its type, by the
-/// name of NumPy, and the bytes of a record before it.
+/// A number of the records of flat files besides their tokens: NumPy's name of its
+/// type, and the bytes of a record before it.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct FlatField {
     pub field: CoreField,
@@ -37,27 +37,27 @@ impl FlatField {
         Ok(Self { field })
     }
 
-    /// Its type, as NumPy has it.
+    /// Type, as NumPy names it.
     #[getter]
     fn number_type(&self) -> &'static str {
         self.field.number.name()
     }
 }
 
-/// What lies beside the tokens of flat files: a number of their records, or spans, whose
-/// payloads these name.
+/// A column besides the tokens of flat files: a number of their records, or spans,
+/// whose payloads these numbers name.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct RecordColumn {
     index: Py<Index>,
     field: CoreField,
-    /// Of streams where the payloads of each shard lie, and their bytes.
+    /// For streams: the payloads of each shard, and their bytes.
     shards: Option<(Vec<ShardPayloads>, Vec<u64>)>,
     /// Bits of the number of markers, where documents are infilled.
     filling: Option<u64>,
 }
 
 impl RecordColumn {
-    /// The same without Python, that has read nothing yet.
+    /// Returns the column for the core, with counts of reads at 0.
     pub fn column(&self) -> Result<CoreColumn> {
         let column = self.index.get().indexed(false);
         let values = match &self.shards {
@@ -74,7 +74,7 @@ impl RecordColumn {
         Ok(CoreColumn { column, values })
     }
 
-    /// How its rows are infilled, if they are.
+    /// Returns how its rows are infilled, if they are.
     pub(crate) fn infilled(&self, column: &CoreColumn) -> Option<InfilledRows> {
         let (infilling, _) = self.index.get().infilling.as_ref()?;
         Some(InfilledRows {

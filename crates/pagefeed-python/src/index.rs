@@ -40,16 +40,16 @@ thread_local! {
     static OPENER: RefCell<PageOpener> = RefCell::default();
 }
 
-/// Where every page of one column lies. Wrapped by `pagefeed.PageIndex`.
+/// The page index of one column. Wrapped by `pagefeed.PageIndex`.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Index {
     pub(crate) index: Arc<CoreIndex>,
-    /// How its texts become tokens, if they are to.
+    /// How its texts become tokens, if they do.
     pub(crate) tokenization: Option<Tokenization>,
-    /// How its documents are infilled, if they are; and the bits of the number that
-    /// markers have, unless it holds tokens.
+    /// How its documents are infilled, if they are; and the bits of numbers at special
+    /// tokens, unless it holds tokens.
     pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
-    /// What rows have of each file that lacks the column, if it is not null.
+    /// Values for each file that lacks the column, if they are not null.
     if_missing: Option<ArrayRef>,
     storage: PerProcess<dyn Storage>,
 }
@@ -65,7 +65,7 @@ impl Index {
         }
     }
 
-    /// The same index, whose texts become tokens.
+    /// Returns the index with its texts tokenized.
     pub(crate) fn with(&self, tokenization: Tokenization) -> Self {
         Self {
             index: Arc::clone(&self.index),
@@ -81,7 +81,7 @@ impl Index {
         OPENER.with_borrow_mut(work)
     }
 
-    /// What the engine reads it by.
+    /// Returns the column for an engine.
     pub(crate) fn indexed(&self, verify_checksums: bool) -> Indexed {
         Indexed {
             index: self.index.clone(),
@@ -152,8 +152,8 @@ impl Index {
         })
     }
 
-    /// Joins files of some indexes of one column: of each piece the number of the index,
-    /// its first file and one past the last.
+    /// Joins files of several indexes of one column. Each piece is the number of an
+    /// index, its first file, and one past its last.
     #[staticmethod]
     #[pyo3(signature = (parts, pieces, *, storage = None))]
     fn join(
@@ -169,7 +169,7 @@ impl Index {
         })
     }
 
-    /// Whether files are one row each, of which every page counts as one.
+    /// Whether each file is one row, and each page of it counts as one.
     #[getter]
     fn is_joined(&self) -> bool {
         let flat = self.index.as_flat();
@@ -199,8 +199,8 @@ impl Index {
         })
     }
 
-    /// Of some files, by their numbers, those that changed since they were indexed, or are
-    /// gone; serves Ctrl-C.
+    /// Returns the files among these that changed since they were indexed, or are gone.
+    /// Handles Ctrl-C.
     fn changed_files(&self, py: Python<'_>, files: Vec<usize>) -> PyResult<Vec<usize>> {
         let storage = self.storage();
         let nothing = || Ok(());
@@ -210,14 +210,14 @@ impl Index {
         })
     }
 
-    /// Column as it was asked for.
+    /// Name of the column, as it was asked for.
     #[getter]
     fn column(&self) -> &str {
         self.index.column()
     }
 
-    /// The same index, whose documents are infilled. Markers are tokens, or have the bits
-    /// `filling` where it holds other numbers.
+    /// Returns the index with its documents infilled. Special tokens are written, or
+    /// have the bits `filling` if it holds other numbers.
     #[pyo3(signature = (infilling, filling = None))]
     fn infilled(&self, infilling: &PyInfilling, filling: Option<u64>) -> Self {
         Self {
@@ -229,7 +229,7 @@ impl Index {
         }
     }
 
-    /// The same index, whose rows of files that lack the column have a value: that of the
+    /// Returns the index with a value for each file that lacks the column: that of the
     /// file in the array.
     fn with_missing(&self, values: &ArrowArray) -> Self {
         Self {
@@ -368,8 +368,8 @@ impl Index {
         Ok(bytes_of(py, runs))
     }
 
-    /// First page of each run of pages worth its dictionary, likewise; None if every
-    /// page is a run.
+    /// First page of each run of pages worth its dictionary, as 64-bit integers; None
+    /// if every page is a run.
     fn dictionary_runs<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let runs = detached(py, || Ok(self.index.dictionary_runs()))?;
         Ok(runs.map(|runs| bytes_of(py, runs)))
@@ -411,27 +411,27 @@ impl Index {
         Ok(bytes_of(py, lengths))
     }
 
-    /// Lists around a number, in the rows of a column: 0 where each row is one.
+    /// Lists around a number in the rows of a column; 0 if each row is a number.
     #[getter]
     fn list_depth(&self) -> i16 {
         let leaf = (self.index.num_files() > 0).then(|| self.index.schema(0).leaves.first());
         leaf.flatten().map_or(0, |leaf| leaf.max_repetition)
     }
 
-    /// Tokens of each row that is not null, if the schema says it.
+    /// Tokens of each row that is not null, if the schema fixes it.
     #[getter]
     fn row_size(&self) -> Option<i32> {
         list_size(self.index.field().data_type())
     }
 
-    /// Numbers of each list in the lists of rows, if the schema says it.
+    /// Numbers of each inner list, if the schema fixes it.
     #[getter]
     fn list_size(&self) -> Option<i32> {
         list_size(list_item(self.index.field().data_type())?)
     }
 
-    /// Reads a page of tokens with the rows of a column that comes with them, and refuses
-    /// what has not the numbers that `per_token` says.
+    /// Reads a page of tokens with the rows of an aligned column, and refuses rows
+    /// without the numbers that `per_token` demands.
     fn check_aligned(
         &self,
         py: Python<'_>,

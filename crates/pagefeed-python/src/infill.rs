@@ -23,8 +23,8 @@ type OwnTokens = (u32, u32, u32);
 
 #[pymethods]
 impl PyInfilling {
-    /// `tokens` are those of prefix, suffix, middle and perhaps the end; `rate` and `spm`
-    /// of 2^32.
+    /// Takes `tokens`, the ids of prefix, suffix, middle and optionally the end; `rate`
+    /// and `spm` are shares of 2^32.
     #[new]
     #[pyo3(signature = (*, choice, cuts, rate, spm, tokens, within_sequence))]
     fn new(
@@ -51,8 +51,8 @@ impl PyInfilling {
         })
     }
 
-    /// How many documents are infilled between any two of `borders`, int64 and rising;
-    /// as 64-bit integers in native order.
+    /// Returns the number of infilled documents between neighbouring `borders`, rising
+    /// int64; as 64-bit integers in native order.
     fn num_chosen<'py>(
         &self,
         py: Python<'py>,

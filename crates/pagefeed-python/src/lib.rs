@@ -87,14 +87,14 @@ mod _core {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// What the footer of a file has under a key of its own metadata.
+    /// Returns the value of a key in the metadata of a footer.
     #[pyfunction]
     fn footer_value(py: Python<'_>, footer: &[u8], key: &str) -> PyResult<Option<String>> {
         let find = || pagefeed_core::footer::value_of(footer, key).map(|v| v.map(str::to_owned));
         crate::run::detached(py, find)
     }
 
-    /// How the module was built: "release" or "debug".
+    /// Build profile of the module: "release" or "debug".
     #[pyfunction]
     fn build_profile() -> &'static str {
         if cfg!(debug_assertions) {

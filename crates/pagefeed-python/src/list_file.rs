@@ -75,8 +75,8 @@ impl ListFile {
         })
     }
 
-    /// Appends rows to a column: `values` (uint32) of all of them, and how many each has
-    /// (uint32).
+    /// Appends rows to a column: `values` (uint32) of all rows, and the number of
+    /// values of each row (uint32).
     fn append(
         &mut self,
         py: Python<'_>,
@@ -108,7 +108,7 @@ impl ListFile {
         detached(py, || self.file.end())
     }
 
-    /// Takes the bytes of the file that there are since they were last taken.
+    /// Returns the bytes of the file that were not taken yet.
     fn take<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
         self.file.take(|bytes| PyBytes::new(py, bytes))
     }

@@ -26,8 +26,8 @@ use crate::run::detached;
 use crate::storage::stopped_by;
 use crate::values::Values;
 
-/// What is asked for: names of columns, which of these hold spans, and for each dataset
-/// where its columns come from, if it has them.
+/// Metadata asked for: names of columns, which of them hold spans, and for each dataset
+/// the sources of its columns.
 pub type Asked<'py> = (Vec<String>, Vec<bool>, Vec<Vec<Option<Values<'py>>>>);
 
 /// The columns of all datasets.
@@ -38,7 +38,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Those that are asked for; there is a flag for each dataset.
+    /// Takes the columns asked for, with a flag for each dataset.
     pub fn new(asked: Asked<'_>, verify_checksums: &[bool]) -> Result<Self> {
         let (names, are_spans, sources) = asked;
         let flags = verify_checksums.iter().chain(std::iter::repeat(&true));
@@ -54,7 +54,7 @@ impl Metadata {
         })
     }
 
-    /// Of streams, where the records of a dataset have the numbers of their payloads.
+    /// For streams: the field of a dataset's records with the number of their payload.
     pub fn payload_field(&self, dataset: usize) -> Option<FlatField> {
         let origins = self.origins.get(dataset)?;
         origins.iter().find_map(|origin| match origin {
@@ -63,7 +63,7 @@ impl Metadata {
         })
     }
 
-    /// The same, of which reads end soon after `stop` becomes true.
+    /// Makes reads end soon after `stop` becomes true.
     pub fn stop_by(&mut self, stop: &Arc<AtomicBool>) {
         for origin in self.origins.iter_mut().flatten() {
             if let Origin::Pages(column) = origin {
@@ -76,7 +76,7 @@ impl Metadata {
         common_fields(&self.names, &self.origins, &self.are_spans)
     }
 
-    /// What batches tell.
+    /// Returns the columns of the metadata table.
     pub fn schema(&self) -> Result<TableSchema> {
         TableSchema::new(self.fields()?, self.are_spans.clone())
     }
@@ -142,9 +142,9 @@ pub fn check_metadata(py: Python<'_>, asked: Asked<'_>) -> PyResult<()> {
     detached(py, || metadata.schema().map(drop))
 }
 
-/// The table of documents, a row of the batch each, from columns of rows; of those for
-/// which `is_there` is not null. They have `lengths` tokens (int64), and at most `most` of
-/// them in the batch.
+/// Returns the table of documents, each one row of the batch, from columns of rows;
+/// only rows whose `is_there` is not null. Documents have `lengths` tokens (int64), at
+/// most `most` of them in the batch.
 #[pyfunction]
 pub fn document_table(
     py: Python<'_>,

@@ -9,11 +9,11 @@ use pyo3::types::PyBytes;
 
 use crate::run::detached;
 
-/// A column of a table: its name, its field id, its names in files, and what it holds.
+/// A column of a table: name, field id, names in files, type.
 #[derive(FromPyObject)]
 struct AskedField(String, Option<i32>, Vec<String>, AskedKind);
 
-/// What a column holds: a value, a struct, a list or a map, and what this is made of.
+/// Type of a column: a value, a struct, a list or a map, and the types inside.
 #[derive(FromPyObject)]
 struct AskedKind(String, Vec<AskedField>, Vec<AskedKind>);
 
@@ -59,8 +59,8 @@ pub struct PyNaming {
 
 #[pymethods]
 impl PyNaming {
-    /// Of the columns of a table; by their ids, by the names that files know, or by these
-    /// in files without ids.
+    /// Takes the columns of a table, which are found by field ids, by names in the
+    /// files, or by other names in files without ids.
     #[new]
     fn new(fields: Vec<AskedField>, by_id: bool, by_name: bool) -> PyResult<Self> {
         let naming = Naming {

@@ -30,7 +30,7 @@ pub fn lookup(
     output.copy_from_slice(py, &into)
 }
 
-/// Numbers as bytes: there may be millions, too many for Python integers.
+/// Returns numbers as bytes: millions of Python integers would be too many.
 pub fn bytes_of<T: ArrowNativeType>(py: Python<'_>, numbers: Vec<T>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, &Buffer::from_vec(numbers))
 }

@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use crate::numbers::bytes_of;
 use crate::run::detached_if_many;
 
-/// Hashes each of `values`, a contiguous uint64 array, in its place.
+/// Hashes each of `values`, a contiguous uint64 array, in place.
 #[pyfunction]
 pub fn mix(py: Python<'_>, values: PyBuffer<u64>, first: u64, second: u64) -> PyResult<()> {
     let mut mixed = values.to_vec(py)?;
@@ -61,9 +61,9 @@ pub fn deal<'py>(
     Ok((bytes_of(py, dealt.put), bytes_of(py, dealt.sequences)))
 }
 
-/// Permutes each of `values`, a contiguous uint64 array, in its place: among its size of
-/// `sizes`, or all among `size`. `tweaks` is one for each, or empty; `rounds` are the keys
-/// of the rounds, an even number.
+/// Permutes each of `values`, a contiguous uint64 array, in place: below its size of
+/// `sizes`, or all below `size`. `tweaks` has one for each value, or is empty; `rounds`
+/// are the keys of the rounds, an even number.
 #[pyfunction]
 #[pyo3(signature = (values, *, size, sizes, tweaks, rounds, inverse))]
 pub fn permute(

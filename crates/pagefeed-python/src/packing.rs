@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 use crate::numbers::bytes_of;
 use crate::run::detached;
 
-/// How to pack, as Python says it.
+/// Settings of packing, as Python gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct AskedPacking {
@@ -42,9 +42,9 @@ impl AskedPacking {
     }
 }
 
-/// Packs documents of `lengths` tokens (int64) into sequences of `length`: int64 [pieces,
-/// 5] in native order: sequence, document, first token of it, number of tokens, place
-/// in the sequence.
+/// Packs documents of `lengths` tokens (int64) into sequences of `length`. Returns
+/// int64 [pieces, 5] in native order: sequence, document, its first token, number of
+/// tokens, position in the sequence.
 #[pyfunction]
 pub fn pack<'py>(
     py: Python<'py>,

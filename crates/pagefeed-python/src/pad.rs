@@ -50,9 +50,9 @@ pub fn padded_numbers(
     })
 }
 
-/// Lists of integers as rows of `length` tokens, cut or filled up with `padding`, and the
-/// fields made of them. Documents begin with each list, and at the rising `starts` (int64)
-/// in the flattened batch.
+/// Returns lists of integers as rows of `length` tokens, cut or padded with `padding`,
+/// and fields made of them. Documents begin with each list, and at the rising `starts`
+/// (int64) in the flattened batch.
 #[pyfunction]
 #[pyo3(signature = (lists, length, padding, dtype, *, fields=None, starts=None))]
 pub fn padded(

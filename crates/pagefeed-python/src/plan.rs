@@ -12,7 +12,7 @@ pub struct AskedPlan<'py> {
     num_batches: usize,
     segments: AskedSegments<'py>,
     bundles: Option<AskedBundles<'py>>,
-    /// Rows of each of the batches, if not those that the engine was told.
+    /// Rows of each batch, if not the number in the engine's settings.
     batch_rows: Option<usize>,
 }
 
@@ -84,7 +84,7 @@ impl AskedBundles<'_> {
     }
 }
 
-/// Numbers of pages or bundles, none of them negative, from an array of int64.
+/// Returns numbers of pages or bundles, none negative, from an array of int64.
 fn numbers(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     let numbers: Vec<i64> = elements(py, array)?;
     Ok(numbers.into_iter().map(i64::cast_unsigned).collect())

@@ -17,13 +17,13 @@ use crate::arrow::ArrowArray;
 /// the number of each row's.
 pub struct Rows {
     function: Py<PyAny>,
-    /// What the columns are called.
+    /// Names of the columns.
     names: Vec<String>,
     has_labels: bool,
 }
 
 impl Rows {
-    /// Takes an object of Python that says what it is.
+    /// Takes an object of Python that describes itself.
     pub fn new(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
         let told = function.bind(py);
         Ok(Self {
@@ -91,7 +91,7 @@ impl EncodeRows for Rows {
     }
 }
 
-/// What an error of Python says, without its type.
+/// Returns the message of a Python error, without its type.
 fn message_of(error: &PyErr) -> String {
     Python::try_attach(|py| error.value(py).to_string()).unwrap_or_else(|| error.to_string())
 }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::error::to_python;
 
-/// How often a blocking call looks for Ctrl-C.
+/// Interval at which a blocking call checks for Ctrl-C.
 pub const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs short work without the GIL.
@@ -22,8 +22,8 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send
 /// Numbers up to which work on them takes some tenths of a millisecond.
 const FEW: usize = 1 << 14;
 
-/// The same, but keeps the lock for work on `count` numbers if these are few: a thread
-/// that is busy in Python gives it back 5 ms later.
+/// Runs work without the GIL, unless `count` numbers are few: a thread that is busy in
+/// Python would give the GIL back only after 5 ms.
 pub fn detached_if_many<T: Send>(
     py: Python<'_>,
     count: usize,

@@ -34,17 +34,17 @@ use library::{Engine, Tokenizer as Library, Trials};
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Tokenizer {
     encoder: Arc<dyn Encode>,
-    /// The same with its vocabulary, unless it is a function.
+    /// The library's tokenizer with its vocabulary, unless it is a function.
     library: Option<Arc<Library>>,
 }
 
 impl Tokenizer {
-    /// What engines encode with.
+    /// Returns the encoder for engines.
     pub fn encoder(&self) -> Arc<dyn Encode> {
         Arc::clone(&self.encoder)
     }
 
-    /// What encodes rows: texts, or what a function makes of them.
+    /// Returns the encoder of rows: of texts, or of the result of a function.
     fn rows(&self, py: Python<'_>, rows: Option<Py<PyAny>>) -> PyResult<Arc<dyn EncodeRows>> {
         Ok(match rows {
             None => Arc::new(Texts(self.encoder())),
@@ -80,8 +80,8 @@ impl Encode for Function {
     }
 }
 
-/// The texts that lines of JSON have in a field, as large binary; None if something is
-/// odd with one of them.
+/// Returns the texts in a field of lines of JSON, as large binary; None if any line is
+/// unusual.
 #[pyfunction]
 pub fn json_texts(
     py: Python<'_>,
@@ -148,7 +148,8 @@ impl Tokenizer {
         Ok(bytes_of(py, ids))
     }
 
-    /// The ids of several texts one after the other, and the number of each, likewise.
+    /// Returns the ids of several texts one after another, and the number of ids of
+    /// each.
     fn encode_batch<'py>(
         &self,
         py: Python<'py>,
@@ -165,7 +166,7 @@ impl Tokenizer {
         Ok((bytes_of(py, all.ids), bytes_of(py, all.counts)))
     }
 
-    /// Where in a text each token comes from: bytes, begin and end.
+    /// Returns where in a text each token comes from: first byte and end.
     fn places(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(usize, usize)>> {
         let library = self.library()?;
         detached(py, || library.places(text))
@@ -183,7 +184,7 @@ impl Tokenizer {
         Ok(self.library()?.exact().vocab_size())
     }
 
-    /// The id of a token, as it is written in the vocabulary.
+    /// Returns the id of a token, as written in the vocabulary.
     fn token_to_id(&self, token: &str) -> PyResult<Option<u32>> {
         Ok(self.library()?.exact().token_to_id(token))
     }
@@ -193,7 +194,7 @@ impl Tokenizer {
         Ok(self.library()?.exact().added_tokens())
     }
 
-    /// All that decides on ids, in one form.
+    /// Returns everything that decides on ids, in one canonical form.
     fn canonical(&self, py: Python<'_>) -> PyResult<String> {
         let library = self.library()?;
         detached(py, || library.exact().canonical())
@@ -262,7 +263,7 @@ impl Tokenizer {
     }
 }
 
-/// A page of texts as it lies in the file, and the same rows of columns beside it.
+/// Returns a page of texts as stored, and the same rows of columns beside it.
 fn read_texts(column: &Indexed, beside: &[Arc<CoreIndex>], page: u64) -> Result<Vec<ArrayRef>> {
     let nothing = Fetched::NOTHING;
     let read = |opener: &mut _| read_columns(column, beside, opener, page, nothing);
@@ -290,7 +291,7 @@ pub fn text_of(
     })
 }
 
-/// Numbers in memory that Python keeps: an array, often one mapped from disk. The buffer is
+/// Numbers in memory owned by Python: an array, often mapped from disk. The buffer is
 /// held, so that the array can neither move nor shrink.
 pub struct Held<T>(PyBuffer<T>);
 
@@ -307,7 +308,7 @@ impl<T: Element> Held<T> {
         Ok(Self(view))
     }
 
-    /// All of them.
+    /// Returns all numbers.
     pub fn all(&self) -> &[T] {
         if self.0.item_count() == 0 {
             return &[];

@@ -2,7 +2,7 @@
 
 use arrow_schema::DataType;
 
-/// What the lists of rows hold.
+/// Returns the type of the items in rows of lists.
 pub fn list_item(data_type: &DataType) -> Option<&DataType> {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -23,7 +23,7 @@ pub fn width_of(data_type: &DataType) -> usize {
     }
 }
 
-/// Values of each list, if the type says it.
+/// Returns the number of values of each list, if the type fixes it.
 pub fn list_size(data_type: &DataType) -> Option<i32> {
     match data_type {
         DataType::FixedSizeList(_, size) => Some(*size),

@@ -11,7 +11,7 @@ use crate::arrow::ArrowArray;
 use crate::flat::{FlatField, RecordColumn};
 use crate::index::Index;
 
-/// What a column of rows of a dataset is made of.
+/// Source of a column of rows of a dataset.
 #[derive(FromPyObject)]
 pub enum Values<'py> {
     Index(Bound<'py, Index>),
@@ -64,7 +64,7 @@ impl Values<'_> {
     }
 }
 
-/// What comes with the tokens of a dataset, a number for each.
+/// Source of an aligned column of a dataset.
 #[derive(FromPyObject)]
 pub enum Beside<'py> {
     Column(Bound<'py, Index>),

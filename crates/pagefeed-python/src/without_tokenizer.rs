@@ -53,7 +53,7 @@ impl Tokenizer {
     }
 }
 
-/// What knows a vocabulary.
+/// A tokenizer with a vocabulary.
 pub enum Exact {}
 
 impl Exact {

@@ -53,8 +53,8 @@ impl Live {
         Ok(listed.collect())
     }
 
-    /// Lists a folder: all of it where one page holds it or few folders divide it, else
-    /// what lies in it directly.
+    /// Lists a folder: all of it if one page holds it or few folders divide it,
+    /// otherwise its direct entries.
     async fn walk(&self, bucket: &Bucket, prefix: String) -> Result<Walked> {
         let first = self.page(bucket, &prefix, false, None).await?;
         let Some(mut next) = first.next else {

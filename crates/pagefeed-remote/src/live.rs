@@ -39,7 +39,7 @@ pub(crate) struct Live {
     pub(crate) hub: Hub,
     keys: Option<Arc<KeyRing>>,
     buckets: Mutex<HashMap<(Provider, String), Arc<Bucket>>>,
-    /// States of files by digests of their URLs, and when the server told them.
+    /// States of files by digests of their URLs, and the time of each answer.
     known: Mutex<HashMap<u128, (Meta, Instant)>>,
     pub(crate) gate: Gate,
     /// Limits requests without a body, which do not share the line.
@@ -126,7 +126,8 @@ impl Live {
         Ok((self.bucket(object.provider, &object.bucket)?, key))
     }
 
-    /// What tells the server of a file from others where the same name means another file.
+    /// Text that identifies the server of a file, where another one could have the same
+    /// name.
     pub(crate) fn place_of(&self, address: &Address) -> Result<String> {
         Ok(match address {
             Address::Object(object) => {
@@ -156,7 +157,7 @@ impl Live {
         Ok(bucket)
     }
 
-    /// The state of a file, if the server told it in the last minute.
+    /// Returns the state of a file if the server sent it in the last minute.
     pub(crate) fn recently_known(&self, url: &str) -> Option<Meta> {
         let known = self
             .known(url)
@@ -195,7 +196,7 @@ impl Live {
     }
 }
 
-/// What a URL is known by: a million of them would take a hundred megabytes.
+/// Digest of a URL: a million URLs would take a hundred megabytes.
 fn digest(url: &str) -> u128 {
     XxHash3_128::oneshot(url.as_bytes())
 }
@@ -224,7 +225,7 @@ pub(crate) fn listed(url: String, meta: Meta) -> Listed {
     }
 }
 
-/// A stamp in which the version stands in place of time and inode.
+/// Returns a stamp with the version instead of time and inode.
 pub(crate) fn stamp(meta: &Meta) -> Stamp {
     let (modified_ns, inode) = match meta.version.as_bytes() {
         [] => (meta.modified.saturating_mul(1_000_000_000), 0),

@@ -19,11 +19,11 @@ use crate::transport::Connector;
 /// Settings of a storage. Values were checked where they were read.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// How long a request is tried again while nothing of its answer arrives.
+    /// How long a request is repeated while none of its answer arrives.
     pub deadline: Duration,
-    /// How long it is waited in all where a server asks to wait.
+    /// Longest total wait where a server asks to wait.
     pub max_wait: Duration,
-    /// Silence after which a request is sent anew.
+    /// Silence after which a request is sent again.
     pub timeout: Duration,
     /// Requests under way at a time, at most.
     pub max_in_flight: usize,
@@ -33,13 +33,13 @@ pub struct Options {
     pub allow_http: bool,
     /// `Authorization` for web servers: sent to the server of the URL alone.
     pub authorization: Option<String>,
-    /// Where the hub is.
+    /// Address of the hub.
     pub hub_endpoint: String,
     /// A file of certificates that are trusted too.
     pub ca_bundle: Option<String>,
     /// The hub's token.
     pub hub_token: Option<String>,
-    /// Settings of each provider of buckets, before those of the environment.
+    /// Settings of each provider of buckets, which override those of the environment.
     pub providers: [Vec<(String, String)>; 3],
     /// Finds the keys of Amazon's buckets.
     pub keys: Option<FindKeys>,
@@ -48,7 +48,7 @@ pub struct Options {
 }
 
 impl fmt::Debug for Options {
-    /// Nothing: values may be secret.
+    /// Prints nothing: values may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Options").finish_non_exhaustive()
     }
@@ -151,7 +151,7 @@ pub(crate) fn check_web_address(name: &str, value: Option<&str>) -> Result<()> {
     )))
 }
 
-/// Attempts are counted in one place, see `retry`.
+/// Disables retries of the library; `retry` counts attempts.
 fn once() -> RetryConfig {
     RetryConfig {
         max_retries: 0,

@@ -69,7 +69,7 @@ impl Source {
 }
 
 impl Live {
-    /// Ranges of a file, which must be in the expected state if there is one.
+    /// Returns ranges of a file, which must have the expected state if there is one.
     pub(crate) async fn read(
         self: &Arc<Self>,
         source: Source,

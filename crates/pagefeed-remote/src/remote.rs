@@ -49,7 +49,7 @@ impl Remote {
         })
     }
 
-    /// The same storage, whose calls end soon after `cancel` becomes true.
+    /// Returns the same storage, whose calls end soon after `cancel` becomes true.
     pub fn with_cancel(&self, cancel: Arc<AtomicBool>) -> Self {
         Self {
             live: Arc::clone(&self.live),
@@ -58,7 +58,7 @@ impl Remote {
         }
     }
 
-    /// What was sent so far.
+    /// Returns counts of requests so far.
     pub fn counts(&self) -> Counts {
         self.live.counters.counts()
     }
@@ -68,8 +68,8 @@ impl Remote {
         self.block_on(url, self.live.list(url))
     }
 
-    /// What the hub answers at one of its URLs about `file`, and the URL at which a long answer
-    /// goes on.
+    /// Returns the hub's answer at one of its URLs about `file`, and the URL of the
+    /// next page.
     pub fn ask_hub(&self, url: &str, file: &str) -> Result<(Bytes, Option<String>)> {
         self.block_on(file, self.live.retried(|| self.live.hub.answer(url)))
     }
@@ -89,7 +89,8 @@ impl Remote {
         }
     }
 
-    /// Some files, in their order; with `as_listed`, as this storage knows them.
+    /// Returns the state of files, in order; with `as_listed`, as this storage knows
+    /// them.
     pub fn find(&self, urls: &[String], as_listed: bool) -> Result<Vec<Listed>> {
         let found = urls.iter().map(|url| async {
             let one = async {
@@ -131,12 +132,12 @@ impl Remote {
         Ok(found.and_then(|(there, version)| (there == bytes).then_some(version)))
     }
 
-    /// A whole object and its version; `None` if there is none.
+    /// Returns a whole object and its version; `None` if it does not exist.
     pub fn fetch(&self, url: &str) -> Result<Option<(Bytes, Version)>> {
         self.write(url, async |bucket, key| bucket.fetch(key).await)
     }
 
-    /// Removes objects, as far as there are some.
+    /// Removes objects that exist.
     pub fn remove(&self, urls: &[String]) -> Result<()> {
         let removed = urls.iter().map(|url| async {
             let _permit = self.live.questions.acquire().await;
@@ -146,12 +147,12 @@ impl Remote {
         self.block(try_join_all(removed)).map(drop)
     }
 
-    /// Begins an object of parts; returns the name of the upload.
+    /// Begins an upload in parts; returns its name.
     pub fn begin_upload(&self, url: &str) -> Result<String> {
         self.write(url, async |bucket, key| bucket.begin(key).await)
     }
 
-    /// Writes a part of an object, which are numbered from 0 on; returns its name.
+    /// Writes a part of an object, numbered from 0 on; returns its name.
     pub fn put_part(
         &self,
         url: &str,
@@ -164,14 +165,14 @@ impl Remote {
         })
     }
 
-    /// Makes an object of the parts of these names.
+    /// Completes an object of the parts with these names.
     pub fn finish_upload(&self, url: &str, upload: &String, parts: &[String]) -> Result<Version> {
         self.write(url, async |bucket, key| {
             bucket.complete(key, upload, parts).await
         })
     }
 
-    /// Removes the parts of an object that was not finished.
+    /// Removes the parts of an unfinished object.
     pub fn abort_upload(&self, url: &str, upload: &String) -> Result<()> {
         self.write(url, async |bucket, key| bucket.abort(key, upload).await)
     }
@@ -184,8 +185,8 @@ impl Remote {
         self.block_on(url, self.written(url, work))
     }
 
-    /// Does some work on an object that can be written. What the server does not accept is tried
-    /// again like a read, and what was known of the object is forgotten.
+    /// Runs work on an object that is written. Rejected requests are repeated as reads
+    /// are, and the known state of the object is dropped.
     async fn written<T>(
         &self,
         url: &str,

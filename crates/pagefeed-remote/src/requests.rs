@@ -20,8 +20,8 @@ impl Requests {
         Self(joined(ranges, GAP).into_iter().flat_map(parts).collect())
     }
 
-    /// Adds parts from the cache and sorts all. Parts that a request covers, because they lie
-    /// between others, are left out.
+    /// Adds parts from the cache and sorts all. Parts that a request covers anyway are
+    /// left out.
     pub(crate) fn with(
         self,
         answers: Vec<Bytes>,
@@ -43,13 +43,13 @@ impl Requests {
         (Self(ranges), bytes)
     }
 
-    /// The bytes of some ranges, given those of the requests.
+    /// Returns the bytes of ranges, from the answers to the requests.
     pub(crate) fn of_each(&self, answers: &[Bytes], ranges: &[Range<u64>]) -> Vec<Bytes> {
         let of_one = |range| self.bytes(answers, range);
         ranges.iter().map(of_one).collect()
     }
 
-    /// The bytes of a range, given those of the requests.
+    /// Returns the bytes of a range, from the answers to the requests.
     fn bytes(&self, answers: &[Bytes], range: &Range<u64>) -> Bytes {
         let first = self.0.partition_point(|request| request.end <= range.start);
         let mut whole = BytesMut::new();
@@ -70,7 +70,7 @@ impl Requests {
     }
 }
 
-/// Ranges in rising order, those joined between which no more than `gap` bytes lie.
+/// Returns ranges in rising order, joined where at most `gap` bytes are between them.
 pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).collect();
     sorted.sort_by_key(|range| range.start);
@@ -78,7 +78,7 @@ pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     joined.map(|(range, _)| range).collect()
 }
 
-/// A range in parts of about one size, none above the limit.
+/// Divides a range into parts of about one size, none above the limit.
 fn parts(range: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let size = range.end - range.start;
     let count = size.div_ceil(most);

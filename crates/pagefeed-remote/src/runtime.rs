@@ -49,7 +49,7 @@ pub(crate) fn handle() -> Result<Handle> {
     }
 }
 
-/// How often work looks whether it was cancelled.
+/// Interval at which work checks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `work` on the threads of the runtime. It ends when this future is dropped, and soon

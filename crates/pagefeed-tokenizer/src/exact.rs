@@ -47,7 +47,7 @@ impl Exact {
         Ok(())
     }
 
-    /// Where in `text` each token comes from: bytes, begin and end.
+    /// Returns where in `text` each token comes from: first byte and end.
     pub fn places(&self, text: &str) -> Result<Vec<(usize, usize)>> {
         let encoding = self
             .library
@@ -71,7 +71,7 @@ impl Exact {
         })
     }
 
-    /// The id of a token, as it is written in the vocabulary.
+    /// Returns the id of a token, as written in the vocabulary.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
         self.library.token_to_id(token)
     }
@@ -87,8 +87,9 @@ impl Exact {
         all
     }
 
-    /// All that decides on ids, in one form whichever release of the library wrote it:
-    /// what is null, false or empty is left out, since later releases add such entries.
+    /// Returns everything that decides on ids, in one form for all releases of the
+    /// library: null, false and empty entries are left out, since later releases add
+    /// such.
     pub fn canonical(&self) -> Result<String> {
         let text = self
             .library
@@ -106,7 +107,7 @@ impl Exact {
     }
 }
 
-/// Removes what says nothing; lists and the vocabulary, which lie deeper, stay as they are.
+/// Removes empty entries; lists and the vocabulary, which are deeper, stay unchanged.
 fn settle(value: &mut Value, depth: usize) {
     const DEEPEST: usize = 8;
     match value {

@@ -15,7 +15,7 @@ pub struct Fast {
 }
 
 impl Fast {
-    /// Loads a `tokenizer.json`, or says why it cannot do that.
+    /// Loads a `tokenizer.json`, or says why it cannot.
     pub fn new(json: &Value, as_text: bool) -> Result<Self, String> {
         stay_on_this_thread();
         let mut value = json.clone();
@@ -56,7 +56,7 @@ pub fn without_added(json: &Value) -> Option<Value> {
     (vocab.len() < before).then_some(json)
 }
 
-/// Refuses what the library is known not to honour.
+/// Refuses settings that the library is known to ignore.
 fn refuse(json: &Value) -> Result<(), String> {
     if json["model"]["dropout"]
         .as_f64()

@@ -6,9 +6,9 @@ use serde::de::IgnoredAny;
 /// Texts one after the other.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// All of them, in UTF-8.
+    /// All texts, in UTF-8.
     pub bytes: Vec<u8>,
-    /// Where each begins, and the end.
+    /// Start of each text, and the end of the last.
     pub offsets: Vec<i64>,
 }
 
@@ -38,8 +38,7 @@ pub fn json_texts(block: &[u8], name: &str) -> Option<Joined> {
     Some(joined)
 }
 
-/// Bytes that are looked at together: there are fewer between most escapes, so that it is
-/// rarely twice.
+/// Bytes examined at once: between most escapes there are fewer.
 const AT_ONCE: usize = 32;
 
 /// A line, read up to a byte. What is odd with it is `None`.
@@ -89,7 +88,7 @@ impl Line<'_> {
         }
     }
 
-    /// Goes behind this byte, which comes next.
+    /// Passes the next byte, which must be this one.
     fn pass(&mut self, byte: u8) -> Option<()> {
         (self.next()? == byte).then_some(())
     }
@@ -103,7 +102,7 @@ impl Line<'_> {
         Some(())
     }
 
-    /// Appends the string whose first quote was passed, and goes behind its last one.
+    /// Appends the string whose first quote was passed, and passes its last one.
     fn string(&mut self, text: &mut Vec<u8>) -> Option<()> {
         loop {
             self.copy_plain(text);
@@ -137,7 +136,7 @@ impl Line<'_> {
         self.at += text.len() - before;
     }
 
-    /// Appends what an escape stands for, whose backslash was passed.
+    /// Appends the character of an escape whose backslash was passed.
     fn escape(&mut self, text: &mut Vec<u8>) -> Option<()> {
         let kind = *self.line.as_bytes().get(self.at)?;
         self.at += 1;
@@ -152,7 +151,7 @@ impl Line<'_> {
         (byte != 0).then_some(())
     }
 
-    /// The character that `\u` stands for, or that it stands for with the next one.
+    /// Returns the character of a `\u` escape, or of a pair of them.
     fn character(&mut self) -> Option<char> {
         let first = self.four_digits()?;
         if !matches!(first, 0xd800..0xdc00) {
@@ -173,7 +172,7 @@ impl Line<'_> {
     }
 }
 
-/// What a byte behind a backslash stands for; 0 for nothing.
+/// Meaning of a byte after a backslash; 0 for none.
 const ESCAPES: [u8; 256] = {
     let mut all = [0; 256];
     let (from, into) = (br#""\/nrtbf"#, b"\"\\/\n\r\t\x08\x0c");
@@ -185,7 +184,7 @@ const ESCAPES: [u8; 256] = {
     all
 };
 
-/// How many bytes come before a quote, a backslash or a control character.
+/// Returns the bytes before a quote, a backslash or a control character.
 #[cfg(target_arch = "x86_64")]
 fn num_plain(bytes: &[u8; AT_ONCE]) -> usize {
     use std::arch::x86_64::*;

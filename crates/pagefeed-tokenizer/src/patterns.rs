@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What Oniguruma takes for white space; others add U+180E, or leave out U+0085.
+/// White space of Oniguruma; other engines add U+180E, or leave out U+0085.
 const WHITE_SPACE: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
 
 /// A `tokenizer.json` whose patterns spell white space out; `None` if none names it.
@@ -11,7 +11,7 @@ pub fn spelled_out(json: &Value) -> Option<Value> {
     respell(json.get_mut("pre_tokenizer")?).then_some(json)
 }
 
-/// Respells the patterns in a part of the file; whether there were any.
+/// Rewrites the patterns in a part of the file; returns whether there were any.
 fn respell(part: &mut Value) -> bool {
     let mut is_changed = false;
     if let Some(pattern) = part["pattern"]["Regex"].as_str()
@@ -27,7 +27,8 @@ fn respell(part: &mut Value) -> bool {
     is_changed
 }
 
-/// The pattern without `\s` and `\S`; `None` where they cannot be told in other words.
+/// Returns the pattern without `\s` and `\S`; `None` where they cannot be expressed
+/// otherwise.
 fn without_classes(pattern: &str) -> Option<String> {
     let (mut found, mut depth) = (String::new(), 0usize);
     let mut letters = pattern.chars();

@@ -13,10 +13,10 @@ use crate::patterns::spelled_out;
 
 /// Bytes of the first documents that both engines encode.
 const TRIED_BYTES: i64 = 256 << 10;
-/// Of one document at most so many.
+/// Bytes of a document that both engines encode, at most.
 const TRIED_AT_ONCE: usize = 32 << 10;
-/// After them both encode one document after so many bytes, and of it at most so many: the
-/// exact engine, which takes 200 times as long, takes a percent of the time.
+/// Afterwards both engines encode one document after each stretch of this many bytes.
+/// The exact engine takes 200 times as long, which adds one percent of time.
 const TRIED_AFTER: u64 = 40 << 20;
 const TRIED_LATER: usize = 2 << 10;
 /// Ids are below; the largest vocabularies have some millions.
@@ -24,7 +24,7 @@ const MOST_IDS: u32 = 1 << 24;
 /// Ids are numbered by 32 bits, offsets of texts likewise.
 const LONGEST_TEXT: usize = u32::MAX as usize;
 
-/// Which engine encodes.
+/// The engine that encodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// `fastokens`.
@@ -46,7 +46,7 @@ pub struct Tokenizer {
     untried: AtomicI64,
     /// Bytes since both encoded a document.
     since_tried: AtomicU64,
-    /// A difference that was found when others may have been delivered.
+    /// A difference that was found after other ids may have been delivered.
     refusal: OnceLock<Error>,
 }
 
@@ -160,7 +160,7 @@ impl Tokenizer {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Where in `text` each token comes from: bytes, begin and end.
+    /// Returns where in `text` each token comes from: first byte and end.
     pub fn places(&self, text: &str) -> Result<Vec<(usize, usize)>> {
         catch_panic(|| self.exact.places(text))
     }
@@ -170,7 +170,7 @@ impl Tokenizer {
         catch_panic(|| self.exact.decode(ids))
     }
 
-    /// What knows the vocabulary.
+    /// Returns the tokenizer with the vocabulary.
     pub fn exact(&self) -> &Exact {
         &self.exact
     }
@@ -203,8 +203,8 @@ impl Encode for Tokenizer {
     }
 }
 
-/// Refuses ids for which engines would take memory without need: their tables have a
-/// place for every id up to the largest.
+/// Refuses very large ids: tables of engines have an entry for every id up to the
+/// largest.
 fn check_ids(json: &Value) -> Result<()> {
     let added = json["added_tokens"].as_array().into_iter().flatten();
     let added = added.map(|token| &token["id"]);

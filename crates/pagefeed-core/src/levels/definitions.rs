@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     pub(crate) null_elements: usize,
     /// Levels without an element: an empty list, or a null around it.
     pub(crate) no_elements: usize,
-    /// Those of them that are nulls.
+    /// Those of them that are null lists.
     pub(crate) null_lists: usize,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Definitions<'a> {
     /// Levels of `run` already counted.
     used: usize,
     max: u32,
-    /// Level from which on there is an element.
+    /// Definition level from which on there is an element.
     element: u32,
 }
 

@@ -12,12 +12,12 @@ use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
 pub(crate) use definitions::Definitions;
 
-/// What the levels of one data page say about its rows.
+/// Numbers of rows and values that follow from the levels of a data page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Records that begin in the page.
     pub num_rows: u64,
-    /// Values that are there (definition level at its maximum).
+    /// Values, whose definition level is the greatest.
     pub num_values: u64,
     /// Whether the page begins in the middle of a record.
     pub starts_mid_record: bool,
@@ -25,7 +25,7 @@ pub struct LevelCounts {
     pub leading_values: u64,
     /// Nulls that are elements of the innermost list.
     pub null_elements: u64,
-    /// Those before the first record that begins in the page.
+    /// Null elements before the first record that begins in the page.
     pub leading_null_elements: u64,
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn num_levels(page: &DataPage<'_>) -> Result<usize> {
         .ok_or_else(|| Error::corrupt("a data page was expected, found another kind"))
 }
 
-/// Calls `found` with the position, among the levels of a page with lists, of each
-/// one at which a record begins: those with repetition level 0.
+/// Calls `found` with the position of each level at which a record begins: those with
+/// repetition level 0.
 pub(crate) fn for_each_record(
     page: &DataPage<'_>,
     leaf: &Leaf,
@@ -94,8 +94,8 @@ pub(crate) fn for_each_record(
     Ok(())
 }
 
-/// Calls `found` with the position and the repetition level, among the levels of a page
-/// with lists, of each one at which any but the innermost list goes on or begins.
+/// Calls `found` with position and repetition level of each level at which a list other
+/// than the innermost begins or continues.
 pub(crate) fn for_each_list(
     page: &DataPage<'_>,
     leaf: &Leaf,
@@ -127,8 +127,8 @@ pub(crate) fn for_each_list(
     })
 }
 
-/// Number of levels of a page at which a list no deeper than `repetition` goes on: 0
-/// counts the records.
+/// Returns the number of levels at which a list no deeper than `repetition` continues;
+/// 0 counts the records.
 pub(crate) fn count_up_to(page: &DataPage<'_>, leaf: &Leaf, repetition: i16) -> Result<u64> {
     let num_levels = num_levels(page)?;
     let max = leaf.max_repetition;
@@ -150,8 +150,8 @@ pub(crate) fn count_up_to(page: &DataPage<'_>, leaf: &Leaf, repetition: i16) -> 
     Ok(count)
 }
 
-/// Where in a page some of the records that begin there do, by their numbers from 0 on:
-/// behind all levels if there are not so many. And how many there are.
+/// Returns the positions at which some records of a page begin, by their numbers from 0
+/// on, or the end if the page has fewer; and the number of records.
 pub(crate) fn find_records<const N: usize>(
     page: &DataPage<'_>,
     leaf: &Leaf,
@@ -188,8 +188,8 @@ pub(crate) fn find_records<const N: usize>(
     Ok((before, found))
 }
 
-/// Appends some of the levels of a page, one by one: `bytes` are those of one kind, which
-/// are at most `max`.
+/// Appends some levels of a page, one by one. `bytes` holds levels of one kind, at most
+/// `max`.
 pub(crate) fn unpack_levels(
     bytes: &[u8],
     max: i16,
@@ -215,7 +215,7 @@ pub(crate) fn unpack_levels(
     })
 }
 
-/// Refuses a run that goes beyond the maximum level.
+/// Refuses a run of levels above the maximum.
 fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
     let exceeds = match run {
         Run::Repeated { value, .. } => *value > max,

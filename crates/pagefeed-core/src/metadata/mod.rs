@@ -18,7 +18,8 @@ use crate::error::Result;
 pub use part::Part;
 pub use table::TableSchema;
 
-/// Columns of rows as those of a table: what their paths lead to, and spans as such.
+/// Returns columns of rows as columns of a table: the fields that their paths lead to,
+/// and spans.
 pub fn span_fields(
     named: &[(&str, &ArrayRef, &Field)],
     are_spans: &[bool],
@@ -37,7 +38,7 @@ pub fn span_fields(
     Ok(columns?.into_iter().unzip())
 }
 
-/// The field that a path leads to: of structs with one field each.
+/// Returns the field that a path leads to, through structs with one field each.
 pub fn inner<'a>(field: &'a Field, path: &str) -> &'a Field {
     match (field.data_type(), rest_of(field, path)) {
         (DataType::Struct(fields), Some(rest)) if fields.len() == 1 => inner(&fields[0], rest),
@@ -49,7 +50,7 @@ fn rest_of<'a>(field: &Field, path: &'a str) -> Option<&'a str> {
     path.strip_prefix(field.name().as_str())?.strip_prefix('.')
 }
 
-/// The same of an array.
+/// Returns the array that the path of a field leads to.
 pub fn unwrapped(array: ArrayRef, field: &Field, path: &str) -> Result<ArrayRef> {
     let (DataType::Struct(fields), Some(rest)) = (field.data_type(), rest_of(field, path)) else {
         return Ok(array);

@@ -5,9 +5,9 @@
 pub struct Part {
     /// Row of the batch.
     pub sequence: usize,
-    /// Its first token there.
+    /// First token, counted in the sequence.
     pub start: usize,
-    /// The same, counted in the document.
+    /// First token, counted in the document.
     pub first_token: usize,
     /// Number of tokens.
     pub num_tokens: usize,

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 const START: &str = "start";
 const END: &str = "end";
 
-/// What a column of lists of structs with `start` and `end` comes as; `None` for others.
+/// Returns the Arrow type of spans for a column of lists of structs with `start` and
+/// `end`; `None` for others.
 pub fn span_type(data_type: &DataType) -> Option<DataType> {
     let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
         data_type
@@ -40,7 +41,7 @@ pub fn span_type(data_type: &DataType) -> Option<DataType> {
     Some(DataType::List(Arc::new(item)))
 }
 
-/// The field of a column of spans, as it comes; an error if it holds none.
+/// Returns the field of a column of spans; an error if it holds none.
 pub fn span_field(field: &Field) -> Result<Field> {
     let found = match field.data_type() {
         DataType::Null => Some(DataType::Null),
@@ -92,8 +93,8 @@ impl<'a> Spans<'a> {
     }
 }
 
-/// Refuses a span that does not lie in its row; `lengths` are those of the rows, and
-/// `first_row` is the number of the first of them in its row group.
+/// Refuses a span outside of its row. `lengths` are those of the rows; `first_row` is
+/// the number of the first row in its row group.
 pub fn check(array: &dyn Array, lengths: &[u32], first_row: u64) -> Result<()> {
     match find_wrong(array, lengths)? {
         None => Ok(()),
@@ -104,7 +105,7 @@ pub fn check(array: &dyn Array, lengths: &[u32], first_row: u64) -> Result<()> {
     }
 }
 
-/// The first row with a span that does not lie in it, and what is wrong.
+/// Returns the first row with a span outside of it, and the error.
 pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, String)>> {
     if array.data_type() == &DataType::Null {
         return Ok(None);
@@ -133,8 +134,8 @@ pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, S
     Ok(None)
 }
 
-/// The spans of the rows that `picks` name in `arrays`, each cut to its part and moved to
-/// its place in the sequence.
+/// Returns the spans of the rows that `picks` names in `arrays`, each cut to its
+/// document and moved to its position in the sequence.
 pub fn clip(
     arrays: &[&dyn Array],
     picks: &[(usize, usize)],

@@ -14,20 +14,20 @@ use super::part::Part;
 use super::spans;
 use crate::error::{Error, Result};
 
-/// Columns that say where a part is; those of the files follow.
+/// Columns that locate a document in the batch; columns of the files follow.
 pub const PLACES: [&str; 4] = ["sequence", "start", "stop", "first_token"];
 
-/// What the columns of a table are.
+/// Columns of a metadata table.
 #[derive(Debug)]
 pub struct TableSchema {
     schema: SchemaRef,
-    /// Of each column of the files, whether it holds spans.
+    /// For each column of the files, whether it holds spans.
     are_spans: Vec<bool>,
 }
 
 impl TableSchema {
-    /// The table with these columns of the files; those of which `are_spans` says so are
-    /// of the type that [`spans::span_type`] gives.
+    /// Returns a table with these columns of the files. Columns of `are_spans` have the
+    /// type of [`spans::span_type`].
     pub fn new(columns: Vec<FieldRef>, are_spans: Vec<bool>) -> Result<Self> {
         let place = |name: &&str| Arc::new(Field::new(*name, DataType::Int64, false));
         let mut fields: Vec<FieldRef> = PLACES.iter().map(place).collect();
@@ -46,8 +46,8 @@ impl TableSchema {
         self.are_spans.len()
     }
 
-    /// The table of `parts`, each with the row that `picks` names: a source and the
-    /// number of a row of its arrays.
+    /// Returns the table of `parts`. For each part, `picks` names a source and a row of
+    /// its arrays.
     pub fn table(
         &self,
         parts: &[Part],
@@ -82,7 +82,7 @@ impl TableSchema {
         RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(failed)
     }
 
-    /// One table of all rows of several, in the order of their places.
+    /// Returns one table of the rows of several, in the order of their positions.
     pub fn joined(&self, tables: &[RecordBatch]) -> Result<RecordBatch> {
         if let [table] = tables {
             return Ok(table.clone());
@@ -96,8 +96,8 @@ impl TableSchema {
     }
 }
 
-/// The table of whole documents, cut to `most` tokens: the rows of a batch that are
-/// `there`. `lengths` has the tokens of every row.
+/// Returns the table of whole documents, cut to `most` tokens: the rows of a batch that
+/// are `there`. `lengths` has the tokens of every row.
 pub fn of_documents(
     schema: &TableSchema,
     columns: &[ArrayRef],

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// Bits of a quantile: more than the numbers of a stretch differ in.
 const LEVELS: u32 = 24;
-/// Bits that ranks draw, behind the quantile and the place in a bucket.
+/// Random bits that follow the quantile and the position in a bucket.
 const BESIDE: u32 = 24;
 /// A random number of 53 bits times this is below 2.
 const TWICE: f64 = 1.0 / (1_u64 << 52) as f64;
@@ -19,7 +19,7 @@ const TWICE: f64 = 1.0 / (1_u64 << 52) as f64;
 /// A key of [`super::mix`].
 pub type Key = [u64; 2];
 
-/// How sequences are dealt.
+/// Settings of dealing.
 #[derive(Clone, Copy, Debug)]
 pub struct Dealing {
     /// Keys of the quantiles, of the batches of a bucket, of the ranks that share a
@@ -29,9 +29,9 @@ pub struct Dealing {
     pub num_ranks: u64,
     /// Whether the sequences of all ranks are dealt together.
     pub exact: bool,
-    /// How many sequences of a rank in a row have about the same quantile.
+    /// Consecutive sequences of a rank with about the same quantile.
     pub bucket: u64,
-    /// What part of themselves and of the mean cost costs move up or down.
+    /// Share of itself and of the mean by which a cost may move up or down.
     pub equal: f64,
 }
 
@@ -40,20 +40,21 @@ pub struct Dealing {
 pub struct Stretch<'a> {
     /// First position of each rank, rising, within a turn of all ranks.
     pub first: &'a [u64],
-    /// What stands at each place of each rank, in the order of positions.
+    /// Sequence at each place of each rank, in the order of positions.
     pub sequences: &'a [i64],
-    /// What each costs.
+    /// Cost of each sequence.
     pub costs: &'a [f64],
-    /// Whether each stays where it is; empty if none does.
+    /// Whether each sequence stays at its place; empty if none does.
     pub stays: &'a [u8],
 }
 
-/// Where sequences went, rank after rank.
+/// New places of sequences, rank after rank.
 #[derive(Debug, Default)]
 pub struct Dealt {
-    /// Where each place of a rank went; behind its last place itself: `[ranks, places]`.
+    /// New place of each place of a rank; places after its last keep theirs: `[ranks,
+    /// places]`.
     pub put: Vec<i32>,
-    /// What stands at each place; behind the last 0: `[ranks, places]`.
+    /// Sequence at each place; 0 after the last: `[ranks, places]`.
     pub sequences: Vec<i64>,
 }
 
@@ -95,7 +96,7 @@ impl Dealing {
         Ok(())
     }
 
-    /// Writes where each place of a rank goes.
+    /// Writes the new place of each place of a rank.
     fn deal_row(&self, stretch: Stretch<'_>, row: usize, work: &mut Work, put: &mut [i32]) {
         let num_rows = stretch.first.len();
         let apart = if self.exact { 1 } else { self.num_ranks };
@@ -129,7 +130,7 @@ impl Dealing {
         }
     }
 
-    /// Sorts the places of a rank by their quantiles.
+    /// Sorts the places of a rank by quantile.
     fn order_places(&self, positions: Positions, count: usize, work: &mut Work) {
         let (runs, numbers) = (&mut work.runs, &mut work.numbers);
         let (places, drawn) = (&mut work.places, &mut work.drawn);
@@ -167,7 +168,8 @@ impl Dealing {
         });
     }
 
-    /// What decides between positions of one quantile: place in a bucket, then rank.
+    /// Returns what orders positions of one quantile: the place in a bucket, then the
+    /// rank.
     fn drawn(&self, position: u64) -> u64 {
         let mut drawn = 0;
         if self.bucket > 1 {
@@ -183,7 +185,7 @@ impl Dealing {
     }
 }
 
-/// Where the places of a rank are.
+/// Positions of the places of a rank.
 #[derive(Clone, Copy, Debug)]
 struct Positions {
     first: u64,
@@ -200,15 +202,15 @@ impl Positions {
 #[derive(Debug, Default)]
 struct Work {
     by_cost: Vec<(u64, u32)>,
-    /// Places of each number.
+    /// Range of places of each number.
     runs: Vec<(u32, u32)>,
-    /// Bits of each number, before its run.
+    /// Upper bits of each number, which its run shares.
     numbers: Vec<u64>,
     places: Vec<u32>,
     drawn: Vec<(u64, u32)>,
 }
 
-/// The first bits of the number at a place of the second of Sobol's sequences.
+/// Returns the first bits of a number of the second of Sobol's sequences.
 fn sobol(place: u64) -> u32 {
     let mut bits = place;
     for step in [1, 2, 4, 8, 16, 32] {
@@ -219,8 +221,9 @@ fn sobol(place: u64) -> u32 {
     (bits.reverse_bits() >> (64 - LEVELS)) as u32
 }
 
-/// Visits sorted numbers, of so many bits above the lower 32, in the order that they have
-/// when each bit is turned by a hash of those before it: those that are alike together.
+/// Visits sorted numbers of `bits` bits above the lower 32. Each bit is flipped by a
+/// hash of the bits before it, which scrambles the order and keeps equal numbers
+/// together.
 fn turn(numbers: &[u64], bits: u32, key: Key, visit: &mut impl FnMut(&[u64])) {
     let mut bits = bits;
     while numbers.len() > 1 && bits > 0 {

@@ -7,7 +7,7 @@ use super::Method;
 /// Finds room for items one after the other.
 pub(super) enum Rooms {
     BestFit {
-        /// Room and number of each sequence begun.
+        /// Free room and number of each sequence that was begun.
         begun: BTreeSet<(u32, u32)>,
         num_begun: u32,
         limit: u32,

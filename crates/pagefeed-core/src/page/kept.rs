@@ -10,7 +10,7 @@ use crate::codec::Codec;
 /// Most bytes that a thread keeps.
 pub(super) const MAX_KEPT_BYTES: usize = 3 << 20;
 
-/// Pages known by their stored bytes, the one used last at the end.
+/// Pages by their stored bytes, the most recently used last.
 #[derive(Default)]
 pub(super) struct KeptPages(Vec<KeptPage>);
 
@@ -27,7 +27,7 @@ impl KeptPage {
 }
 
 impl KeptPages {
-    /// What `stored` decompresses to, if that is kept.
+    /// Returns the decompressed bytes of `stored`, if they are kept.
     pub fn find(&mut self, codec: Codec, stored: &[u8], size: usize) -> Option<&[u8]> {
         let is_same = |page: &KeptPage| {
             page.scratch.contents().len() == size && page.codec == codec && page.stored == stored
@@ -37,12 +37,12 @@ impl KeptPages {
         self.0.last().map(|page| page.scratch.contents())
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all kept pages.
     pub fn num_bytes(&self) -> usize {
         self.0.iter().map(KeptPage::num_bytes).sum()
     }
 
-    /// Keeps what is in `scratch`, for which there is another one then.
+    /// Keeps the contents of `scratch`, and gives it other memory.
     pub fn keep(&mut self, codec: Codec, stored: &[u8], scratch: &mut Scratch) {
         let size = stored.len() + scratch.memory.capacity();
         if size > MAX_KEPT_BYTES {
@@ -58,8 +58,8 @@ impl KeptPages {
         });
     }
 
-    /// Drops the pages used longest ago until the others have at most so many bytes; returns
-    /// one of them.
+    /// Drops the pages used longest ago until the rest has at most `most` bytes;
+    /// returns one of them.
     fn shrink(&mut self, most: usize) -> Option<KeptPage> {
         let mut left = most;
         let fitting = self.0.iter().rev().take_while(|page| {

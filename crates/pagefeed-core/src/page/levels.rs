@@ -45,8 +45,8 @@ pub(super) fn split_levels<'a>(
     }
 }
 
-/// Bytes of a version 1 page that its levels take, as far as the first `bytes` tell: at
-/// least one more than these if they do not.
+/// Bytes of the levels in a version 1 page. If the first `bytes` do not tell, at least
+/// one more than these.
 pub(super) fn levels_size(bytes: &[u8], v1: &DataV1, leaf: &Leaf) -> usize {
     let mut end = 0usize;
     for (encoding, max) in [

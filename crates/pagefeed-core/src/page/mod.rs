@@ -34,7 +34,7 @@ pub struct PageOpener {
 /// A data page, decompressed.
 #[derive(Debug)]
 pub struct DataPage<'a> {
-    /// Its header.
+    /// Header of the page.
     pub header: &'a PageHeader,
     /// Run-length encoded repetition levels, without length prefix; empty if the
     /// column has none.
@@ -47,11 +47,11 @@ pub struct DataPage<'a> {
     pub(crate) is_takeable: bool,
 }
 
-/// A data page as it is stored.
+/// A data page as stored.
 #[derive(Clone, Copy)]
 struct StoredPage<'a, 'l> {
     header: &'a PageHeader,
-    /// What follows the header.
+    /// Bytes after the header.
     bytes: &'a [u8],
     codec: Codec,
     leaf: &'l Leaf,
@@ -128,8 +128,8 @@ impl PageOpener {
         self.data_page(header, stored, codec, leaf)
     }
 
-    /// The buffer that ends with the `size` bytes of values of the page that was opened
-    /// last, which must have said that they can be taken.
+    /// Takes the buffer that ends with the `size` bytes of values of the page opened
+    /// last, which must be takeable.
     pub(crate) fn take_values(&mut self, size: usize) -> (RecycledBuffer, usize) {
         let memory = self.areas.scratch.take();
         let start = memory.len() - size;
@@ -164,8 +164,8 @@ impl PageOpener {
         Ok((num_values, values))
     }
 
-    /// As [`PageOpener::dictionary_page`], in a buffer of its own: give it back by
-    /// [`PageOpener::keep_dictionary`].
+    /// Returns the dictionary like [`PageOpener::dictionary_page`], in a buffer of its
+    /// own; give it back by [`PageOpener::keep_dictionary`].
     pub(crate) fn take_dictionary(&mut self, page: &[u8], codec: Codec) -> Result<Dictionary> {
         let (num_values, header) = self.dictionary_header(page)?;
         Dictionary::read(
@@ -178,8 +178,8 @@ impl PageOpener {
         )
     }
 
-    /// Gives back what large pages took, for any thread's next one: call it when a page
-    /// is done.
+    /// Frees the memory of large pages for the next one of any thread; call it when a
+    /// page is done.
     pub fn release_large(&mut self) {
         self.areas.scratch.release_large();
         self.dictionary.release_large();
@@ -195,8 +195,8 @@ impl PageOpener {
         self.areas.scratch.memory.capacity() + self.dictionary.memory.capacity() + levels
     }
 
-    /// Gives up the buffers if they have more, and the pages that were used longest ago,
-    /// until the rest has at most `bytes`.
+    /// Drops buffers that are larger, and the pages used longest ago, until the rest
+    /// has at most `bytes`.
     pub fn keep_at_most(&mut self, bytes: usize) {
         if self.spare.num_bytes() > bytes {
             self.spare = TokenPage::default();
@@ -213,7 +213,7 @@ impl PageOpener {
         self.dictionary = dictionary.into_scratch();
     }
 
-    /// The header of a dictionary page, which is found to be whole.
+    /// Returns the header of a dictionary page, which is checked to be complete.
     fn dictionary_header(&self, page: &[u8]) -> Result<(usize, PageHeader)> {
         let header = PageHeader::parse(page)?
             .ok_or_else(|| Error::corrupt("the dictionary page ends inside its header"))?;

@@ -6,11 +6,11 @@ use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Result};
 use crate::limits::check_page_size;
 
-/// Scratch buffers larger than this are given back after each page: every thread has
-/// some, which together would be more than the pages they were for.
+/// Larger scratch buffers are freed after each page: every thread has some, which
+/// together could exceed the pages.
 pub(super) const KEEP_BYTES: usize = 2 << 20;
 
-/// What pages are decompressed by, and into.
+/// Decompressors of pages, and the memory they write to.
 #[derive(Default)]
 pub(super) struct Areas {
     pub decompressor: Decompressor,
@@ -19,8 +19,8 @@ pub(super) struct Areas {
 }
 
 impl Areas {
-    /// Decompresses `stored`, or borrows it if it is kept or not compressed; says whether the
-    /// scratch buffer may be taken for the page's.
+    /// Decompresses `stored`, or borrows it if it is kept or not compressed. Returns
+    /// whether the page may take over the scratch buffer.
     pub fn decompress<'a>(
         &'a mut self,
         codec: Codec,
@@ -72,17 +72,17 @@ impl Dictionary {
         })
     }
 
-    /// Its memory, for the next one.
+    /// Returns its memory, for the next page.
     pub(super) fn into_scratch(self) -> Scratch {
         self.scratch
     }
 
-    /// Its PLAIN values.
+    /// Returns its PLAIN values.
     pub(crate) fn values(&self) -> &[u8] {
         self.scratch.contents()
     }
 
-    /// Its buffer, which begins with the values, unless that is far too large.
+    /// Takes its buffer, which begins with the values, unless it is far too large.
     pub(crate) fn take_values(&mut self) -> Option<RecycledBuffer> {
         self.scratch.is_takeable().then(|| self.scratch.take())
     }
@@ -92,9 +92,9 @@ impl Dictionary {
 #[derive(Default)]
 pub(super) struct Scratch {
     pub memory: RecycledBuffer,
-    /// Bytes of it that the last page takes.
+    /// Bytes of the buffer that the last page uses.
     size: usize,
-    /// Whether a page was decompressed into it since it was told to forget.
+    /// Whether it holds a decompressed page that was not forgotten.
     is_filled: bool,
 }
 
@@ -131,7 +131,7 @@ impl Scratch {
         self.is_filled = false;
     }
 
-    /// Whether a page of `size` bytes was, which is still there.
+    /// Whether it still holds a decompressed page of `size` bytes.
     pub fn was_filled(&self, size: usize) -> bool {
         self.is_filled && self.size == size
     }
@@ -159,8 +159,7 @@ impl Scratch {
         }
     }
 
-    /// Whether the memory may be handed on with the page: not if most of it would be
-    /// held for nothing.
+    /// Whether the page may take over the memory: not if most of it would be unused.
     pub fn is_takeable(&self) -> bool {
         self.memory.capacity() <= self.size.saturating_mul(2)
     }

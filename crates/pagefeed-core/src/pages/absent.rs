@@ -9,8 +9,8 @@ use crate::pages::source::{ColumnSource, Loading};
 use crate::storage::Fetched;
 use crate::tokens::{Numbers, TokenPage};
 
-/// Pages of tokens, whose numbers stand at the places of their columns in batches; those
-/// of a column that the dataset lacks are absent, and batches have padding for them.
+/// Pages of tokens whose aligned columns are in the order of batches. Columns that the
+/// dataset lacks are absent, and batches get padding for them.
 pub struct WithAbsent {
     pages: Arc<dyn ColumnSource>,
     /// For each column of batches, whether the pages have it.
@@ -23,7 +23,8 @@ impl WithAbsent {
         Self { pages, has }
     }
 
-    /// Puts the numbers at their places, and behind them those of no column of batches.
+    /// Puts aligned numbers in the order of batches, followed by those of no batch
+    /// column.
     fn place(&self, page: &mut TokenPage) {
         let mut own = std::mem::take(&mut page.aligned).into_iter();
         let all = self.has.iter().map(|&has| match has {

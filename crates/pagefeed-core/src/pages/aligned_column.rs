@@ -15,7 +15,7 @@ use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::storage::Storage;
 use crate::tokens::{Given, NumberType, Numbers, PerToken};
 
-/// A column of lists of numbers with one for each token.
+/// A column of lists with a number for each token.
 pub struct AlignedColumn {
     column: Indexed,
     number: NumberType,
@@ -25,8 +25,8 @@ pub struct AlignedColumn {
 }
 
 impl AlignedColumn {
-    /// The pages of an index, with so much for each token; `dictionaries` keeps decoded
-    /// dictionaries, `shared` the pages of which other rows may be wanted soon.
+    /// Returns the pages of an index with numbers for each token. `dictionaries` keeps
+    /// decoded dictionaries, `shared` pages whose other rows may be wanted soon.
     pub fn new(
         column: Indexed,
         per_token: PerToken,
@@ -63,7 +63,7 @@ impl AlignedColumn {
         })
     }
 
-    /// The column as it is indexed.
+    /// The index of the column.
     pub(super) fn indexed(&self) -> &Indexed {
         &self.column
     }
@@ -80,13 +80,13 @@ impl AlignedColumn {
         (stored, num_tokens.saturating_mul((width + count) as u64))
     }
 
-    /// How many columns of a batch it becomes.
+    /// Number of batch columns it becomes.
     pub(super) fn num_columns(&self) -> usize {
         1 + usize::from(self.per_token.is_counted)
     }
 
-    /// What reading these rows takes, for the page of this number in its fetch, but for
-    /// pages and dictionaries that are kept or that others fetch.
+    /// Returns the byte ranges for reading these rows of a page, without pages and
+    /// dictionaries that are kept or that others fetch.
     pub(super) fn ranges(
         &self,
         rows: &Range<u64>,
@@ -106,7 +106,7 @@ impl AlignedColumn {
         Ok(ranges)
     }
 
-    /// Reads these rows, which must have what the rows of the tokens need, by their offsets:
+    /// Reads these rows, whose lengths must match the offsets of the tokens; returns
     /// the numbers, and how many each token has if that is wanted.
     pub fn read(
         &self,
@@ -144,7 +144,7 @@ impl AlignedColumn {
         Ok(())
     }
 
-    /// Refuses a row of a part that has not the numbers of its tokens.
+    /// Refuses a row that does not have the numbers of its tokens.
     fn check(
         &self,
         part: &PageRows,
@@ -175,7 +175,7 @@ impl AlignedColumn {
         Ok(())
     }
 
-    /// Whether it holds lists of lists. Files of one schema are alike.
+    /// Whether it holds lists of lists. All files have the same schema.
     fn is_nested(&self) -> bool {
         let leaves = |file| self.column.index.schema(file).leaves.first();
         leaves(0).is_some_and(|leaf| leaf.max_repetition == 2)

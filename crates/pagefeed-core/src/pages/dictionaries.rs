@@ -10,34 +10,34 @@ use crate::error::Result;
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::tokens::Tokens;
 
-/// What identifies a dictionary: index, file, offset.
+/// Identity of a dictionary: index, file, offset.
 pub type Key = (usize, u32, u64);
 
-/// What a [`Cache`] keeps.
+/// Values that a [`Cache`] keeps.
 pub trait Cached: Clone {
     /// Memory it takes.
     fn num_bytes(&self) -> usize;
 }
 
-/// Keeps what was made; the least recently used goes first.
+/// Keeps values, and drops the least recently used ones first.
 pub struct Cache<V> {
     capacity: usize,
     entries: Mutex<Entries<V>>,
     /// Bytes it holds, for who does not wait for the lock.
     num_bytes: AtomicUsize,
-    /// Those who wait for a fetch of others wait here.
+    /// Signals the end of a fetch to those who wait for it.
     settled: Condvar,
 }
 
 /// Decoded dictionaries.
 pub type DictionaryCache = Cache<KeptDictionary>;
 
-/// Who is to fetch something.
+/// Says who fetches a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is kept.
+    /// Nobody: it is kept.
     Nobody,
-    /// Whoever asked.
+    /// The caller.
     Caller,
     /// Another is at it, or has.
     Another,
@@ -45,11 +45,11 @@ pub enum Claim {
 
 struct Entries<V> {
     by_key: HashMap<Key, Entry<V>>,
-    /// What somebody fetches for all, and what of it came and is not decoded yet.
+    /// Values that somebody fetches for all, and their bytes until they are decoded.
     claimed: HashMap<Key, Option<Bytes>>,
-    /// Of what is kept.
+    /// Bytes of kept values.
     bytes: usize,
-    /// Of what came of claims.
+    /// Bytes of claimed values that arrived.
     claimed_bytes: usize,
     clock: u64,
 }
@@ -57,9 +57,9 @@ struct Entries<V> {
 /// A dictionary that is kept.
 #[derive(Clone, Debug)]
 pub struct KeptDictionary {
-    /// Its entries.
+    /// Entries of the dictionary.
     pub dictionary: Arc<Tokens>,
-    /// Whether all of them are token ids.
+    /// Whether all entries are token ids.
     pub holds_ids_only: bool,
 }
 
@@ -96,14 +96,14 @@ impl<V: Cached> Entries<V> {
         }
     }
 
-    /// Forgets that `key` is claimed, and what came of it.
+    /// Drops the claim of `key`, and what was fetched for it.
     fn give_up(&mut self, key: &Key) {
         let came = self.claimed.remove(key).flatten();
         self.claimed_bytes -= came.map_or(0, |came| came.len());
     }
 
-    /// Drops what came but for `key`: of pages that nobody asks for any more (a seek) it
-    /// would stay for ever. Who waits for it still reads it again.
+    /// Drops fetched bytes except those for `key`. After a seek, nobody would ask for
+    /// them. A thread that waits for them reads them again.
     fn forget_others(&mut self, key: &Key) {
         self.claimed
             .retain(|other, came| came.is_none() || other == key);
@@ -152,8 +152,8 @@ impl<V: Cached> Cache<V> {
         self.num_bytes.store(num_bytes, Ordering::Relaxed);
     }
 
-    /// Who is to fetch what is for `key`. Of what the caller is to,
-    /// [`Cache::settle`] must tell what came.
+    /// Returns who fetches the value of `key`. A caller that does must call
+    /// [`Cache::settle`].
     pub fn claim(&self, key: Key) -> Claim {
         let mut entries = self.lock();
         if entries.by_key.contains_key(&key) {
@@ -166,8 +166,8 @@ impl<V: Cached> Cache<V> {
         Claim::Caller
     }
 
-    /// Gives what was claimed to all who wait for it; without bytes, as they could not be
-    /// fetched, each is left to itself.
+    /// Gives a claimed value to all who wait for it. Without bytes, since they could
+    /// not be fetched, each reads it itself.
     pub fn settle(&self, key: Key, bytes: Option<Bytes>) {
         let mut entries = self.lock();
         // It may have been made meanwhile.
@@ -196,12 +196,12 @@ impl<V: Cached> Cache<V> {
         entries.claimed.get(key).cloned().flatten()
     }
 
-    /// Whether there is something for `key`.
+    /// Whether there is a value for `key`.
     pub fn has(&self, key: &Key) -> bool {
         self.lock().by_key.contains_key(key)
     }
 
-    /// What there is for `key`, made by `load` if it is not there.
+    /// Returns the value of `key`; makes it with `load` if there is none.
     pub fn get_or_load(&self, key: Key, load: impl FnOnce() -> Result<V>) -> Result<V> {
         if let Some(kept) = self.lock().get(&key) {
             return Ok(kept);

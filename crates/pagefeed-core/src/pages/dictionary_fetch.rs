@@ -23,7 +23,7 @@ struct Share {
     /// Number of the page in the fetch.
     page: usize,
     key: Key,
-    /// Where it lies in its file.
+    /// Byte range in its file.
     range: Range<u64>,
 }
 

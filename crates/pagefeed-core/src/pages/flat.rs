@@ -12,10 +12,10 @@ use crate::lists::list_array;
 use crate::storage::Storage;
 use crate::tokens::{NumberType, Numbers, TokenPage, Tokens, with_values};
 
-/// A number of a record that comes with its token.
+/// A number of each record besides its token.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatField {
-    /// What it is.
+    /// Type of the number.
     pub number: NumberType,
     /// Bytes of the record before it.
     pub offset: usize,
@@ -78,22 +78,22 @@ pub fn to_array(page: TokenPage) -> Result<ArrayRef> {
     lists_of_elements(&page.row_offsets, values)
 }
 
-/// Values as lists, of which each goes from one of the offsets to the next.
+/// Returns values as lists, each from one offset to the next.
 pub(super) fn lists_of_elements(row_offsets: &[u32], values: ArrayRef) -> Result<ArrayRef> {
     let item = Field::new("element", values.data_type().clone(), false);
     list_array(&DataType::List(Arc::new(item)), row_offsets, values, None)
 }
 
-/// Whether records are tokens and nothing else, in a type in which they are held: their
-/// bytes can be read into the memory of a page.
+/// Whether records are tokens and nothing else, in a type of memory: their bytes can be
+/// read directly into a page.
 pub(super) fn are_as_held(records: Records) -> bool {
     use NumberType::{I32, I64, U16, U32};
     let is_held = matches!(records.number, U16 | I32 | U32 | I64);
     is_held && records.size == records.number.num_bytes()
 }
 
-/// Memory of `count` such tokens, to be read into. What is there is written over: it is not
-/// cleared before.
+/// Returns memory for `count` such tokens. It is not cleared, since reads write over
+/// all of it.
 pub(super) fn room(records: Records, count: usize, tokens: &mut Tokens) -> Result<&mut [u8]> {
     make_of(records.number, tokens);
     with_values!(tokens, values => {
@@ -103,7 +103,7 @@ pub(super) fn room(records: Records, count: usize, tokens: &mut Tokens) -> Resul
     })
 }
 
-/// Makes tokens of what was read, little-endian, into their memory.
+/// Converts little-endian tokens in place to the order of the machine.
 pub(super) fn to_native(tokens: &mut Tokens) {
     with_values!(tokens, values => {
         values.iter_mut().for_each(|value| *value = value.to_le());
@@ -129,7 +129,7 @@ fn reserve<T>(values: &mut Vec<T>, count: usize) -> Result<()> {
         .map_err(|_| Error::limit(format!("no memory for {count} tokens")))
 }
 
-/// Takes the numbers of each record of each row.
+/// Copies a number of each record of each row.
 fn gather(
     records: Records,
     fields: &[FlatField],
@@ -154,7 +154,7 @@ fn gather(
     Ok(())
 }
 
-/// Empties a page, whose tokens get the type that holds those of records, and room for
+/// Empties a page, gives its tokens the type of those in records, and makes room for
 /// `count`.
 pub(super) fn begin(
     records: Records,
@@ -181,7 +181,7 @@ fn make_of(number: NumberType, tokens: &mut Tokens) {
     });
 }
 
-/// Appends the numbers of records that lie close together.
+/// Appends the numbers of consecutive records.
 pub(super) fn append(
     records: Records,
     fields: &[FlatField],

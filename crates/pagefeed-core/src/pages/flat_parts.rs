@@ -11,7 +11,7 @@ use crate::pages::token_ids::TokenIds;
 use crate::storage::{GAP, Storage, join_near};
 use crate::tokens::{Joins, TokenPage, Tokens};
 
-/// What is read of a page.
+/// A part of a page to read.
 struct Place<'a> {
     /// Number of the part.
     number: usize,
@@ -22,9 +22,9 @@ struct Place<'a> {
     touched: Range<usize>,
     /// Tokens of the page to read.
     tokens: Range<u32>,
-    /// Where they lie in their file.
+    /// Byte range in their file.
     bytes: Range<u64>,
-    /// Where they lie in the buffer, unless they are read where they are held.
+    /// Position in the buffer, unless they are read directly into a page.
     at: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ struct Place<'a> {
 struct Run {
     file: u32,
     bytes: Range<u64>,
-    /// The places that lie there.
+    /// The parts in the run.
     places: Range<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Run {
     }
 }
 
-/// Reads parts of pages; an error is about one of the pages.
+/// Reads parts of pages; an error names one of the pages.
 pub fn read(
     index: &Index,
     flat: &Flat,
@@ -186,8 +186,7 @@ fn place<'a>(
     })
 }
 
-/// The last of the rows from `row` on for which something holds, as it does for all
-/// before: for the first, or none.
+/// Returns the last row from `row` on for which a monotone condition holds.
 fn last_row_before(row: usize, num_rows: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut row, mut above) = (row, num_rows);
     // Most parts end soon.
@@ -219,7 +218,7 @@ fn joins(index: &Index, record: &PageRecord, first_row: usize, is_end: bool) -> 
     }
 }
 
-/// Joins places that lie side by side.
+/// Joins parts that are neighbours in a file.
 fn join(places: &[Place<'_>]) -> Vec<Run> {
     let (mut runs, mut first) = (Vec::with_capacity(places.len()), 0);
     for own in places.chunk_by(|one, next| one.record.file == next.record.file) {
@@ -234,7 +233,7 @@ fn join(places: &[Place<'_>]) -> Vec<Run> {
     runs
 }
 
-/// Takes the tokens of a part from what was read.
+/// Takes the tokens of a part out of what was read.
 fn take(
     flat: &Flat,
     fields: &[FlatField],
@@ -270,7 +269,7 @@ fn take(
     Ok(())
 }
 
-/// Refuses a part of other tokens than were to be read.
+/// Refuses a part with other tokens than expected.
 fn check(place: &Place<'_>, token_ids: Option<TokenIds>, page: &TokenPage) -> Result<()> {
     if page.tokens.len() != place.tokens.len() {
         return Err(Error::corrupt(

@@ -18,21 +18,22 @@ use crate::tokens::Tokens;
 pub struct Indexed {
     /// The index.
     pub index: Arc<Index>,
-    /// Where its files are read.
+    /// Storage of its files.
     pub storage: Arc<dyn Storage>,
     /// Verify CRCs of its pages where they are present.
     pub verify_checksums: bool,
-    /// What all rows have of each file that lacks the column; null without it.
+    /// Values for each file that lacks the column; null without them.
     pub if_missing: Option<ArrayRef>,
 }
 
 impl Indexed {
-    /// What identifies a dictionary of its files.
+    /// Returns the identity of a dictionary of its files.
     pub(super) fn key(&self, record: &PageRecord, offset: u64) -> Key {
         (Arc::as_ptr(&self.index) as usize, record.file, offset)
     }
 
-    /// The dictionary of a page, if it has one: as it is kept, or read and decoded.
+    /// Returns the dictionary of a page, if it has one: from the cache, or read and
+    /// decoded.
     pub(super) fn dictionary(
         &self,
         dictionaries: &DictionaryCache,
@@ -92,7 +93,7 @@ impl Indexed {
             .at_offset(record.offset)
     }
 
-    /// The same by its number.
+    /// Adds the location of a page, given by its number, to an error.
     pub fn locate_page(&self, error: Error, page: u64) -> Error {
         match self.index.page(page) {
             Ok(record) => self.locate(error, &record),

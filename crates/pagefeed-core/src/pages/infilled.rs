@@ -24,14 +24,15 @@ pub struct InfilledPages {
     /// Numbers the rows of these pages.
     rows: Indexed,
     infilling: Arc<Infilling>,
-    /// Bits of the number of a marker, for each aligned column of pages of tokens.
+    /// For each aligned column of token pages, the bits of the number at special
+    /// tokens.
     fillings: Vec<PerToken>,
-    /// What lists become: their type, and the bits of markers unless these are tokens.
+    /// Type of the lists, and the bits at special tokens unless the lists hold tokens.
     lists: Option<(DataType, Option<u64>)>,
 }
 
 impl InfilledPages {
-    /// The `pages` of tokens, which are those of the index `rows`.
+    /// Returns the `pages` of tokens infilled; they belong to the index `rows`.
     pub fn new(
         pages: Arc<dyn ColumnSource>,
         rows: Indexed,
@@ -47,7 +48,8 @@ impl InfilledPages {
         }
     }
 
-    /// The same of pages of lists; markers are tokens, or have the bits `filling`.
+    /// Returns pages of lists infilled; special tokens are written, or have the bits
+    /// `filling`.
     pub fn as_lists(self, data_type: &DataType, filling: Option<u64>) -> Self {
         let lists = Some((data_type.clone(), filling));
         Self { lists, ..self }

@@ -20,12 +20,12 @@ pub struct NumberedPages {
     sources: Vec<Numbered>,
     num_pages: u64,
     num_in_flight: usize,
-    /// What the sources keep together.
+    /// Decoded dictionaries, shared by the sources.
     dictionaries: Arc<DictionaryCache>,
     shared: Arc<SharedPages>,
 }
 
-/// A source and the place of its pages.
+/// A source, and the range of its page numbers.
 struct Numbered {
     source: Arc<dyn ColumnSource>,
     /// The numbers of its pages.
@@ -60,8 +60,8 @@ impl NumberedPages {
         }
     }
 
-    /// The number of the source that a page is of, the page's number there, and the epoch
-    /// that it is read for.
+    /// Returns the source of a page, the number of the page in it, and the epoch it is
+    /// read for.
     fn find(&self, page: u64) -> Result<(usize, u64, u64)> {
         let (epoch, page) = split_epoch(page);
         let number = self.sources.partition_point(|each| each.pages.end <= page);
@@ -78,7 +78,7 @@ impl NumberedPages {
         &*self.sources[number].source
     }
 
-    /// The index of a page's column, and the page's number there.
+    /// Returns the index of a page's column, and the number of the page in it.
     fn indexed(&self, page: u64) -> Option<(&Indexed, u64)> {
         let (number, page, _) = self.find(page).ok()?;
         Some((self.source(number).column()?, page))

@@ -75,8 +75,8 @@ pub fn read_array(
     read().map_err(|error| column.locate(error, &record))
 }
 
-/// Reads the rows of a page, of `column` and of those `beside` it in the same files, and
-/// numbers them.
+/// Reads the rows of a page, of `column` and of the columns `beside` it in the same
+/// files, and numbers them.
 pub fn read_columns(
     column: &Indexed,
     beside: &[Arc<Index>],
@@ -99,7 +99,7 @@ pub fn read_columns(
     Ok((rows, columns))
 }
 
-/// Reads rows of a column, numbered through it, whatever pages they lie in.
+/// Reads rows of a column by their numbers, from all pages that have them.
 fn read_rows(column: &Indexed, opener: &mut PageOpener, rows: Range<u64>) -> Result<ArrayRef> {
     let index = &column.index;
     let data_type = index.field().data_type();
@@ -112,8 +112,8 @@ fn read_rows(column: &Indexed, opener: &mut PageOpener, rows: Range<u64>) -> Res
     concat(&found).map_err(|error| Error::limit(error.to_string()))
 }
 
-/// Refuses a page whose values are not as many as the index, and so the numbering of
-/// all tokens, says.
+/// Refuses a page whose number of values differs from the index, on which the numbering
+/// of all tokens depends.
 pub fn check_num_values(record: &PageRecord, found: u64) -> Result<()> {
     if found == record.num_values {
         return Ok(());

@@ -17,10 +17,10 @@ use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
 use crate::tokens::{Numbers, TokenPage};
 
-/// Which values of the records.
+/// The values to read from records.
 #[derive(Clone)]
 pub enum RecordValues {
-    /// A number of each, as lists.
+    /// A number of each record, as lists.
     Numbers(FlatField),
     /// The spans whose payloads they name.
     Spans(Arc<StreamSpans>),
@@ -31,12 +31,12 @@ pub enum RecordValues {
 pub struct RecordColumn {
     /// The index.
     pub column: Indexed,
-    /// What is read.
+    /// The values to read.
     pub values: RecordValues,
 }
 
 impl RecordColumn {
-    /// What it holds, by a name.
+    /// Returns the field of the column, with a name.
     pub fn field(&self, name: &str) -> FieldRef {
         let data_type = match &self.values {
             RecordValues::Spans(_) => spans_type(),
@@ -97,7 +97,7 @@ fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
     flat::lists_of_elements(&page.row_offsets, make_array(values))
 }
 
-/// Pages of such a column, in a type that takes it.
+/// Pages of such a column, converted to a type.
 pub(super) struct RecordPages {
     pub column: RecordColumn,
     pub data_type: DataType,

@@ -24,13 +24,13 @@ use crate::pages::token_ids::TokenIds;
 use crate::schema::common::common_field;
 use crate::storage::Fetched;
 
-/// How much larger than stored a page of strings is taken to be at least, before it is
-/// loaded: what text compresses to.
+/// Least assumed ratio of decoded to stored bytes of a page of strings before it is
+/// loaded.
 const EXPANSION: u64 = 4;
 /// And at most, lest one page of repeated strings make all look giant.
 const MAX_EXPANSION: u64 = 16;
 
-/// Where a column of one dataset comes from.
+/// Source of a column of one dataset.
 pub enum Column {
     /// From the pages of an index.
     Pages(Indexed),
@@ -38,9 +38,9 @@ pub enum Column {
     Texts(Indexed, Tokenization),
     /// From the records of flat files.
     Records(RecordColumn),
-    /// It has few values, each in many rows: rows of this array.
+    /// Few values, each in many rows: rows of this array.
     Values(ArrayRef),
-    /// Lists of tokens, or of numbers for each, whose documents are infilled.
+    /// Lists of tokens, or of a number for each token, whose documents are infilled.
     Infilled(Box<Self>, InfilledRows),
 }
 
@@ -48,7 +48,7 @@ pub enum Column {
 pub struct InfilledRows {
     /// Numbers the rows.
     pub rows: Indexed,
-    /// How.
+    /// Settings of infilling.
     pub infilling: Arc<Infilling>,
     /// Bits of the number of a marker, unless the column holds tokens.
     pub filling: Option<u64>,
@@ -76,7 +76,7 @@ impl Column {
         (index.num_files() > 0).then(|| index.path(0))
     }
 
-    /// The pages of the column, each as `data_type`.
+    /// Returns the pages of the column as `data_type`.
     fn source(self, data_type: &DataType, token_ids: Option<TokenIds>) -> Result<Source> {
         Ok(match self {
             Self::Pages(column) => Arc::new(RowColumn {
@@ -106,8 +106,8 @@ impl Column {
 /// Pages of one column.
 type Source = Arc<dyn ColumnSource>;
 
-/// The columns of several datasets, `names.len()` for each, and what they are in all of
-/// them. `token_ids` are those of the first column of each dataset.
+/// Returns the columns of several datasets, `names.len()` for each, and their types in
+/// all. `token_ids` belong to the first column of each dataset.
 pub fn row_columns(
     columns: Vec<Column>,
     names: &[String],
@@ -126,7 +126,7 @@ pub fn row_columns(
     Ok((sources.collect::<Result<_>>()?, fields))
 }
 
-/// A column as it is in all datasets.
+/// Returns the field of a column that fits all datasets.
 fn field_of_all<'a>(name: &str, columns: impl Iterator<Item = &'a Column>) -> Result<FieldRef> {
     let mut all: Option<FieldRef> = None;
     for column in columns {
@@ -164,7 +164,7 @@ pub fn mean_row_bytes(index: &Index) -> Result<u64> {
     Ok(bytes / rows.max(1))
 }
 
-/// Estimate of a decoded page's bytes, those of strings left out.
+/// Estimates the decoded bytes of a page, without strings.
 fn numbers_size(record: &PageRecord) -> u64 {
     const BYTES_PER_VALUE: u64 = 8;
     let values = record.num_values.saturating_add(record.num_rows);
@@ -174,11 +174,11 @@ fn numbers_size(record: &PageRecord) -> u64 {
 /// Pages of a column of files.
 struct RowColumn {
     column: Indexed,
-    /// What its pages become: one type in all datasets.
+    /// Type of its pages: the same in all datasets.
     data_type: DataType,
-    /// How much larger than stored a page was at most so far.
+    /// Greatest ratio of decoded to stored bytes so far.
     expansion: AtomicU64,
-    /// Which numbers it may hold, if they are tokens.
+    /// Ids that it may hold, if it holds tokens.
     token_ids: Option<TokenIds>,
 }
 
@@ -225,7 +225,7 @@ impl ColumnSource for RowColumn {
     }
 }
 
-/// An array that is there already: one page.
+/// An array in memory, as a single page.
 struct Values(ArrayRef);
 
 impl ColumnSource for Values {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::sync::{Mutex, PoisonError};
 
-/// Some rows of one page of a column.
+/// Rows of one page of a column.
 pub(super) struct PageRows {
     pub page: u64,
     pub record: PageRecord,
@@ -61,7 +61,7 @@ impl Indexed {
         Ok(found)
     }
 
-    /// Refuses a column whose files have other rows than those of `tokens`.
+    /// Refuses a column whose files have other numbers of rows than those of `tokens`.
     pub(super) fn check_rows(&self, tokens: &Self) -> Result<()> {
         if self.index.file_first_row() == tokens.index.file_first_row() {
             return Ok(());
@@ -90,10 +90,10 @@ impl Cached for SharedPage {
     }
 }
 
-/// Pages that are made at one time, unless two of them share a lock.
+/// Pages made at the same time, unless two of them share a lock.
 const MADE_AT_ONCE: usize = 64;
 
-/// Pages of columns beside the tokens, kept inside a byte budget.
+/// Pages of columns besides the tokens, kept inside a byte budget.
 pub struct SharedPages {
     cache: Cache<SharedPage>,
     /// Held while a page is made, one lock for many: what one thread makes, the others
@@ -115,8 +115,8 @@ impl SharedPages {
         self.cache.num_bytes()
     }
 
-    /// The page of `part`, made by `make` unless it is kept. A page of which all rows are
-    /// wanted is not kept.
+    /// Returns the page of `part`; makes it with `make` unless it is kept. A page whose
+    /// rows are all wanted is not kept.
     pub(super) fn get_or_make(
         &self,
         column: &Indexed,

@@ -7,27 +7,27 @@ use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
 
-/// What a page is made with.
+/// Tools and inputs for making a page.
 pub struct Loading<'a> {
     /// Buffers of the thread.
     pub opener: &'a mut PageOpener,
-    /// What was fetched of the page.
+    /// Bytes that were fetched for the page.
     pub fetched: &'a Fetched,
     /// A spent page whose memory may be used.
     pub recycle: Option<TokenPage>,
-    /// The epoch that it is made for: documents are infilled anew in each.
+    /// Epoch that the page is made for: documents are infilled differently in each.
     pub epoch: u64,
 }
 
-/// Pages of a column: those of one index, or one page that is there already.
+/// Pages of a column: those of one index, or one page in memory.
 pub trait ColumnSource: Send + Sync {
-    /// The index: page numbers, storage and the places of errors are its own.
+    /// Returns the index, which defines page numbers, storage, and locations of errors.
     fn column(&self) -> Option<&Indexed>;
 
     /// See [`PageSource::entry`](crate::engine::PageSource::entry).
     fn entry(&self, page: u64) -> Result<PageEntry>;
 
-    /// Makes a page of what was fetched of it; reads what was not.
+    /// Decodes a page from what was fetched, and reads the rest.
     fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page>;
 
     /// See [`PageSource::decoded_size`](crate::engine::PageSource::decoded_size).
@@ -43,12 +43,13 @@ pub trait ColumnSource: Send + Sync {
         }
     }
 
-    /// The source of parts of pages, if they need not be decoded for their tokens.
+    /// Returns the source of parts of pages, if they need not be decoded for their
+    /// tokens.
     fn parts(&self) -> Option<&dyn PartSource> {
         None
     }
 
-    /// What was read so far that entries and parts do not count.
+    /// Returns counts of reads so far that entries and parts do not include.
     fn extra_reads(&self) -> ExtraReads {
         ExtraReads::default()
     }

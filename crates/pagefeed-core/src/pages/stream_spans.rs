@@ -18,19 +18,19 @@ use crate::tokens::{NumberType, TokenPage};
 
 /// The number of a token that has no payload.
 const NO_PAYLOAD: u32 = u32::MAX;
-/// Bytes of a place in the file of places.
+/// Bytes of an entry in the file of offsets.
 const PLACE_BYTES: u64 = 8;
 /// Bytes that a span takes in a table, its payload apart.
 const SPAN_BYTES: u64 = 20;
 
-/// Where the payloads of a shard lie.
+/// Files with the payloads of a shard.
 #[derive(Clone, Debug)]
 pub struct ShardPayloads {
-    /// Where each begins, and the end of the last.
+    /// File with the offset of each payload, and the end of the last one.
     pub places: FileId,
     /// The payloads.
     pub payloads: FileId,
-    /// How many there are.
+    /// Number of payloads.
     pub count: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct StreamSpans {
     reads: Mutex<ExtraReads>,
 }
 
-/// What a column of spans holds.
+/// Returns the Arrow type of a column of spans.
 pub fn spans_type() -> DataType {
     let place = |name| Field::new(name, DataType::Int64, true);
     let fields = vec![
@@ -74,9 +74,9 @@ pub fn spans_type() -> DataType {
 }
 
 impl StreamSpans {
-    /// The spans of an index of streams, a shard a file: their records have the number
-    /// of a payload, 32 bits, behind `offset` bytes. `sizes` has the bytes of the
-    /// payloads of each shard, as they were written.
+    /// Returns the spans of an index of streams, with one shard a file. Records have
+    /// the number of a payload, 32 bits, after `offset` bytes. `sizes` are the bytes of
+    /// the payloads of each shard.
     pub fn new(
         index: &Index,
         storage: Arc<dyn Storage>,
@@ -101,7 +101,7 @@ impl StreamSpans {
         })
     }
 
-    /// Where a record has the number of its payload.
+    /// Returns the field of a record with the number of its payload.
     pub fn field(&self) -> FlatField {
         self.field
     }
@@ -111,7 +111,7 @@ impl StreamSpans {
         self.row_bytes
     }
 
-    /// What was read of payloads so far.
+    /// Returns the reads of payloads so far.
     pub fn extra_reads(&self) -> ExtraReads {
         *self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,8 +173,8 @@ impl StreamSpans {
         BinaryArray::try_new(ends, Buffer::from(bytes), None).map_err(|e| (first, e.into()))
     }
 
-    /// Appends payloads of one shard, different ones with rising numbers, to `bytes`; and
-    /// where each lies there to `found`.
+    /// Appends payloads of one shard, with rising numbers, to `bytes`, and their ranges
+    /// in it to `found`.
     fn read_shard(
         &self,
         named: &[(u32, u32)],
@@ -233,9 +233,9 @@ struct Found {
     /// Their first tokens, and ends, in tokens of their rows.
     starts: Vec<i64>,
     ends: Vec<i64>,
-    /// Shard and number of the payload of each.
+    /// Shard and payload number of each span.
     payloads: Vec<(u32, u32)>,
-    /// How many each row has.
+    /// Spans of each row.
     lengths: Vec<usize>,
 }
 

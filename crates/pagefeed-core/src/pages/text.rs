@@ -15,22 +15,22 @@ use crate::pages::numbering::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
 use crate::tokens::{Joins, Numbers, TokenPage, Tokens, with_values};
 
-/// The number of tokens of every row of a column, as it was counted.
+/// The number of tokens of every row of a column, as counted.
 pub trait RowCounts: Send + Sync {
-    /// Those of some rows, numbered through the column; `None` beyond its end.
+    /// Returns the counts of some rows of the column; `None` beyond its end.
     fn of(&self, rows: Range<u64>) -> Option<&[u32]>;
 }
 
 /// How texts become tokens.
 #[derive(Clone)]
 pub struct Tokenization {
-    /// What encodes the rows.
+    /// Encoder of the rows.
     pub encoder: Arc<dyn EncodeRows>,
     /// One more than the largest id.
     pub vocab_size: u32,
-    /// What encoding must come to.
+    /// Counts that encoding must confirm.
     pub counts: Arc<dyn RowCounts>,
-    /// Of an index of rows: whether it shows labels in place of ids.
+    /// Whether the index shows labels instead of ids.
     pub is_labels: bool,
     /// Further columns of the same rows that are encoded with them.
     pub beside: Vec<Arc<Index>>,
@@ -82,7 +82,7 @@ impl Tokenization {
         labels + if self.is_narrow() { 2 } else { 4 }
     }
 
-    /// What the scheduler must know of a page with these rows.
+    /// Returns the facts for the scheduler about a page with these rows.
     pub fn entry(&self, rows: Range<u64>, record: &PageRecord) -> PageEntry {
         // A token is four bytes of most texts, and beside them there is what the
         // tokenizer makes of a document.
@@ -102,8 +102,8 @@ impl Tokenization {
         self.vocab_size <= 1 << 16
     }
 
-    /// Encodes a page of rows that begins with row `first_row` of the column, into the
-    /// memory of an earlier page; `with_labels` beside the tokens.
+    /// Encodes a page that begins with row `first_row` of the column, into the memory
+    /// of an earlier page; also the labels if `with_labels`.
     pub fn encode(
         &self,
         columns: &[ArrayRef],
@@ -182,12 +182,12 @@ impl Tokenization {
     }
 }
 
-/// What the rows of a page come to.
+/// Counts of the rows of a page.
 #[derive(Debug, Default)]
 pub struct Counted {
-    /// Number of tokens of each.
+    /// Number of tokens of each row.
     pub tokens: Vec<u32>,
-    /// How many have a label that is learned.
+    /// Rows with a label that is learned.
     pub num_learned: u64,
 }
 
@@ -203,7 +203,7 @@ pub fn count_tokens(columns: &[ArrayRef], encoder: &dyn EncodeRows) -> Result<Co
     Ok(counted)
 }
 
-/// The column that is encoded, among those beside it.
+/// Returns the column that is encoded, without those beside it.
 fn column_of(columns: &[ArrayRef]) -> Result<&ArrayRef> {
     columns
         .first()
@@ -223,7 +223,7 @@ pub fn text_of(texts: &ArrayRef, row: usize) -> Result<String> {
 }
 
 impl Tokenization {
-    /// What a row comes to: a list of ids, or of labels.
+    /// Returns the type of an encoded row: a list of ids, or of labels.
     fn item(&self) -> FieldRef {
         let data_type = match self.is_labels {
             true => DataType::Int32,
@@ -270,10 +270,10 @@ pub fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Takes a row and its text.
+/// Called with a row and its text.
 type VisitText<'a> = dyn FnMut(usize, &str) -> Result<()> + 'a;
 
-/// Visits the rows in order; a null is an empty text, and those of a list that are not
+/// Visits the rows in order. A null is an empty text; the texts of a list that are not
 /// empty are lines.
 fn for_each_text(texts: &ArrayRef, visit: &mut VisitText<'_>) -> Result<()> {
     match texts.data_type() {
@@ -303,7 +303,7 @@ fn for_each_text(texts: &ArrayRef, visit: &mut VisitText<'_>) -> Result<()> {
     }
 }
 
-/// Visits the texts of lists as one text each.
+/// Visits each list of texts as one text of lines.
 fn lines<O: OffsetSizeTrait>(lists: &GenericListArray<O>, visit: &mut VisitText<'_>) -> Result<()> {
     let ends = lists.value_offsets();
     let first = ends[0].as_usize();

@@ -49,7 +49,7 @@ impl TextColumn {
         })
     }
 
-    /// The same with a label for each token.
+    /// Adds a label for each token.
     pub fn with_labels(self) -> Result<Self> {
         if !self.tokenization.encoder.has_labels() {
             let column = self.column.index.column();
@@ -63,7 +63,7 @@ impl TextColumn {
         })
     }
 
-    /// The same as Arrow lists.
+    /// Returns the pages as Arrow lists.
     pub fn as_lists(self, data_type: &DataType) -> Self {
         let lists = Some(data_type.clone());
         Self { lists, ..self }
@@ -97,7 +97,7 @@ impl TextColumn {
         checked.map_err(|error| self.column.locate(error, &record))
     }
 
-    /// The same as Arrow lists.
+    /// Reads the rows as Arrow lists.
     pub fn read_lists(
         &self,
         opener: &mut PageOpener,

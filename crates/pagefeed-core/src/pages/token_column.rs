@@ -27,7 +27,7 @@ pub struct TokenColumn {
     token_ids: Option<TokenIds>,
     /// Columns of the same rows that come with them.
     aligned: Vec<AlignedColumn>,
-    /// Of files that are no Parquet, numbers of the same records.
+    /// For files that are not Parquet: further numbers of the same records.
     fields: Vec<FlatField>,
 }
 
@@ -59,7 +59,7 @@ impl TokenColumn {
         })
     }
 
-    /// The same with columns of the same rows, a number for each token.
+    /// Adds columns of the same rows with a number for each token.
     pub fn with(mut self, aligned: Vec<AlignedColumn>) -> Result<Self> {
         let mut columns = aligned.iter().map(AlignedColumn::indexed);
         columns.try_for_each(|column| column.check_rows(&self.column))?;
@@ -67,7 +67,7 @@ impl TokenColumn {
         Ok(self)
     }
 
-    /// The same with further numbers of the records of flat files.
+    /// Adds further numbers of the records of flat files.
     pub fn with_fields(mut self, fields: Vec<FlatField>) -> Result<Self> {
         let size = self
             .column
@@ -158,8 +158,8 @@ impl TokenColumn {
         Ok(page)
     }
 
-    /// What reading a page takes, the one of this number in its fetch, but for
-    /// dictionaries that are kept or that others fetch.
+    /// Returns the byte ranges for reading a page, without dictionaries that are kept
+    /// or that others fetch.
     fn ranges(
         &self,
         page: u64,

@@ -7,13 +7,13 @@ use crate::lists;
 use crate::simd::vectorized;
 use crate::tokens::{TokenPage, Tokens, with_values};
 
-/// The ids from 0 on, below the size of the vocabulary if that is known.
+/// The ids from 0 on, below the size of the vocabulary if it is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenIds {
     vocab_size: Option<u64>,
 }
 
-/// A number that is no id, and its place.
+/// Position of a number that is not an id, and the number.
 type Found = (usize, i128);
 
 impl TokenIds {
@@ -42,7 +42,7 @@ impl TokenIds {
         Err(self.refuse(value, first_row + row as u64, place - start))
     }
 
-    /// The same of lists of integers; nulls are no tokens.
+    /// Checks lists of integers; nulls are not tokens.
     pub fn check_lists(&self, lists: &ArrayRef, first_row: u64) -> Result<()> {
         let values = lists::values(lists)?;
         downcast_integer_array! {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields};
 
-/// The field that takes the values of both; `None` if there is none.
+/// Returns the field that takes the values of both; `None` if there is none.
 pub fn common_field(first: &Field, second: &Field) -> Option<FieldRef> {
     let data_type = common_type(first.data_type(), second.data_type())?;
     let nullable = first.is_nullable() || second.is_nullable();
@@ -57,7 +57,8 @@ fn common_fields(first: &Fields, second: &Fields) -> Option<Fields> {
     first.iter().map(common).collect()
 }
 
-/// Of unsigned 64-bit numbers those that fit 63 bits go along with signed ones.
+/// Returns the common type of integers. Unsigned 64-bit numbers go with signed ones if
+/// they fit 63 bits.
 fn common_integer(first: &DataType, second: &DataType) -> DataType {
     let widths = [first, second].map(|each| each.primitive_width().unwrap_or(8));
     let width = widths[0].max(widths[1]);

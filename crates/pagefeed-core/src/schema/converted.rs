@@ -11,11 +11,11 @@ use crate::thrift::{Reader, Wire, put_varint, read_fields};
 const CONVERTED_TYPE: i16 = 6;
 /// `logicalType` of a schema element, a union.
 const LOGICAL_TYPE: i16 = 10;
-/// Its members for groups.
+/// Converted types of groups.
 const MAP: i16 = 2;
 const LIST: i16 = 3;
 
-/// The list of schema elements without such converted types.
+/// Returns the list of schema elements without unknown converted types.
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     let mut reader = Reader::new(list);
     let count = reader.list_of(Wire::Struct)?;
@@ -47,7 +47,7 @@ pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     })
 }
 
-/// Which member of the union the logical type of an element is.
+/// Returns the member of the union that is the logical type of an element.
 fn logical_type(element: &[u8]) -> Result<Option<i16>> {
     let mut found = None;
     let mut reader = Reader::new(element);
@@ -60,7 +60,7 @@ fn logical_type(element: &[u8]) -> Result<Option<i16>> {
     Ok(found)
 }
 
-/// Whether the format has such a converted type, beside the logical type.
+/// Whether the format has this converted type together with the logical type.
 fn is_known(converted: i32, logical: Option<i16>) -> bool {
     match logical {
         Some(LIST) => converted == 3,

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, FieldRef};
 use parquet::basic::{Repetition, Type as PhysicalType};
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor, SchemaDescriptor, Type};
 
-/// One leaf of the schema: what is stored as a column chunk.
+/// A leaf of the schema, which is stored as a column chunk.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     /// Number of the leaf among all leaves of the file.
@@ -17,7 +17,7 @@ pub struct Leaf {
     pub physical: PhysicalType,
     /// Repetition level of an element that continues the innermost list.
     pub max_repetition: i16,
-    /// Definition level of a value that is there.
+    /// Definition level of a value.
     pub max_definition: i16,
     /// Definition level from which on the outermost list has an element; 0 without lists.
     pub element_definition: i16,

@@ -35,7 +35,7 @@ pub struct ColumnSchema {
     pub leaves: Vec<Leaf>,
     /// The top-level column, pruned to the selected leaves.
     pub field: Arc<Field>,
-    /// The same for the crate's readers.
+    /// Levels in the form of the crate's readers.
     pub levels: FieldLevels,
     /// `footer` parsed: the readers ask for it.
     pub metadata: Arc<ParquetMetaData>,
@@ -130,7 +130,7 @@ fn hint_of(metadata: &ParquetMetaData) -> Option<Fields> {
     hint::decode(value_of(metadata, hint::ARROW_SCHEMA_KEY)?)
 }
 
-/// What a footer has under a key of its own metadata.
+/// Returns the value of a key in the metadata of a footer.
 fn value_of<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
     let pairs = metadata.file_metadata().key_value_metadata()?;
     pairs.iter().find(|pair| pair.key == key)?.value.as_deref()

@@ -12,7 +12,7 @@ use super::tree::SchemaTree;
 use crate::error::{Error, Result};
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
 
-/// How the name of what a table does not have ends, in a footer that was renamed.
+/// Suffix of names that are not in the table, in a renamed footer.
 const UNKNOWN: &str = ", not in the table)";
 /// Repetition of a repeated field, as Thrift has it.
 const REPEATED: i32 = 2;
@@ -20,17 +20,17 @@ const REPEATED: i32 = 2;
 /// A column of a table, or a field in one.
 #[derive(Clone, Debug)]
 pub struct TableField {
-    /// What the table calls it.
+    /// Name in the table.
     pub name: String,
-    /// Its field id.
+    /// Field id.
     pub id: Option<i32>,
-    /// What files call it that are not to be asked for ids.
+    /// Names in files without field ids.
     pub names: Vec<String>,
-    /// What it holds.
+    /// Type of the column.
     pub kind: TableKind,
 }
 
-/// What a column of a table holds.
+/// Type of a column of a table.
 #[derive(Clone, Debug)]
 pub enum TableKind {
     /// One value.
@@ -57,14 +57,14 @@ pub struct Naming {
 /// A node of a file's schema.
 struct Node<'a> {
     name: &'a str,
-    /// Where the name lies in the footer, with its length.
+    /// Range of the name in the footer, including its length.
     at: Range<usize>,
     id: Option<i32>,
     is_repeated: bool,
     children: Vec<Node<'a>>,
 }
 
-/// What a name becomes: where it lies, and the new one.
+/// Range of each name to change, and the new name.
 type Changes = Vec<(Range<usize>, String)>;
 
 impl Naming {
@@ -120,8 +120,8 @@ fn rename_fields(nodes: &[Node<'_>], fields: &[TableField], by_id: bool, changes
     }
 }
 
-/// Renames fields of structs in a column. Items of lists, keys and values of maps are
-/// found by where they are: writers call them differently.
+/// Renames fields of structs inside a column. Items of lists, and keys and values of
+/// maps, are found by position: writers name them differently.
 fn rename_inside(node: &Node<'_>, kind: &TableKind, by_id: bool, changes: &mut Changes) {
     match kind {
         TableKind::Value => {}

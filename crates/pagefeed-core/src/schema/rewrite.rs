@@ -23,7 +23,7 @@ pub const INT96: i32 = 3;
 const JULIAN_DAY_OF_1970: i128 = 2_440_588;
 const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
 const DAYS_PER_YEAR: f64 = 365.2425;
-/// Key under which Spark says what it wrote; its times are microseconds.
+/// Key under which Spark records its schema; its times are in microseconds.
 pub const SPARK_KEY: &str = "org.apache.spark.sql.parquet.row.metadata";
 
 /// The schema in which the leaves `selected` are read; `None` if it is `root` itself.
@@ -175,7 +175,7 @@ pub fn hinted<'a>(hint: &'a Fields, column: &str) -> Option<&'a DataType> {
     hint.find(column).map(|(_, field)| field.data_type())
 }
 
-/// INT96 as time since 1970, if `data_type` is one and `data` are the bytes of such.
+/// Converts INT96 bytes to time since 1970, if `data_type` is a time.
 ///
 /// A time that the type does not hold is refused: none wraps around.
 pub fn timestamps(data: ArrayData, data_type: &DataType) -> Result<ArrayData> {

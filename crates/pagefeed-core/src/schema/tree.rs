@@ -23,14 +23,14 @@ struct Node {
     physical: Option<i32>,
 }
 
-/// The nodes of a schema, its depth and counts known to be sound.
+/// The nodes of a schema, whose depth and counts were checked.
 #[derive(Debug)]
 pub struct SchemaTree {
     nodes: Vec<Node>,
     physical: Vec<i32>,
 }
 
-/// What is read of one schema element.
+/// The fields of a schema element that are used.
 struct Element<'a> {
     name: &'a str,
     num_children: usize,
@@ -64,7 +64,7 @@ impl SchemaTree {
         tree.ok_or_else(|| Error::corrupt("the footer lacks a schema"))
     }
 
-    /// Parses the list of schema elements `reader` stands at.
+    /// Parses the list of schema elements at the position of `reader`.
     pub fn parse(reader: &mut Reader<'_>) -> Result<Self> {
         let count = reader.list_of(Wire::Struct)?;
         if count == 0 {

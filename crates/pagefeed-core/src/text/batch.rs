@@ -20,7 +20,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The largest id; 0 if there is none.
+    /// Returns the largest id; 0 without ids.
     pub fn largest(&self) -> u32 {
         vectorized(&self.ids, &mut [(); 0], |ids, _| {
             ids.iter().copied().fold(0, u32::max)
@@ -46,11 +46,11 @@ pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) ->
     Ok(all)
 }
 
-/// Takes the ids of the next texts.
+/// Called with the ids of the next texts.
 pub type TakePart<'a> = dyn FnMut(&mut Encoded) -> Result<()> + 'a;
 
-/// Encodes `texts` and hands the ids to `take` in order: with one thread in parts that fit
-/// into a processor's cache, with several threads all at once.
+/// Encodes `texts` and passes the ids to `take` in order: on one thread in chunks that
+/// fit a processor's cache, on several threads all at once.
 fn encode_parts(
     encoder: &dyn Encode,
     texts: &[&str],
@@ -85,7 +85,7 @@ fn encode_parts(
     take(&mut all)
 }
 
-/// Encodes the texts in `bytes`; each begins at one of `offsets` and ends at the next.
+/// Encodes the texts in `bytes`, each from one of `offsets` to the next.
 ///
 /// Texts that are not UTF-8 are left out, and their numbers are returned.
 pub fn encode_joined(
@@ -128,7 +128,7 @@ fn too_many() -> Error {
     Error::new(Kind::Limit, "a text has 2**32 tokens or more")
 }
 
-/// Runs of texts with about as many bytes each.
+/// Divides texts into runs of about equally many bytes.
 fn divide<'t, 's>(texts: &'t [&'s str]) -> Vec<&'t [&'s str]> {
     let mut parts = Vec::new();
     let (mut begin, mut num_bytes) = (0, 0);

@@ -11,16 +11,16 @@ pub use batch::{Encoded, encode_batch, encode_joined};
 
 /// Encodes texts.
 pub trait Encode: Send + Sync {
-    /// Appends the ids of `text`, which are the same each time.
+    /// Appends the ids of `text`, which are always the same.
     fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()>;
 }
 
-/// Takes the number of a row, its ids, and its labels if there are such.
+/// Called with the number of a row, its ids, and its labels if there are any.
 pub type Visit<'a> = dyn FnMut(usize, &[u32], &[i32]) -> Result<()> + 'a;
 
 /// Encodes rows of a column, or of several.
 pub trait EncodeRows: Send + Sync {
-    /// Refuses a column that does not hold what it encodes.
+    /// Refuses a column of a type that it cannot encode.
     fn check(&self, field: &Field) -> Result<()>;
 
     /// Whether every id has a label.
@@ -28,7 +28,7 @@ pub trait EncodeRows: Send + Sync {
         false
     }
 
-    /// Visits all rows in order; a null is a row without tokens. `columns` have the same
-    /// rows: of the column, and of those that lie beside it.
+    /// Visits all rows in order; a null is a row without tokens. `columns` are the
+    /// column, and those beside it, with the same rows.
     fn encode(&self, columns: &[ArrayRef], visit: &mut Visit<'_>) -> Result<()>;
 }

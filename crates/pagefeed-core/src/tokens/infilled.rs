@@ -74,14 +74,15 @@ pub fn arrange(
     Ok(())
 }
 
-/// What comes next of a page.
+/// The next piece of a page.
 enum Piece {
     Marker(Marker),
     /// Tokens, and whether another one than the next of their document follows them.
     Tokens(std::ops::Range<usize>, bool),
 }
 
-/// Gives what the rows hold, in order; rows that are not infilled many at a time.
+/// Yields the contents of rows in order; rows that are not infilled come many at a
+/// time.
 fn each_run(offsets: &[u32], rows: &[Arranged], mut write: impl FnMut(Piece)) {
     let mut done = 0;
     for arranged in rows {

@@ -17,7 +17,7 @@ macro_rules! with_values {
 }
 pub(crate) use with_values;
 
-/// Integers in the narrowest type that came for free.
+/// Integers in the narrowest type that needed no conversion.
 #[derive(Clone, Debug)]
 pub enum Tokens {
     /// Values of a dictionary whose entries all fit.
@@ -36,7 +36,7 @@ impl Tokens {
         with_values!(self, values => values.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no integers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -55,7 +55,7 @@ impl Tokens {
         with_values!(self, values => drop(values.drain(range)));
     }
 
-    /// Gives them the type of some `empty` ones; of another type they become none.
+    /// Changes the type to that of `empty`; drops the integers if the types differ.
     pub(crate) fn retype(&mut self, empty: Self) {
         if std::mem::discriminant(self) != std::mem::discriminant(&empty) {
             *self = empty;
@@ -72,7 +72,7 @@ impl Tokens {
         }
     }
 
-    /// The tokens in `range`, each in 64 bits.
+    /// Returns the tokens in `range` as 64-bit integers.
     pub(crate) fn wide(&self, range: Range<usize>) -> Vec<i64> {
         with_values!(self, values => widened(&values[range]))
     }

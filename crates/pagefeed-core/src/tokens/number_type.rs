@@ -13,12 +13,12 @@ macro_rules! number_types {
         impl NumberType {
             const ALL: &[Self] = &[$(Self::$type),*];
 
-            /// Its name in NumPy.
+            /// Name in NumPy.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$type => $name,)* }
             }
 
-            /// The same of Arrow.
+            /// Type in Arrow.
             pub fn data_type(self) -> DataType {
                 match self { $(Self::$type => DataType::$arrow,)* }
             }
@@ -85,9 +85,9 @@ pub(crate) fn as_numbers<T: Number>(bytes: &mut [u8]) -> &mut [T] {
     unsafe { bytes.align_to_mut() }.1
 }
 
-/// Numbers that fields are made of: any bits are one.
+/// Numbers of fields, for which any bits are valid.
 pub trait Number: Copy + sealed::Sealed {
-    /// From one that it holds: a place, a label, 0 or 1.
+    /// Converts a value that fits: a position, a label, 0 or 1.
     fn of(value: i64) -> Self;
 }
 

@@ -15,8 +15,8 @@ use crate::encodings::indices::look_up;
 use crate::error::Result;
 use crate::simd::vectorized;
 
-/// What 0 stands for in 16 bits that hold wider numbers: labels without loss are
-/// negative, and ids are below 65,000, mostly.
+/// The number that 0 means in 16 bits, if wider numbers are stored so: labels without
+/// loss are negative, and most ids are below 65,000.
 const FIRST: i64 = -256;
 
 /// Numbers of one column; of none by default, see [`Numbers::are_absent`].
@@ -29,7 +29,7 @@ pub struct Numbers {
     held: Tokens,
 }
 
-/// Bytes that each takes.
+/// Bytes of each number.
 fn size_of(held: &Tokens) -> usize {
     match held {
         Tokens::U16(_) => 2,
@@ -39,14 +39,14 @@ fn size_of(held: &Tokens) -> usize {
 }
 
 impl Numbers {
-    /// None yet, of `width` bytes each, in the memory of others.
+    /// Returns no numbers, of `width` bytes each, in the memory of others.
     pub(crate) fn new(width: usize, recycle: Self) -> Self {
         let mut empty = Self { width, ..recycle };
         empty.clear();
         empty
     }
 
-    /// One number of the column that `like` is of, by its bits.
+    /// Returns one number, given by its bits, of the same column as `like`.
     pub(crate) fn one(like: &Self, bits: u64) -> Result<Self> {
         let mut one = Self::new(like.width, Self::default());
         one.pad(bits, 1, 1)?;
@@ -58,17 +58,17 @@ impl Numbers {
         Self::new(other.width, recycle)
     }
 
-    /// How many there are.
+    /// Number of numbers.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether the dataset has no such column: its tokens have padding.
+    /// Whether the dataset lacks the column: its tokens get padding.
     pub fn are_absent(&self) -> bool {
         self.width == 0
     }
 
-    /// Whether there are none.
+    /// Whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -97,12 +97,12 @@ impl Numbers {
         self.extend(std::iter::repeat_n(number, count), more)
     }
 
-    /// As they are held: what [`Numbers::look_up`] takes for a table.
+    /// Returns the numbers as stored, as a table for [`Numbers::look_up`].
     pub(crate) fn into_table(self) -> Tokens {
         self.held
     }
 
-    /// What 0 stands for in 16 bits.
+    /// Returns the number that 0 means in 16 bits.
     fn first(&self) -> i64 {
         match self.width {
             ..=2 => 0,
@@ -110,7 +110,7 @@ impl Numbers {
         }
     }
 
-    /// The fewest bytes that hold each of `numbers`.
+    /// Returns the fewest bytes that hold each of `numbers`.
     fn fewest_bytes(&self, numbers: impl Iterator<Item = i64> + Clone) -> usize {
         let place = |number: i64| number.wrapping_sub(FIRST).cast_unsigned();
         let excess = |number: i64| number ^ i64::from(number as i32);
@@ -131,7 +131,7 @@ impl Numbers {
         }
     }
 
-    /// Makes room for `more` numbers, which take so many bytes each.
+    /// Makes room for `more` numbers of `bytes` bytes each.
     fn make_room(&mut self, bytes: usize, more: usize) -> Result<()> {
         let is_empty = self.is_empty();
         if (is_empty && size_of(&self.held) != bytes) || size_of(&self.held) < bytes {
@@ -213,15 +213,15 @@ impl Numbers {
         Ok(())
     }
 
-    /// All of them, in the bytes of their column.
+    /// Returns all numbers in the type of their column.
     pub(crate) fn to_buffer(&self) -> Option<Buffer> {
         let mut bytes = MutableBuffer::from_len_zeroed(self.len() * self.width);
         self.write(0, &mut bytes)?;
         Some(bytes.into())
     }
 
-    /// Writes those from `from` on over all of `target`, in the bytes of their column;
-    /// nothing if there are not as many.
+    /// Writes the numbers from `from` on into all of `target`, in the type of their
+    /// column; `None` if there are too few.
     pub fn write(&self, from: usize, target: &mut [u8]) -> Option<()> {
         let whole = |short: u16| i64::from(short) + FIRST;
         match (self.width, &self.held) {

@@ -13,26 +13,26 @@ pub struct TokenPage {
     pub tokens: Tokens,
     /// Row `r` is `tokens[row_offsets[r]..row_offsets[r + 1]]`; null rows are empty.
     pub row_offsets: Vec<u32>,
-    /// Tokens before these, of the first row, that are not there.
+    /// Tokens of the first row that come before these and are not in the page.
     pub skipped: u32,
-    /// The numbers of further columns, as many as tokens each.
+    /// Numbers of aligned columns, one array for each.
     pub aligned: Vec<Numbers>,
-    /// What is known of the rows: arrays of as many, if it was asked for.
+    /// Metadata of the rows, if it was asked for.
     pub metadata: Vec<ArrayRef>,
     /// Whether its rows are parts of longer ones.
     pub joins: Joins,
     /// The rows that are infilled, in their order; their tokens are so already.
     pub infilled: Vec<Arranged>,
-    /// Those that are to be infilled once they are packed.
+    /// Rows that are infilled after they are packed.
     pub postponed: Option<Postponed>,
 }
 
-/// Where a page without borders of documents goes on: only files that do not know them
-/// have such pages, of one row each.
+/// Where a page without borders of documents continues. Only files without borders have
+/// such pages, of one row each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joins {
-    /// The first row goes on from the page before.
+    /// The first row continues the page before.
     pub before: bool,
-    /// The last row goes on in the next page.
+    /// The last row continues in the next page.
     pub after: bool,
 }

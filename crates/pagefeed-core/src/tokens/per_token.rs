@@ -7,20 +7,21 @@ use crate::error::{Error, Kind, Result};
 /// Numbers that are made at a time.
 const RESCALED: usize = 4096;
 
-/// What a column holds for each token.
+/// Numbers of a column for each token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerToken {
     /// Numbers of a token in a batch.
     pub width: usize,
-    /// Whether a token may have fewer, and a batch says how many.
+    /// Whether tokens may have fewer, and batches say how many.
     pub is_counted: bool,
-    /// Tokens at the beginning of each row without numbers.
+    /// Tokens at the beginning of each row that have no numbers.
     pub num_without: usize,
-    /// Bits of the number that stands where there is none.
+    /// Bits of the number that stands for a missing one.
     pub padding: u64,
-    /// What 8-bit integers are multiplied by.
+    /// Factor of 8-bit integers.
     pub scale: Option<f32>,
-    /// Whether they are of the token behind: where infilling puts another, there are none.
+    /// Whether numbers belong to the next token: where infilling changes it, there are
+    /// none.
     pub is_of_next: bool,
 }
 
@@ -39,9 +40,9 @@ impl Default for PerToken {
 
 /// The numbers of rows, as they were read.
 pub struct Given<'a> {
-    /// All of them.
+    /// All numbers.
     pub values: &'a Numbers,
-    /// First value of each list of a token, and their end; `None` for lists of numbers.
+    /// First value of each token's list, and the end; `None` for lists of numbers.
     pub starts: Option<&'a [u32]>,
 }
 
@@ -68,7 +69,7 @@ impl PerToken {
         Ok(Some(made))
     }
 
-    /// The bits of what each 8-bit integer is in a batch.
+    /// Returns the bits in a batch of each 8-bit integer.
     pub fn scaled(&self, number: NumberType) -> Option<[i32; 256]> {
         let scale = self.scale?;
         let is_signed = number == NumberType::I8;
@@ -81,8 +82,8 @@ impl PerToken {
         }))
     }
 
-    /// Refuses a row that has not the numbers of its tokens. `lengths` are those of the
-    /// lists of its tokens, or that of the row where `is_flat`.
+    /// Refuses a row that does not have the numbers of its tokens. `lengths` are the
+    /// lengths of the tokens' lists, or of the row if `is_flat`.
     pub fn check_row(
         &self,
         row: std::fmt::Arguments<'_>,
@@ -135,8 +136,8 @@ impl PerToken {
         ))
     }
 
-    /// The numbers of rows of so many tokens as batches take them, `width` for each token,
-    /// and how many each has. They were seen to be right, by [`PerToken::check_row`].
+    /// Returns the numbers of rows as batches need them, `width` for each token, and
+    /// how many each token has. [`PerToken::check_row`] must have accepted the rows.
     pub fn fill(
         &self,
         given: Given<'_>,
@@ -182,7 +183,7 @@ impl PerToken {
         Ok(Some(filled))
     }
 
-    /// How many numbers each token of such rows has.
+    /// Returns how many numbers each token of such rows has.
     pub fn counts(
         &self,
         starts: Option<&[u32]>,

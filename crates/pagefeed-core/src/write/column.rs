@@ -23,12 +23,12 @@ pub struct ListColumn {
     values_per_page: usize,
     maker: PageMaker,
     waiting: Rows,
-    /// Full pages, until there are so many values that a dictionary pays.
+    /// Full pages that wait until a dictionary is known to pay.
     held: Vec<Rows>,
-    /// What values are, if they are few numbers.
+    /// Dictionary of the values, if there are few.
     dictionary: Option<Dictionary>,
-    /// Bytes of the dictionary's page in this row group, and those before compression,
-    /// once there is one.
+    /// Bytes of the dictionary page in this row group, compressed and uncompressed,
+    /// once it is written.
     written: Option<(usize, usize)>,
     pages: Vec<Page>,
     num_levels: usize,
@@ -73,9 +73,8 @@ impl ListColumn {
         self.num_levels
     }
 
-    /// Takes rows: their values one after the other, and how many each has. Appends full
-    /// pages to `output`. How rows are cut into these does not depend on threads, nor on
-    /// what comes at once.
+    /// Adds rows: their values, and the number of values of each. Appends full pages to
+    /// `output`. Pages do not depend on threads, nor on how rows are passed.
     pub fn append(
         &mut self,
         values: &[u32],
@@ -128,7 +127,7 @@ impl ListColumn {
         Ok(())
     }
 
-    /// Adds rows to those that wait, and returns what is full.
+    /// Adds rows to the waiting ones; returns full pages.
     fn cut(&mut self, values: &[u32], counts: &[u32]) -> Result<Vec<Rows>> {
         let (mut full, mut left) = (Vec::new(), values);
         let mut first = 0;
@@ -161,8 +160,8 @@ impl ListColumn {
         Ok(())
     }
 
-    /// Ends a row group: appends the last page, and returns what is known of all since
-    /// the last one, as if the first began at 0.
+    /// Ends a row group: appends the last page, and returns the metadata of its pages,
+    /// as if the first began at 0.
     pub fn close(&mut self, output: &mut Vec<u8>) -> Result<ColumnCloseResult> {
         let mut rows = std::mem::take(&mut self.held);
         rows.push(std::mem::take(&mut self.waiting));
@@ -262,7 +261,7 @@ impl ListColumn {
     }
 }
 
-/// How often there is each repetition and definition level.
+/// Counts each repetition and definition level.
 fn histograms(
     num_rows: usize,
     num_empty: usize,

@@ -23,8 +23,8 @@ const WRITTEN_BY: &str = concat!("pagefeed version ", env!("CARGO_PKG_VERSION"))
 pub struct ListFile {
     writer: SerializedFileWriter<Output>,
     lists: Vec<ListColumn>,
-    /// Pages of the lists since the last row group, but those of the first, which are
-    /// with the output already.
+    /// Pages of the lists since the last row group, except the first list's, which are
+    /// in the output already.
     pages: Vec<Vec<u8>>,
 }
 
@@ -67,7 +67,8 @@ impl ListFile {
         })
     }
 
-    /// Appends rows to one of the lists: their values, and how many each has.
+    /// Appends rows to one of the lists: their values, and the number of values of
+    /// each.
     pub fn append(
         &mut self,
         list: usize,
@@ -89,8 +90,8 @@ impl ListFile {
         self.lists.iter().map(ListColumn::num_levels).sum()
     }
 
-    /// Ends a row group. `others` is a Parquet file with the further columns of the same
-    /// rows, in a row group, if there are such.
+    /// Ends a row group. `others` is a Parquet file with one row group that has further
+    /// columns of the same rows.
     pub fn end_group(&mut self, others: Option<Bytes>) -> Result<()> {
         let mut closed = Vec::new();
         for (number, (list, pages)) in self.lists.iter_mut().zip(&mut self.pages).enumerate() {
@@ -128,8 +129,8 @@ impl ListFile {
         Ok(self.writer.flush()?)
     }
 
-    /// Has `take` take the bytes that there are: those of the file from where it did so
-    /// last. Their memory is used again.
+    /// Calls `take` with the bytes of the file that were not taken yet; their memory is
+    /// reused.
     pub fn take<T>(&mut self, take: impl FnOnce(&[u8]) -> T) -> T {
         let bytes = &mut self.writer.inner_mut().bytes;
         let taken = take(bytes);
@@ -138,11 +139,11 @@ impl ListFile {
     }
 }
 
-/// What is written, and not taken yet.
+/// Bytes that are written and not taken yet.
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
-    /// So many bytes are there before they are written: that only counts them.
+    /// Bytes that were counted ahead, before they are written.
     num_ahead: u64,
 }
 
@@ -159,7 +160,7 @@ impl Write for Output {
     }
 }
 
-/// In place of pages that are with the output already, as many bytes.
+/// Stands for as many bytes of pages that are in the output already.
 struct Ahead(u64);
 
 impl Length for Ahead {

@@ -12,7 +12,7 @@ use crate::thrift::{Wire, put_varint};
 /// How the pages of a column are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What compresses them.
+    /// Codec that compresses them.
     pub codec: Codec,
     /// Whether values are compared as numbers with a sign.
     pub is_signed: bool,
@@ -23,11 +23,11 @@ pub struct Settings {
 pub struct Rows {
     /// Their values, one after the other.
     pub values: Vec<u32>,
-    /// Number of values of each.
+    /// Number of values of each row.
     pub counts: Vec<u32>,
 }
 
-/// What is known of a page.
+/// Facts about a page.
 #[derive(Debug)]
 pub struct Page {
     /// Bytes, with its header.
@@ -40,9 +40,9 @@ pub struct Page {
     pub num_values: usize,
     /// Bytes of header and page before it was compressed.
     pub uncompressed_size: usize,
-    /// The least and the largest value; `None` if there is none.
+    /// Least and greatest value; `None` without values.
     pub bounds: Option<(u32, u32)>,
-    /// Whether its values are numbers of entries of the dictionary.
+    /// Whether its values are indexes into the dictionary.
     pub is_indexed: bool,
 }
 
@@ -68,8 +68,8 @@ impl Dictionary {
         Some(Self { num_values, width })
     }
 
-    /// Values of a row group from which on there is a dictionary. On real text it then
-    /// takes, with zstd, about the bytes that it saves, and with other codecs far fewer.
+    /// Values of a row group from which on a dictionary is written. On real text with
+    /// zstd it then takes about the bytes that it saves; with other codecs far fewer.
     pub fn pays_from(self) -> usize {
         16 * self.num_values as usize
     }
@@ -95,7 +95,7 @@ impl Dictionary {
     }
 }
 
-/// Makes pages of rows; one per thread.
+/// Makes pages of rows; one for each thread.
 #[derive(Default)]
 pub struct PageMaker {
     compressor: Compressor,
@@ -160,7 +160,7 @@ impl PageMaker {
         self.store(Kind::Dictionary, values.len(), codec, output)
     }
 
-    /// Appends what is plain as a page with its header.
+    /// Appends plain bytes as a page with its header.
     fn store(
         &mut self,
         kind: Kind,
@@ -179,7 +179,7 @@ impl PageMaker {
     }
 }
 
-/// Appends values plainly: four bytes each, little endian.
+/// Appends values in PLAIN encoding: four bytes each, little endian.
 fn put_values(values: &[u32], page: &mut Vec<u8>) {
     let begin = page.len();
     page.resize(begin + size_of_val(values), 0);
@@ -213,7 +213,7 @@ const RLE: i64 = 3;
 /// Numbers of entries of a dictionary.
 const INDEXED: i64 = 8;
 
-/// What a page is.
+/// Kind of a page.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Rows, with values in this encoding.
@@ -250,7 +250,7 @@ fn header(kind: Kind, plain: &[u8], stored: &[u8], num_values: usize) -> Result<
     Ok(bytes)
 }
 
-/// Appends fields from the first on, each a number of 32 bits.
+/// Appends fields with rising ids from 1, each a number of 32 bits.
 fn put_numbers(bytes: &mut Vec<u8>, numbers: &[i64]) {
     for &number in numbers {
         bytes.push(1 << 4 | Wire::I32.code());

@@ -20,7 +20,7 @@ impl Runs {
         self.length += times;
     }
 
-    /// Appends all of it to `page`, with its length before it, and is empty again.
+    /// Appends all of it to `page`, after its length, and empties it.
     pub fn drain_into(&mut self, page: &mut Vec<u8>) {
         self.end();
         // A page has less than 2**31 bytes, and a level takes no more than a value.

@@ -22,7 +22,7 @@ use crate::run::detached;
 pub struct ArrowArray {
     /// The array.
     pub array: ArrayRef,
-    /// What describes it.
+    /// Field of the array.
     pub field: Field,
 }
 
@@ -32,12 +32,12 @@ impl ArrowArray {
         Self { array, field }
     }
 
-    /// Whether its values mean something else than what they are stored as.
+    /// Whether it has an extension type.
     fn is_extension(&self) -> bool {
         self.field.metadata().contains_key("ARROW:extension:name")
     }
 
-    /// How an object that holds this array is pickled.
+    /// Returns how an object that holds this array is pickled.
     fn reduced<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Reduced<'py>> {
         let py = object.py();
         let bytes = detached(py, || to_bytes(&self.array, &self.field))?;
@@ -46,7 +46,7 @@ impl ArrowArray {
     }
 }
 
-/// What restores an object, and the bytes that it is restored from.
+/// Function that restores an object, and its argument.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>,));
 
 /// The module `pyarrow`, which makes Python objects of values.
@@ -88,15 +88,15 @@ impl ArrowArray {
         Ok(bytes_of(py, lengths))
     }
 
-    /// All lists of integers, each cut to `most`, as one.
+    /// Returns all lists of integers, each cut to `most`, joined into one.
     fn joined(&self, py: Python<'_>, most: usize) -> PyResult<Self> {
         let array = detached(py, || joined(&self.array, most))?;
         let field = self.field.clone().with_data_type(array.data_type().clone());
         Ok(Self::new(array, field))
     }
 
-    /// Numbers as the name of their type and their bytes, NaN for null; None if it holds
-    /// others, or nulls that no number of its type stands for.
+    /// Returns the name of the numbers' type, and their bytes, with NaN for null; None
+    /// for other types, and for nulls that the type cannot express.
     fn numbers<'py>(&self, py: Python<'py>) -> Option<(&'static str, Bound<'py, PyByteArray>)> {
         match self.is_extension() {
             true => None,

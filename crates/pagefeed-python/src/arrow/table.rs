@@ -50,7 +50,7 @@ impl ArrowTable {
         self.structs.__arrow_c_array__(py, requested_schema)
     }
 
-    /// The same as a stream of one batch of rows.
+    /// Returns a stream of one batch of rows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

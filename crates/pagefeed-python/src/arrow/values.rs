@@ -42,7 +42,7 @@ pub fn numbers<'py>(
     Some((name, PyByteArray::new(py, bytes)))
 }
 
-/// The array with `value` in place of null.
+/// Returns the array with `value` instead of nulls.
 fn filled<T: ArrowPrimitiveType>(array: &ArrayRef, value: T::Native) -> ArrayRef {
     if array.null_count() == 0 {
         return Arc::clone(array);

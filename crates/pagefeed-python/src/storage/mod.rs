@@ -33,7 +33,7 @@ pub fn storage_of(_: Option<&Bound<'_, PyAny>>) -> PyResult<Arc<dyn Storage>> {
     Ok(Arc::new(Store::default()))
 }
 
-/// The same storage, whose calls end soon after `stop` becomes true.
+/// Returns the same storage, whose calls end soon after `stop` becomes true.
 pub fn stopped_by(storage: &Arc<dyn Storage>, stop: &Arc<AtomicBool>) -> Arc<dyn Storage> {
     storage
         .stopped_by(stop)

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pagefeed_core::error::Result;
 
-/// What each process has one of. Locked only under the GIL, which a forking thread holds, so
-/// a child never finds it locked.
+/// A value for each process. It is locked only under the GIL, which a forking thread
+/// holds, so that a child never finds it locked.
 pub struct PerProcess<T: ?Sized>(Mutex<(u32, Arc<T>)>);
 
 impl<T: ?Sized> PerProcess<T> {
@@ -13,8 +13,8 @@ impl<T: ?Sized> PerProcess<T> {
         Self(Mutex::new((std::process::id(), own)))
     }
 
-    /// That of this process, made of its parent's in a fork, which may have been caught with
-    /// its locks taken by threads that the child does not have.
+    /// Returns the value of this process. In a forked child it is made from the
+    /// parent's, whose locks may be held by threads that the child lacks.
     pub fn get<E>(&self, of_parent: impl FnOnce(&T) -> Result<Arc<T>, E>) -> Result<Arc<T>, E> {
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if own.0 != std::process::id() {

@@ -56,7 +56,7 @@ fn key_error(py: Python<'_>, error: &PyErr) -> Error {
     Error::new(kind, error.value(py).to_string())
 }
 
-/// Files of a list, which need less memory than all of them as tuples.
+/// Files of a list, which need less memory than tuples.
 #[pyclass(frozen, module = "pagefeed._core")]
 pub struct Files(Mutex<std::vec::IntoIter<Listed>>);
 
@@ -84,7 +84,7 @@ impl Remote {
         self.remote.get(|_| new(py, &self.options))
     }
 
-    /// What indexes read by.
+    /// Returns the storage for indexes.
     pub fn storage(&self, py: Python<'_>) -> PyResult<Arc<dyn Storage>> {
         Ok(self.here(py)?)
     }
@@ -146,8 +146,8 @@ impl Remote {
         Ok(Files(Mutex::new(found.into_iter())))
     }
 
-    /// What the hub answers at one of its URLs about a file, and the URL at which a long
-    /// answer goes on.
+    /// Returns the hub's answer at one of its URLs about a file, and the URL of the
+    /// next page.
     fn ask_hub<'py>(
         &self,
         py: Python<'py>,
@@ -166,7 +166,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Some files, likewise, in their order; with `as_listed`, as this storage knows them.
+    /// Returns the state of files, in order; with `as_listed`, as this storage knows
+    /// them.
     #[pyo3(signature = (urls, *, as_listed=false))]
     fn find(&self, py: Python<'_>, urls: Vec<String>, as_listed: bool) -> PyResult<Vec<File>> {
         let found = self.run(py, |remote| remote.find(&urls, as_listed))?;
@@ -185,7 +186,7 @@ impl Remote {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// A whole object and its version; None if there is none.
+    /// Returns a whole object and its version; None if it does not exist.
     fn fetch<'py>(
         &self,
         py: Python<'py>,
@@ -195,8 +196,8 @@ impl Remote {
         Ok(found.map(|(bytes, version)| (PyBytes::new(py, &bytes), version)))
     }
 
-    /// Writes a whole object and returns its version: where there is none yet with `new`,
-    /// where it has the version `unchanged`; else None.
+    /// Writes a whole object and returns its version: only if there is none with `new`,
+    /// or if it still has the version `unchanged`; else None.
     #[pyo3(signature = (url, data, *, new = false, unchanged = None))]
     fn put(
         &self,
@@ -215,17 +216,17 @@ impl Remote {
         self.run(py, |remote| remote.put(url, bytes, &condition))
     }
 
-    /// Removes objects, as far as there are some.
+    /// Removes objects that exist.
     fn remove(&self, py: Python<'_>, urls: Vec<String>) -> PyResult<()> {
         self.run(py, |remote| remote.remove(&urls))
     }
 
-    /// Begins an object of parts; returns the name of the upload.
+    /// Begins an upload in parts; returns its name.
     fn begin_upload(&self, py: Python<'_>, url: &str) -> PyResult<String> {
         self.run(py, |remote| remote.begin_upload(url))
     }
 
-    /// Writes a part of an object, which are numbered from 0 on; returns its name.
+    /// Writes a part of an object, numbered from 0 on; returns its name.
     fn put_part(
         &self,
         py: Python<'_>,
@@ -238,7 +239,7 @@ impl Remote {
         self.run(py, |remote| remote.put_part(url, &upload, number, bytes))
     }
 
-    /// Makes an object of the parts of these names; returns its version.
+    /// Completes an object of the parts with these names; returns its version.
     fn finish_upload(
         &self,
         py: Python<'_>,
@@ -249,12 +250,12 @@ impl Remote {
         self.run(py, |remote| remote.finish_upload(url, &upload, &parts))
     }
 
-    /// Removes the parts of an object that was not finished.
+    /// Removes the parts of an unfinished object.
     fn abort_upload(&self, py: Python<'_>, url: &str, upload: String) -> PyResult<()> {
         self.run(py, |remote| remote.abort_upload(url, &upload))
     }
 
-    /// What was sent so far, by name.
+    /// Returns counts of requests so far, by name.
     fn counts(&self, py: Python<'_>) -> PyResult<BTreeMap<&'static str, u64>> {
         Ok(self.here(py)?.counts().named().into_iter().collect())
     }

@@ -25,15 +25,15 @@ use crate::counters::{Counters, add};
 use room::{Name, make_room};
 use segment::Segment;
 
-/// Where in the folder that was named the files lie; changes with their format.
+/// Folder of the files inside the named one; changes with their format.
 const FOLDER: &str = "pages-1";
 /// Files of an object that others wrote are looked for this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Nothing is written for so long after it could not be.
+/// Pause after a failed write, in which nothing is written.
 const REST: Duration = Duration::from_secs(30);
-/// Room is made whenever this part of the whole was written.
+/// Room is made each time one part in this many of the limit was written.
 const WRITTEN_PART: u64 = 256;
-/// Segments before a place that are searched for one that holds it.
+/// Segments before a position that are searched for one that holds it.
 const NEIGHBOURS: usize = 4;
 
 /// The cache of a process.
@@ -55,14 +55,14 @@ struct State {
     resting_until: Option<Instant>,
 }
 
-/// What is known of the files of an object in one version.
+/// Facts about the cached files of one version of an object.
 struct Object {
     looked: Instant,
     /// By their begin: size and age.
     segments: BTreeMap<u64, (u64, u64)>,
 }
 
-/// What was found of some ranges.
+/// Cached bytes of some ranges, and what is missing.
 pub(crate) struct Found {
     pub(crate) parts: Vec<(Range<u64>, Bytes)>,
     pub(crate) missing: Vec<Range<u64>>,
@@ -87,7 +87,7 @@ impl PageCache {
         })
     }
 
-    /// What there is of `ranges` of an object in one version.
+    /// Returns the cached bytes of `ranges` of one version of an object.
     pub(crate) fn find(&self, object: u64, ranges: &[Range<u64>]) -> Found {
         let mut found = Found {
             parts: Vec::new(),
@@ -111,7 +111,7 @@ impl PageCache {
         found
     }
 
-    /// Bytes from a place on to where they end, or nothing up to where there may be some.
+    /// Returns bytes from a position to their end, or the end of a gap without bytes.
     fn find_at(&self, object: u64, at: u64, end: u64) -> (u64, Option<Bytes>) {
         loop {
             let Some((segment, name)) = self.segment_at(object, at) else {
@@ -153,7 +153,7 @@ impl PageCache {
         known.range(at + 1..).next().map(|(start, _)| *start)
     }
 
-    /// Looks which files there are of an object, now and then.
+    /// Lists the cached files of an object, from time to time.
     fn look(&self, object: u64) {
         let known = self.lock().objects.get(&object).map(|known| known.looked);
         if known.is_some_and(|looked| looked.elapsed() < LOOK_AGAIN) {
@@ -211,7 +211,7 @@ impl PageCache {
         written
     }
 
-    /// Makes room for a file of so many bytes, which is under way from now on.
+    /// Makes room for a file of `size` bytes that will be written.
     fn make_room(&self, size: u64) {
         let mut state = self.lock();
         state.under_way += size;
@@ -240,7 +240,7 @@ impl PageCache {
     }
 }
 
-/// Makes a folder that others than its owner cannot read: data may be private.
+/// Makes a folder that only its owner can read, since data may be private.
 fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]

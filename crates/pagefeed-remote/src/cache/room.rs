@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::segment::bytes_on_disk;
 
-/// What is left when room is made: so many parts of so many.
+/// Share of the limit that is left after room is made.
 const LEFT: (u64, u64) = (15, 16);
 /// A draft this old belongs to a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(3600);

@@ -11,15 +11,15 @@ use twox_hash::XxHash3_64;
 const MAGIC: u64 = u64::from_le_bytes(*b"PFPAGES1");
 /// Bytes that have a checksum of their own, so that a page of a long range is read alone.
 const PART: u64 = 64 << 10;
-/// Magic, what it is of, where it begins, its size.
+/// Numbers in a header: magic, object, start, size.
 const FIELDS: usize = 4;
 
-/// What a file says it holds.
+/// Header of a cached file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Of which object in which version.
+    /// Digest of the object and its version.
     pub(super) object: u64,
-    /// Where it begins there.
+    /// Offset in the object.
     pub(super) start: u64,
     pub(super) size: u64,
 }
@@ -34,7 +34,8 @@ impl Segment {
         self.start + self.size
     }
 
-    /// Bytes before those of the object: fields, checksums, and that of the header.
+    /// Bytes before those of the object: fields, checksums, and the checksum of the
+    /// header.
     fn header_size(&self) -> usize {
         (bytes_on_disk(self.size) - self.size) as usize
     }
@@ -59,7 +60,7 @@ impl Segment {
         std::fs::rename(draft, path)
     }
 
-    /// The bytes of `range`, which it holds; nothing if the file is not what it should be.
+    /// Reads the bytes of `range`, which is inside; `None` if the file is damaged.
     pub(super) fn read(&self, path: &Path, range: &Range<u64>) -> Option<Bytes> {
         let mut file = File::open(path).ok()?;
         let mut header = vec![0; self.header_size()];

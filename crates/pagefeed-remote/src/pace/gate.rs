@@ -43,7 +43,7 @@ struct Round {
     /// Bytes that had arrived when it began.
     bytes: u64,
     requests: u32,
-    /// Of these requests.
+    /// Total time of these requests.
     time: Duration,
     /// Whether a request had to wait.
     is_full: bool,

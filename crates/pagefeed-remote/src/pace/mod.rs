@@ -17,10 +17,10 @@ const GAIN: f64 = 1.08;
 const STEP: f64 = 1.5;
 /// Rounds until a higher limit is tried again.
 const ROUNDS_HELD: u32 = 16;
-/// Where requests take longer than this, the line is full of them: they become smaller,
-/// and fewer. Others may use the line as well, so that the rate alone does not show it.
+/// Requests that take longer than this show a full line: they become smaller and fewer.
+/// Others may share the line, so the rate alone does not show it.
 const CROWDED: Duration = Duration::from_secs(2);
-/// Where they take less than this, they become larger again.
+/// Requests that take less than this become larger again.
 const QUICK: Duration = Duration::from_millis(500);
 /// Bytes of one request, at most: object stores are fastest at this size.
 const LARGEST: u64 = 8 << 20;
@@ -111,7 +111,7 @@ const FEW: u32 = 8;
 /// At most one request in this many is sent a second time.
 const HEDGED_OF: u64 = 16;
 
-/// How long requests take, by their size.
+/// Durations of requests by size.
 #[derive(Debug, Default)]
 pub(crate) struct Durations {
     classes: [Class; 12],

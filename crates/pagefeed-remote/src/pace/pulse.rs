@@ -26,8 +26,9 @@ pub(crate) struct Pulse {
     cut: AtomicU32,
 }
 
-/// How long an upload whose connection was closed waits for an answer to its headers: a server
-/// that refuses them may close it, and what is still sent then takes its answer away.
+/// How long an upload whose connection was closed waits for an answer to its headers. A
+/// server that refuses them may close it, and bytes sent afterwards would discard its
+/// answer.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pauses double this often.
 const MOST_DOUBLINGS: u32 = 3;
@@ -44,8 +45,9 @@ impl Pulse {
         })
     }
 
-    /// How long the next attempt may stand still: twice as long after each that did. The system
-    /// takes megabytes of an upload at once, which a slow line needs long to carry, unseen.
+    /// How long the next attempt may stand still: twice as long after each that did.
+    /// The system accepts megabytes of an upload at once, which a slow line then needs
+    /// long to send.
     pub(crate) fn patience(&self, first: Duration) -> Duration {
         let doublings = self.stuck.load(Ordering::Relaxed).min(16);
         first * 2_u32.pow(doublings)
@@ -56,7 +58,7 @@ impl Pulse {
         self.stuck.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long the body of the next attempt is held back.
+    /// Delay of the body of the next attempt.
     pub(crate) fn pause(&self) -> Duration {
         match self.cut.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
@@ -69,8 +71,8 @@ impl Pulse {
         self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs an attempt until it is done or stands still for `limit`; nothing then. An
-    /// attempt that fails has moved only as far as it came beyond those before it.
+    /// Runs an attempt until it is done, or stands still for `limit` (then `None`). A
+    /// failed attempt counts as progress only beyond the earlier ones.
     pub(crate) async fn watch<T, E>(
         self: &Arc<Self>,
         limit: Duration,
@@ -126,7 +128,7 @@ pub(crate) fn current() -> Option<Arc<Pulse>> {
     PULSE.try_with(Arc::clone).ok()
 }
 
-/// Notes that `bytes` more of an answer arrived, which has `come` of them now.
+/// Records that `bytes` more of an answer arrived, `come` in all.
 pub(crate) fn arrived(bytes: u64, come: u64) {
     // Only tests read outside of a watch.
     let _ = PULSE.try_with(|pulse| {

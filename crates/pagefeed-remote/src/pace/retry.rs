@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 /// Answers without a tag, of an object that has one, after which it is asked again.
 const MOST_UNTAGGED: u32 = 2;
 
-/// How long it is tried.
+/// Time limits of attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// While nothing moves.

@@ -15,10 +15,10 @@ pub(crate) enum Provider {
     Azure,
 }
 
-/// Where a file lies.
+/// Address of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// `s3://bucket/key`, and the like.
+    /// `s3://bucket/key` and similar.
     Object(Object),
     /// `https://host/path`.
     Web(Url),

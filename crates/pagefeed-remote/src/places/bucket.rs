@@ -23,7 +23,7 @@ const EXPIRED: [&str; 3] = [
     "TokenRefreshRequired",
 ];
 
-/// The state of a file, as a server tells it.
+/// State of a file, from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) size: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Bucket {
     open: Open,
     store: RwLock<(Option<String>, Arc<dyn Objects>)>,
     keys: Option<Arc<KeyRing>>,
-    /// What tells it from others of its name: its endpoint and account.
+    /// Identifies the bucket among others of its name: endpoint and account.
     pub(crate) place: String,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Bucket {
 pub(crate) struct Page {
     pub(crate) objects: Vec<(String, Meta)>,
     pub(crate) folders: Vec<String>,
-    /// Where the list goes on.
+    /// Position at which the list continues.
     pub(crate) next: Option<String>,
 }
 
@@ -126,8 +126,8 @@ impl Bucket {
         self.ask(read).await
     }
 
-    /// A page of the objects whose keys begin with a prefix: of all of them, or of those
-    /// of one folder and the folders in it.
+    /// Returns a page of the objects whose keys begin with a prefix: all of them, or
+    /// only those directly in one folder, with its folders.
     pub(crate) async fn page(
         &self,
         prefix: &str,
@@ -157,7 +157,7 @@ impl Bucket {
         })
     }
 
-    /// Waits for an answer of the store; an error says what to do.
+    /// Waits for an answer of the store; its errors say what to do.
     pub(super) async fn ask<T>(
         &self,
         question: impl Future<Output = object_store::Result<T>>,
@@ -167,7 +167,7 @@ impl Bucket {
         answered.ok_or_else(|| Failure::Final(Error::internal("an error that is none")))
     }
 
-    /// The same; `None` after an error of which `is_nothing` is true.
+    /// Waits for an answer; `None` after an error for which `is_nothing` is true.
     pub(super) async fn ask_unless<T>(
         &self,
         is_nothing: impl Fn(&object_store::Error, &Answer) -> bool,
@@ -181,7 +181,8 @@ impl Bucket {
         }
     }
 
-    /// What to do after an error: the bucket may be in another region, keys may be old.
+    /// Decides what to do after an error: the bucket may be in another region, keys may
+    /// be old.
     async fn failed(
         &self,
         error: &object_store::Error,
@@ -205,7 +206,7 @@ impl Bucket {
         Failure::of_store(error, answer)
     }
 
-    /// Opens the bucket in a region; returns whether it was not opened there before.
+    /// Opens the bucket in a region; returns whether that is new.
     fn moved_to(&self, region: &str) -> bool {
         let Ok((store, _)) = (self.open)(Some(region)) else {
             return false;

@@ -35,7 +35,7 @@ pub(crate) struct Hub {
     resolved: Mutex<HashMap<Url, Resolved>>,
 }
 
-/// Where the bytes of a file are, for now.
+/// Present location of the bytes of a file.
 #[derive(Clone)]
 struct Resolved {
     /// Signed, or the hub's own for small files.
@@ -61,7 +61,7 @@ impl Hub {
         })
     }
 
-    /// What the hub answers at a URL, and the URL at which a long answer goes on.
+    /// Returns the hub's answer at a URL, and the URL of the next page.
     pub(crate) async fn answer(&self, url: &str) -> Result<(Bytes, Option<String>), Failure> {
         let url = Url::parse(url).map_err(|_| unexpected("no web address"))?;
         let asked = self.ask(Method::GET, url, &[]).await;
@@ -78,8 +78,8 @@ impl Hub {
         Ok((body, next))
     }
 
-    /// The URL where a list goes on, which may be written relative to where it is. The
-    /// hub's token goes with it, so it must be the hub's.
+    /// Returns the URL of the next page, which may be relative. It must belong to the
+    /// hub, since the token is sent to it.
     fn own(&self, at: &Url, next: &str) -> Result<String, Failure> {
         let url = at.join(next).map_err(|_| unexpected("no web address"))?;
         if url.origin() != self.endpoint.origin() {
@@ -204,7 +204,7 @@ impl Hub {
         Err((Answer::default(), unexpected("redirects without end")))
     }
 
-    /// What an error of the hub means, by its own word for it.
+    /// Returns the error that the hub's error code means.
     fn told(&self, code: &str, at: &Url) -> Option<Failure> {
         let parts: Vec<_> = at.path().split('/').collect();
         let dataset = parts.iter().position(|part| *part == "datasets")?;

@@ -17,10 +17,10 @@ use crate::transport::refuse;
 
 /// Keys are renewed so long before they expire.
 const AHEAD: Duration = Duration::from_secs(300);
-/// They are not asked for more often than this: a service may give the same ones again.
+/// Least time between two requests for keys: a service may return the same ones.
 const LEAST: Duration = Duration::from_secs(10);
 
-/// Keys, as the control plane found them.
+/// Keys that the control plane found.
 #[derive(Clone)]
 pub struct Keys {
     /// Names them.
@@ -47,7 +47,7 @@ pub(crate) struct KeyRing {
 #[derive(Clone)]
 struct Held {
     keys: Arc<AwsCredential>,
-    /// When they came in the place of others; nothing if they are the first.
+    /// Time at which they replaced others; `None` for the first keys.
     replaced: Option<Instant>,
     /// When others are to be asked for.
     due: Option<Instant>,
@@ -73,7 +73,7 @@ impl Held {
         }
     }
 
-    /// The same, in place of others.
+    /// Returns the keys, marked as a replacement.
     fn in_place(self) -> Self {
         Self {
             replaced: Some(Instant::now()),
@@ -96,8 +96,8 @@ impl KeyRing {
         }
     }
 
-    /// Whether there are other keys than those of a request that a server refused: found
-    /// since it began, or now, or their source may have some soon.
+    /// Whether there are newer keys than those of a refused request: found since it
+    /// began, or now, or expected soon.
     pub(crate) async fn replaced_since(&self, begun: Instant) -> bool {
         let mut looked = self.looked.lock().await;
         let mut held = self.held.lock().await;

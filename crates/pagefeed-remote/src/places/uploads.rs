@@ -12,7 +12,7 @@ use crate::places::bucket::Bucket;
 use crate::transport::Answer;
 use crate::transport::failure::{Failure, error_code, is_bucket_missing};
 
-/// What buckets can do.
+/// Operations of buckets.
 pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
 
 impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
@@ -20,19 +20,19 @@ impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
 /// Tag and number of an object's version; providers compare the one or the other.
 pub type Version = (Option<String>, Option<String>);
 
-/// What must hold for an object to be written.
+/// Condition for writing an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing: an object of this name is replaced.
+    /// None: an object of this name is replaced.
     Nothing,
-    /// There is no object of this name.
+    /// No object of this name exists.
     Absent,
     /// The object has this version.
     Unchanged(Version),
 }
 
 impl Condition {
-    /// Whether an answer says that it does not hold.
+    /// Whether an answer means that the condition does not hold.
     fn is_unmet(&self, status: Option<u16>, code: &str) -> bool {
         match (self, status) {
             (Self::Nothing, _) => false,
@@ -68,7 +68,7 @@ impl Bucket {
         Ok(self.ask_unless(is_unmet, put).await?.map(version))
     }
 
-    /// A whole object and its version; `None` if there is none.
+    /// Returns a whole object and its version; `None` if it does not exist.
     pub(crate) async fn fetch(&self, key: &Path) -> Result<Option<(Bytes, Version)>, Failure> {
         let store = self.store();
         let read = async {
@@ -84,13 +84,13 @@ impl Bucket {
         self.ask_unless(is_absent, read).await
     }
 
-    /// Removes an object, if there is one.
+    /// Removes an object, if it exists.
     pub(crate) async fn remove(&self, key: &Path) -> Result<(), Failure> {
         let removed = self.ask_unless(is_absent, self.store().delete(key)).await;
         removed.map(drop)
     }
 
-    /// Begins an upload of parts; returns its name.
+    /// Begins an upload in parts; returns its name.
     pub(crate) async fn begin(&self, key: &Path) -> Result<String, Failure> {
         self.ask(self.store().create_multipart(key)).await
     }
@@ -108,7 +108,7 @@ impl Bucket {
         Ok(part.await?.content_id)
     }
 
-    /// Makes an object of all parts.
+    /// Completes an object from all parts.
     pub(crate) async fn complete(
         &self,
         key: &Path,

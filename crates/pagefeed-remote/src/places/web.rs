@@ -218,13 +218,13 @@ fn total(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// First byte of what was sent.
+/// Returns the first byte of the range that was sent.
 fn first(headers: &HeaderMap) -> Option<u64> {
     let range = text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?;
     range.split('-').next()?.parse().ok()
 }
 
-/// The state of the file without its size. Dates are versions where there are no tags.
+/// Returns the state of the file without its size; without tags, dates are versions.
 fn meta(headers: &HeaderMap) -> Meta {
     let version = text(headers, ETAG).or_else(|| text(headers, LAST_MODIFIED));
     Meta {

@@ -12,7 +12,7 @@ use crate::transport::failure::Failure;
 /// The bytes of a range that have come so far.
 pub(crate) struct Body {
     wanted: usize,
-    /// Bytes that came, those beyond the range counted as well.
+    /// Bytes that arrived, including those beyond the range.
     come: usize,
     held: Held,
 }
@@ -33,7 +33,7 @@ impl Body {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(crate) fn push(&mut self, piece: Bytes) {
         let at = self.come;
         self.come = self.come.saturating_add(piece.len());
@@ -66,7 +66,7 @@ impl Body {
     }
 }
 
-/// Copies as much of `piece` as there is room for.
+/// Copies as much of `piece` as fits.
 fn put(into: &mut Result<RecycledBuffer>, at: usize, piece: &[u8]) {
     if let Ok(into) = into
         && let Some(room) = into.get_mut(at..)

@@ -22,7 +22,7 @@ pub(crate) enum Failure {
         why: String,
         /// Not before this, as the server asked.
         after: Option<Duration>,
-        /// Whether it asked for fewer requests.
+        /// Whether the server asked for fewer requests.
         is_throttled: bool,
     },
     /// The answer has no tag, though the object had one: once it may be a server's slip. What
@@ -49,7 +49,7 @@ impl Failure {
         Self::Final(stale(what))
     }
 
-    /// Of an answer without a tag, or with no more than a date.
+    /// Failure of an answer without a tag, or with only a date.
     pub(crate) fn untagged(is_dated: bool) -> Self {
         Self::Untagged(if is_dated {
             stale("the object changed since it was indexed, or its ETag was lost on the way")
@@ -62,7 +62,7 @@ impl Failure {
         })
     }
 
-    /// Of a response that is an error.
+    /// Failure of a response with an error status.
     pub(crate) fn of_answer(answer: &Answer, code: &str) -> Self {
         let status = answer.status.unwrap_or_default();
         let shown = match code {
@@ -131,7 +131,7 @@ impl Failure {
         }
     }
 
-    /// Of a redirect that is not followed.
+    /// Failure of a redirect that is not followed.
     fn moved(answer: &Answer, shown: &str) -> Self {
         let advice = match &answer.region {
             Some(region) => format!(
@@ -146,7 +146,7 @@ impl Failure {
         )
     }
 
-    /// Of a request that had no response.
+    /// Failure of a request without a response.
     pub(crate) fn of_sent(problem: &Sent, answer: &Answer) -> Self {
         match (problem, &answer.refused) {
             (Sent::Failed(error), _) => Self::again(cause(error)),
@@ -156,12 +156,12 @@ impl Failure {
         }
     }
 
-    /// Of an answer that broke off.
+    /// Failure of an answer that broke off.
     pub(crate) fn of_body(error: reqwest::Error) -> Self {
         Self::again(cause(&error.without_url()))
     }
 
-    /// Of an error of object_store, with the answer it was made of.
+    /// Failure of an error of object_store, with the answer behind it.
     pub(crate) fn of_store(error: &object_store::Error, answer: &Answer) -> Self {
         match (&answer.refused, answer.status) {
             (Some(why), _) if may_pass(why) => Self::again(why.message()),
@@ -195,7 +195,7 @@ fn stale(what: &str) -> Error {
     )
 }
 
-/// Whether an error code says that there is no such bucket.
+/// Whether an error code means that the bucket does not exist.
 pub(crate) fn is_bucket_missing(code: &str) -> bool {
     matches!(code, "NoSuchBucket" | "ContainerNotFound")
 }
@@ -207,7 +207,7 @@ fn no_room(shown: &str) -> Failure {
     )
 }
 
-/// Whether object_store found no tag in an answer that is right in all else.
+/// Whether object_store missed only the tag in an answer.
 fn is_without_tag(error: &object_store::Error) -> bool {
     cause(error).contains("ETag Header missing")
 }
@@ -221,7 +221,7 @@ pub(crate) fn region(error: &object_store::Error) -> Option<String> {
     is_region.then(|| region.to_string())
 }
 
-/// The error code in an answer of XML or JSON, if there is one.
+/// Returns the error code in an answer of XML or JSON, if there is one.
 pub(crate) fn error_code(text: &str) -> &str {
     let found = [("<Code>", "</Code>"), ("\"reason\": \"", "\"")]
         .iter()

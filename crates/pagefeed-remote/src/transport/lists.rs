@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::places::address::object_path;
 
-/// Elements of a list, and the element of each that has its name.
+/// Elements of a list, and the inner element with the name.
 const ENTRIES: [(&str, &str); 4] = [
     ("Contents", "Key"),
     ("CommonPrefixes", "Prefix"),

@@ -30,7 +30,7 @@ use crate::options::Options;
 use crate::pace::pulse::{Pulse, current};
 use crate::transport::upload::Upload;
 
-/// The server's last answer, whatever object_store made of it.
+/// The server's last answer, before object_store interprets it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// Whether anything was sent.
@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     pub(crate) refused: Option<Error>,
     /// The region where the bucket is.
     pub(crate) region: Option<String>,
-    /// The hub's word for what is wrong.
+    /// Error code of the hub.
     pub(crate) code: Option<String>,
     /// Seconds by which this machine's clock is ahead of the server's.
     pub(crate) seconds_ahead: i64,
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
     pub(crate) asked: Asked,
 }
 
-/// What a request is to do.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Asked {
     #[default]
@@ -69,7 +69,7 @@ impl Asked {
         }
     }
 
-    /// Whether it changes what is stored.
+    /// Whether it changes stored objects.
     pub(crate) fn is_change(self) -> bool {
         !matches!(self, Self::Reading)
     }
@@ -84,8 +84,8 @@ impl Asked {
 }
 
 impl Answer {
-    /// Whether GET may be answered where HEAD was not: some servers, proxies and signed
-    /// URLs know GET alone, and an error of HEAD does not say what is wrong.
+    /// Whether GET may work where HEAD failed: some servers, proxies and signed URLs
+    /// allow only GET, and an error of HEAD does not say what is wrong.
     pub(crate) fn may_refuse_head(&self) -> bool {
         matches!(self.status, Some(400 | 403 | 405 | 501))
     }
@@ -123,7 +123,7 @@ pub(crate) async fn observed<T>(work: impl Future<Output = T>) -> (T, Answer) {
     (result, answer)
 }
 
-/// Notes why nothing is sent, which object_store's own errors would not tell.
+/// Records why nothing is sent, which errors of object_store would not say.
 pub(crate) fn refuse(why: &Error) {
     observe(|answer| answer.refused = Some(why.clone()));
 }
@@ -143,7 +143,7 @@ pub(crate) struct Transport {
     near: reqwest::Client,
     /// For requests with a long body, which may take any time while it moves.
     uploads: reqwest::Client,
-    /// Silence after which a request is sent anew.
+    /// Silence after which a request is sent again.
     timeout: Duration,
     counters: Arc<Counters>,
     /// Credentials may be sent unencrypted.
@@ -157,7 +157,7 @@ const HOSTS_NEAR: [&str; 4] = [
     "metadata.google.internal",
     "metadata",
 ];
-/// Silence after which one of these is not there.
+/// Silence after which a service close by counts as absent.
 const NEAR: Duration = Duration::from_secs(1);
 
 /// Why an upload was ended.
@@ -244,7 +244,7 @@ impl Transport {
         Ok(response)
     }
 
-    /// Sends a request with a long body, until nothing of it has left for a while.
+    /// Sends a request with a long body, until none of it has left for a while.
     async fn upload(
         &self,
         mut request: reqwest::Request,
@@ -274,7 +274,7 @@ impl Transport {
     }
 }
 
-/// The certificates in a file, which are trusted beside those of the system.
+/// Reads the certificates in a file, to trust in addition to the system's.
 fn certificates(path: &str) -> Result<Vec<Certificate>> {
     let wrong = |why: &dyn fmt::Display| {
         Error::invalid(format!(
@@ -293,13 +293,13 @@ fn certificates(path: &str) -> Result<Vec<Certificate>> {
 /// Why a request has no response.
 pub(crate) enum Sent {
     Refused,
-    /// Nothing of its body has left for too long, and there is no answer.
+    /// None of its body has left for too long, and there is no answer.
     Stuck,
     Failed(reqwest::Error),
 }
 
-/// What `Retry-After` names, in seconds or as a date by the server's own clock, or the hub's
-/// `RateLimit: "name";r=0;t=55` of a window that is used up.
+/// Returns the wait in `Retry-After`, in seconds or as a date by the server's clock, or
+/// in the hub's `RateLimit: "name";r=0;t=55` of a used-up window.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(limit) = text(headers, "ratelimit") {
         let number = |name| {
@@ -325,7 +325,7 @@ fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// How far this machine's clock is ahead of a server's.
+/// Returns how far this machine's clock is ahead of a server's.
 fn seconds_ahead(headers: &HeaderMap) -> Option<i64> {
     let date = DateTime::parse_from_rfc2822(text(headers, DATE)?).ok()?;
     Some(since_1970()? - date.timestamp())
@@ -343,7 +343,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// Makes object_store's clients send through a transport.
+/// Makes clients of object_store send through a transport.
 #[derive(Debug)]
 pub(crate) struct Connector(pub(crate) Arc<Transport>);
 

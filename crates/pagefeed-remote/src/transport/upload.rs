@@ -15,14 +15,14 @@ use crate::pace::pulse::{Pulse, current};
 /// Bytes that are handed to a connection at a time.
 const PIECE: usize = 64 << 10;
 
-/// Bytes to be sent, of which each that a connection takes is progress: a line is slow, not dead,
-/// while they leave.
+/// Bytes to send. Each byte that a connection takes is progress: a slow line is not a
+/// dead one.
 pub(super) struct Upload {
     rest: Bytes,
     sent: u64,
     /// Until when the server may answer to the headers alone.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Of the request, and of all attempts of it.
+    /// Pulse of the request, and of all its attempts.
     pulses: [Option<Arc<Pulse>>; 2],
 }
 

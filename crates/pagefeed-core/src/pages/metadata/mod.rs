@@ -29,7 +29,7 @@ use crate::tokens::TokenPage;
 use origin::Column;
 pub use origin::{Origin, common_fields};
 
-/// Pages of tokens, and with each what columns hold of its rows.
+/// Pages of tokens, together with metadata of their rows.
 pub struct WithMetadata {
     tokens: Arc<dyn ColumnSource>,
     /// Numbers the rows of the pages of tokens.
@@ -40,8 +40,8 @@ pub struct WithMetadata {
 }
 
 impl WithMetadata {
-    /// The pages of `tokens`, which are those of the index `rows`, with columns of the
-    /// same files. `shared` keeps pages that several of them share.
+    /// Returns the pages of `tokens`, which belong to the index `rows`, with columns of
+    /// the same files. `shared` keeps pages that several of them need.
     pub fn new(
         tokens: Arc<dyn ColumnSource>,
         rows: Indexed,
@@ -109,7 +109,7 @@ impl WithMetadata {
         Ok(concat(&found)?)
     }
 
-    /// Tells of the rows that parts touch.
+    /// Adds metadata of the rows that parts touch.
     fn tell(&self, parts: &mut [&mut PagePart]) -> Result<(), (u64, Error)> {
         let mut pages = Vec::with_capacity(parts.len());
         for part in parts.iter() {
@@ -132,7 +132,7 @@ impl WithMetadata {
         Ok(())
     }
 
-    /// The spans, if the tokens are those of streams.
+    /// The spans, if the tokens come from streams.
     fn spans(&self) -> Option<&StreamSpans> {
         self.columns.iter().find_map(|column| match &column.origin {
             Origin::Spans(spans) => Some(&**spans),
@@ -140,14 +140,15 @@ impl WithMetadata {
         })
     }
 
-    /// Takes the numbers of payloads off a page: they came with its tokens for the spans.
+    /// Removes payload numbers from a page; they were read with its tokens for the
+    /// spans.
     fn forget_payloads(&self, page: &mut TokenPage) {
         if self.spans().is_some() {
             page.aligned.pop();
         }
     }
 
-    /// The rows of a part, and no memory of others.
+    /// Reads the rows of a part, without memory for others.
     fn read_part(
         &self,
         column: &Column,
@@ -176,7 +177,7 @@ impl WithMetadata {
         Ok(take(&array, &UInt32Array::from_iter_values(rows), None)?)
     }
 
-    /// Where the columns lie in the file of a page, but for what is kept.
+    /// Returns the byte ranges of the columns for a page, without those that are kept.
     fn ranges(&self, page: u64) -> Result<FileRanges> {
         let record = self.rows.index.page(page)?;
         let rows = self.rows.index.rows_of_page(page)?;

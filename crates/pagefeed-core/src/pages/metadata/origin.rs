@@ -14,7 +14,7 @@ use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::schema::common::common_field;
 use crate::tokens::TokenPage;
 
-/// Where a column of one dataset comes from.
+/// Source of a column of one dataset.
 pub enum Origin {
     /// The pages of an index.
     Pages(Indexed),
@@ -27,8 +27,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// What the column is called and holds, inside the structs that its path leads
-    /// through.
+    /// Returns name and type of the column, at the end of its path through structs.
     fn field(&self, name: &str) -> Field {
         let data_type = match self {
             Self::Pages(column) => {
@@ -43,8 +42,8 @@ impl Origin {
     }
 }
 
-/// The columns of all datasets by their names: of one type in all of them. `origins` has
-/// those of a dataset for each; `are_spans` says which hold spans.
+/// Returns the columns of all datasets by name, of one type for all. `origins` has the
+/// columns of each dataset; `are_spans` says which hold spans.
 pub fn common_fields(
     names: &[String],
     origins: &[Vec<Origin>],
@@ -83,8 +82,9 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// What is known of the rows of `pages`, or of parts of some, that does not lie in
-    /// pages; each is of the file with that number. An error is about one of them.
+    /// Returns metadata of the rows of `pages`, or of parts of some, that is not in
+    /// pages. Each page belongs to the file with its number. An error names one of
+    /// them.
     pub fn told(&self, pages: &[(u32, &TokenPage)]) -> Result<ArrayRef, (u32, Error)> {
         let first = pages.first().map_or(0, |(file, _)| *file);
         let rows = |page: &TokenPage| page.row_offsets.len().saturating_sub(1);

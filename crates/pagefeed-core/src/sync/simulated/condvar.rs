@@ -21,7 +21,7 @@ unsafe impl Sync for Condvar {}
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether it did.
+    /// Whether the time was up.
     pub fn timed_out(&self) -> bool {
         self.0
     }
@@ -35,12 +35,12 @@ impl Condvar {
         }
     }
 
-    /// Gives the lock up, waits, and takes it again. May wake without reason.
+    /// Releases the lock, waits, and takes it again. May wake without reason.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         self.wait_until(guard, None)
     }
 
-    /// The same, for a time at most, while a condition holds.
+    /// Waits at most some time, while a condition holds.
     pub fn wait_timeout_while<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,

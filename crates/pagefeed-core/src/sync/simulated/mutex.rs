@@ -20,7 +20,7 @@ unsafe impl<T: Send> Send for Mutex<T> {}
 // SAFETY: likewise; the value is lent to one coroutine at a time.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-/// The lock, held.
+/// A held lock.
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
     was_panicking: bool,
@@ -52,7 +52,7 @@ impl<T> Mutex<T> {
         self.take()
     }
 
-    /// Takes the lock if nobody holds it.
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
         if let Some(world) = running() {
             world.point("try_lock");
@@ -75,8 +75,8 @@ impl<T> Mutex<T> {
         Ok(guard)
     }
 
-    /// The value, if nobody holds the lock; for whoever watches the machine, and goes
-    /// over to no other thread meanwhile.
+    /// Returns the value if the lock is free, for observers of the machine; does not
+    /// switch threads.
     pub fn peek(&self) -> Option<&T> {
         // SAFETY: nobody holds the lock, and nobody can take it before the caller is done.
         (!self.is_locked.get()).then(|| unsafe { &*self.value.get() })
@@ -90,7 +90,7 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Gives the lock up, and goes over to nobody.
+    /// Releases the lock without switching threads.
     pub(super) fn unlock(self) -> &'a Mutex<T> {
         self.release();
         let mutex = self.mutex;

@@ -2,22 +2,22 @@
 
 use super::Random;
 
-/// How the next thread is chosen among those that can go on.
+/// How the next thread is chosen among those that can run.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
-    /// Any; the one that runs goes on with a chance of so many in 256.
+    /// Any thread. The running one continues with a chance of `stay` in 256.
     Any {
-        /// Of 256.
+        /// Chance in 256.
         stay: u64,
     },
-    /// Threads have priorities, and the one that runs falls to the lowest once in so many
-    /// steps: few changes at the wrong places (Burckhardt et al., "A randomized scheduler
-    /// with probabilistic guarantees of finding bugs", ASPLOS 2010).
+    /// Threads have priorities, and the running one gets the lowest once in a number of
+    /// steps: few changes at the wrong places (Burckhardt et al., "A randomized
+    /// scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010).
     Priorities {
         /// Steps from one change to the next, about.
         change: u64,
     },
-    /// One thread goes on only where no other can, for stretches of so many steps.
+    /// One thread runs only if no other can, for stretches of this many steps.
     Starve {
         /// Steps of a stretch, about.
         stretch: u64,
@@ -41,7 +41,7 @@ impl Policy {
     }
 }
 
-/// What a policy remembers.
+/// State of a policy.
 pub(super) struct Chooser {
     policy: Policy,
     /// Per thread.
@@ -60,12 +60,12 @@ impl Chooser {
         }
     }
 
-    /// Takes note of another thread.
+    /// Adds a thread.
     pub fn add(&mut self, random: &mut Random) {
         self.priorities.push(random.below(1 << 20) as i64);
     }
 
-    /// The thread among `runnable`, of which there is one at least, that goes on.
+    /// Chooses the thread of `runnable`, which is not empty, that runs next.
     pub fn choose(&mut self, random: &mut Random, runnable: &[usize], current: usize) -> usize {
         match self.policy {
             Policy::Any { stay } => {

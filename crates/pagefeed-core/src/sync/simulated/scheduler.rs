@@ -14,7 +14,7 @@ use corosensei::{Coroutine, Yielder};
 use super::Random;
 use super::policy::{Chooser, Policy};
 
-/// What a thread does.
+/// Work of a thread.
 pub(super) type Work = Box<dyn FnOnce()>;
 
 /// Memory of a thread's stack: of the pages that were never written none is taken.
@@ -29,30 +29,30 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How a machine runs.
+/// Settings of a machine.
 pub struct Settings {
     /// Decides everything.
     pub seed: u64,
     /// How threads are chosen.
     pub policy: Policy,
-    /// Of so many waits one ends without reason; 0 for none.
+    /// One in this many waits ends without reason; 0 for none.
     pub spurious: u64,
     /// Threads that the machine gives.
     pub most_threads: usize,
     /// Steps after which nobody believes that it ends.
     pub most_steps: u64,
-    /// Called with everything that happens: the time, the thread, what it does.
+    /// Called with each event: time, thread, and what it does.
     pub trace: Option<fn(u64, &str, &str)>,
     /// Called between two steps.
     pub watch: Option<Watch>,
-    /// What to do where a thread panics, or all wait for ever; does not return.
+    /// Called if a thread panics or all wait for ever; does not return.
     pub fail: fn(&str) -> !,
 }
 
-/// Steps between two calls, and what is called.
+/// Steps between two calls, and the function to call.
 pub type Watch = (u64, Box<dyn FnMut()>);
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// A number for everything that happened, in its order.
@@ -86,7 +86,7 @@ struct Inner {
     steps: u64,
     trace: u64,
     tell: Option<fn(u64, &str, &str)>,
-    /// Who was chosen to go on.
+    /// Thread chosen to run next.
     next: Option<usize>,
 }
 
@@ -94,7 +94,7 @@ struct Thread {
     name: String,
     coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
     yielder: *const Yielder<(), ()>,
-    /// What it waits for.
+    /// What the thread waits for.
     waits: Option<&'static str>,
     num_waits: u64,
     is_done: bool,
@@ -128,7 +128,7 @@ pub fn random<T>(draw: impl FnOnce(&mut Random) -> T) -> T {
     draw(&mut world().inner.borrow_mut().random)
 }
 
-/// Takes note of something that happens.
+/// Records an event.
 pub fn note(event: &'static str) {
     let world = world();
     let (now, current) = (world.now.get(), world.current.get());
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Who goes on; nobody once all have ended.
+    /// Chooses the next thread; `None` once all have ended.
     fn choose(&self) -> Option<usize> {
         let mut inner = self.inner.borrow_mut();
         if let Some(next) = inner.next.take() {
@@ -233,7 +233,7 @@ impl World {
         1 + u32::from(self.is_child.get())
     }
 
-    /// A place at which others may go on.
+    /// Marks a position at which other threads may run.
     pub fn point(&self, event: &'static str) {
         if std::thread::panicking() || self.is_child.get() {
             return;
@@ -379,7 +379,7 @@ impl World {
         unsafe { &*yielder }.suspend(());
     }
 
-    /// What each thread does.
+    /// Describes what each thread does.
     fn waits(&self) -> String {
         let inner = self.inner.borrow();
         let threads = inner.threads.iter().filter(|thread| !thread.is_done);

@@ -8,7 +8,7 @@ use super::scheduler::{Work, running, world};
 
 pub use super::time::sleep;
 
-/// Makes threads.
+/// Starts threads.
 #[derive(Default)]
 pub struct Builder {
     name: Option<String>,
@@ -23,7 +23,7 @@ pub struct ThreadId(usize);
 pub struct Thread(ThreadId);
 
 impl Thread {
-    /// Its number.
+    /// Returns the number of the thread.
     pub fn id(&self) -> ThreadId {
         self.0
     }
@@ -39,7 +39,7 @@ pub fn yield_now() {
     world().yield_now();
 }
 
-/// A thread that was started, and what it will return.
+/// A thread that was started, and its result.
 pub struct JoinHandle<T> {
     thread: Thread,
     result: Arc<Mutex<Option<T>>>,
@@ -71,7 +71,7 @@ fn start(name: Option<String>, work: Work) -> io::Result<usize> {
 }
 
 impl Builder {
-    /// Makes a thread without a name.
+    /// Returns a builder without a name.
     pub fn new() -> Self {
         Self::default()
     }
