@@ -144,7 +144,7 @@ class ContextParallel:
         return self.places(np.array([0, length]))
 
     def places(self, borders: npt.ArrayLike) -> Int64Array:
-        """Return which tokens of sequences, one behind another, are this rank's.
+        """Return which tokens of joined sequences belong to this rank.
 
         Args:
             borders: First token of each sequence, and the number of tokens.

@@ -95,7 +95,7 @@ class CacheWarning(PagefeedWarning):
 
 
 class IndexWarning(PagefeedWarning):
-    """An index takes longer to be made than it would with another setting."""
+    """An index takes longer to build than with a different setting."""
 
 
 class LabelWarning(PagefeedWarning):
@@ -364,7 +364,7 @@ class EncryptedError(UnsupportedError):
 
 
 class TokenRangeError(DataError, OverflowError):
-    """A number is no token id, or does not fit the type asked for.
+    """A number is not a token id, or does not fit the type asked for.
 
     Cause:
         The column holds something else than tokens, was made by a tokenizer with a

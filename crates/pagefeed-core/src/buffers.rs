@@ -25,7 +25,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 pub const MIN_KEPT_BYTES: usize = 256 << 10;
 /// Buffers smaller than this are left to the allocator.
 const MIN_OWN_BYTES: usize = 16 << 10;
-/// Most memory in buffers that nobody uses.
+/// Most bytes in buffers that are not in use.
 pub const MAX_KEPT_BYTES: usize = 32 << 20;
 
 thread_local! {
@@ -49,7 +49,7 @@ pub struct RecycledBuffer {
 #[derive(Debug)]
 enum Memory {
     Small(Vec<u8>),
-    /// Pages of its own from the system, zeros at first.
+    /// A mapping from the system, zeros at first.
     Large(MmapMut),
 }
 
@@ -60,7 +60,7 @@ impl Default for Memory {
 }
 
 impl RecycledBuffer {
-    /// `size` bytes, of which nobody knows what they hold.
+    /// Returns `size` bytes with undefined contents.
     pub fn new(size: usize) -> Result<Self> {
         let memory = if size < MIN_OWN_BYTES {
             Memory::Small(vec![0; size])
@@ -92,13 +92,13 @@ impl RecycledBuffer {
         }
     }
 
-    /// All bytes of its memory, of which nobody knows what those behind its end hold.
+    /// Returns all bytes of its memory; those after its end are undefined.
     pub fn into_whole(mut self) -> Self {
         self.size = self.capacity();
         self
     }
 
-    /// Leaves out the bytes behind the first `size`.
+    /// Drops the bytes after the first `size`.
     pub fn truncate(&mut self, size: usize) {
         self.size = self.size.min(size);
     }
@@ -171,8 +171,9 @@ struct Free {
     num_bytes: usize,
 }
 
-/// `None` while another thread has it: going without costs some faults, whereas waiting
-/// could take forever in a process forked while a thread of its parent had it.
+/// Locks the free buffers; `None` if another thread holds the lock. To do without costs
+/// some page faults, but a wait could be endless in a process forked while another
+/// thread held it.
 fn free() -> Option<MutexGuard<'static, Free>> {
     match FREE.try_lock() {
         Ok(guard) => Some(guard),

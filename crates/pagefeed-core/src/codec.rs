@@ -127,7 +127,7 @@ fn copy(stored: &[u8], output: &mut [u8]) -> Result<usize, String> {
     Ok(stored.len())
 }
 
-/// In a context of its own, which holds a window.
+/// Decompresses the first bytes, in a fresh context that holds a window.
 fn zstd_head(stored: &[u8], output: &mut [u8]) -> Option<usize> {
     let mut context = DCtx::try_create()?;
     let mut input = InBuffer::around(stored);

@@ -15,7 +15,7 @@ const MAX_SPINS: usize = 1000;
 /// More are not kept, even if the process may have them.
 const MOST_KEPT: u64 = 512;
 
-/// Files by path; those used longest ago are closed for others.
+/// Open files by path; the ones used longest ago are closed first.
 pub(crate) struct Descriptors {
     shards: [Mutex<Shard>; NUM_SHARDS],
     hasher: RandomState,

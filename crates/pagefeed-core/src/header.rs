@@ -96,8 +96,8 @@ impl PageHeader {
         }
     }
 
-    /// Parses the header at the start of `bytes`, which may go on behind it.
-    /// `None` when `bytes` is a proper prefix of a header: call again with more.
+    /// Parses the header at the start of `bytes`. Returns `None` if they are only a
+    /// prefix of a header: call again with more.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>> {
         let bytes = &bytes[..bytes.len().min(MAX_PAGE_HEADER_BYTES)];
         let mut reader = Reader::new(bytes);

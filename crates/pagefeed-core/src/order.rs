@@ -90,7 +90,7 @@ impl Permutations<'_> {
         Ok(mapped)
     }
 
-    /// A pass of the network. A round adds a hash of one coordinate to the other.
+    /// One pass of the network: each round adds a hash of one coordinate to the other.
     #[inline]
     fn step(&self, value: u64, grid: Grid, tweak: u64) -> u64 {
         let mut left = value / grid.columns;
@@ -119,7 +119,7 @@ impl Permutations<'_> {
     }
 }
 
-/// Rows and columns with at least so many cells.
+/// Rows and columns with at least as many cells as numbers.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     rows: u64,
@@ -127,7 +127,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// An even number of rows lets odd permutations come up as often as even ones.
+    /// Returns a grid with an even number of rows, so that odd permutations are as
+    /// frequent as even ones.
     fn new(size: u64) -> Self {
         let rows = (size.saturating_sub(1).isqrt() + 2) / 2 * 2;
         let columns = size.div_ceil(rows).max(1);

@@ -1,7 +1,7 @@
 //! Loops compiled twice: for any processor, and with AVX2.
 
-/// Does `work` with AVX2 where the processor has it. Its loops must be simple enough for the
-/// compiler to inline them. Slices are arguments: of those the compiler knows that they do not
+/// Runs `work` with AVX2 if the processor has it. Its loops must be simple enough to be
+/// inlined. Slices are arguments, since the compiler knows that arguments do not
 /// overlap.
 #[inline(always)]
 pub(crate) fn vectorized<S, T, R>(

@@ -127,8 +127,8 @@ pub trait Storage: Send + Sync {
         let _ = (file, range);
     }
 
-    /// Pages that are best fetched at one time, by threads that do nothing else. With 0
-    /// the thread that decodes a page reads it.
+    /// Pages that are best fetched at a time, by threads for that alone. With 0, the
+    /// thread that decodes a page reads it.
     fn num_in_flight(&self) -> usize {
         0
     }
@@ -192,7 +192,7 @@ impl Fetched {
         }
     }
 
-    /// These bytes and others of the same file.
+    /// Adds bytes of the same file.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
@@ -200,7 +200,7 @@ impl Fetched {
         self
     }
 
-    /// Further bytes of the same file.
+    /// Adds bytes of the same file.
     pub(crate) fn add(&mut self, range: Range<u64>, bytes: Bytes) {
         let at = self
             .parts
@@ -208,7 +208,7 @@ impl Fetched {
         self.parts.insert(at, (range, bytes));
     }
 
-    /// The bytes of a range, if they are among these.
+    /// Returns the bytes of a range, if they were fetched.
     pub(crate) fn find(&self, range: &Range<u64>) -> Option<Bytes> {
         let next = self
             .parts

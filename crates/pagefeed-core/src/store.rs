@@ -22,7 +22,7 @@ pub struct Store {
     descriptors: Arc<Descriptors>,
     /// Number of this store in the process.
     number: u64,
-    /// Whether several reads took so long lately that the bytes come from a disk.
+    /// Whether several recent reads were so slow that they came from a disk.
     is_slow: AtomicBool,
 }
 
@@ -43,8 +43,8 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// A store that keeps at most `max_open_files` descriptors of its own open (at
-    /// least 16).
+    /// Returns a store that keeps at most `max_open_files` descriptors open (at least
+    /// 16).
     pub fn new(max_open_files: usize) -> Self {
         Self::over(Arc::new(Descriptors::new(max_open_files)))
     }

@@ -4,7 +4,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A struct of settings that is extracted from a dict; those with a default may be left out.
+/// Defines settings that are extracted from a dict; those with a default may be
+/// missing.
 macro_rules! asked {
     ($(#[$doc:meta])* $vis:vis struct $name:ident$(<$life:lifetime>)? {
         $($(#[$about:meta])* $field:ident: $type:ty $(= $default:expr)?,)*
@@ -24,7 +25,7 @@ macro_rules! asked {
 }
 pub(crate) use asked;
 
-/// Refuses a setting of another name.
+/// Refuses an unknown setting.
 pub fn check_names(asked: &Bound<'_, PyDict>, names: &[&[&str]]) -> PyResult<()> {
     let known = names.concat();
     for name in asked.keys() {

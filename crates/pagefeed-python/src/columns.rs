@@ -136,7 +136,7 @@ asked! {
     pub struct AskedColumns<'py> {
         /// Token column of each dataset.
         tokens: Vec<Bound<'py, Index>> = Vec::new(),
-        /// Columns that come as rows, dataset after dataset.
+        /// Columns of rows, dataset after dataset.
         columns: Vec<Values<'py>> = Vec::new(),
         /// Names of the columns of a dataset.
         names: Vec<String> = Vec::new(),

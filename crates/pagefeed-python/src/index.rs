@@ -270,8 +270,8 @@ impl Index {
         width_of(self.index.field().data_type())
     }
 
-    /// Type of the numbers that it or its lists hold, as NumPy calls it; None if they are
-    /// no numbers.
+    /// Type of the numbers in the column or its lists, as NumPy names it; None for
+    /// other types.
     #[getter]
     fn number_type(&self) -> Option<&'static str> {
         let field = self.index.field();
@@ -375,7 +375,7 @@ impl Index {
         Ok(runs.map(|runs| bytes_of(py, runs)))
     }
 
-    /// Pages of a column of lists in which a list holds a null, likewise.
+    /// Pages of a column of lists in which a list holds a null, as 64-bit integers.
     fn null_pages<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let pages = detached(py, || Ok(self.index.null_pages()))?;
         Ok(bytes_of(py, pages))
@@ -395,7 +395,7 @@ impl Index {
         ))
     }
 
-    /// Tokens of the rows of some pages, one page after another: int64.
+    /// Tokens of the rows of pages, one page after another: int64.
     #[pyo3(signature = (pages, *, verify_checksums))]
     fn row_lengths<'py>(
         &self,

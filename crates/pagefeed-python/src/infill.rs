@@ -17,8 +17,7 @@ pub struct PyInfilling {
     pub(crate) infilling: Arc<Infilling>,
 }
 
-/// First token of a document, number of tokens, and how many of those asked for come
-/// before.
+/// First token of a document, number of tokens, and the wanted tokens before it.
 type OwnTokens = (u32, u32, u32);
 
 #[pymethods]

@@ -12,8 +12,8 @@ use crate::error::to_python;
 use crate::run::detached;
 use crate::tokenizer::{Held, Tokenizer};
 
-/// A Parquet file whose first columns are lists of tokens; its bytes are taken as they
-/// come to be. All work is done without the GIL.
+/// A Parquet file whose first columns are lists of tokens; its bytes can be taken while
+/// it is written. All work is done without the GIL.
 #[pyclass(module = "pagefeed._core")]
 pub struct ListFile {
     file: Library,

@@ -10,8 +10,9 @@ use pyo3::types::PyBytes;
 
 use crate::run::detached_if_many;
 
-/// Runs a vectorised lookup from one int64 array into another of the same length, which
-/// may be the same one: copies are looked up, as other threads may write to both.
+/// Runs a vectorised lookup from one int64 array into another of the same length,
+/// possibly the same array. Copies are looked up, since other threads may write to
+/// both.
 pub fn lookup(
     py: Python<'_>,
     input: &PyBuffer<i64>,

@@ -21,7 +21,7 @@ pub struct AskedPacking {
 }
 
 impl AskedPacking {
-    /// The rule of these names.
+    /// Returns the packing rule with these names.
     pub fn rule(&self) -> PyResult<Rule> {
         let method = match self.method.as_str() {
             "best_fit" => Method::BestFit,

@@ -12,9 +12,9 @@ use pyo3::types::PyBytes;
 
 use crate::arrow::ArrowArray;
 
-/// A Python function of an Arrow array of structs, the rows, that returns three bytes of
-/// numbers in native order: ids of all (uint32), their labels (int32) if it has such, and
-/// the number of each row's.
+/// A Python function of an Arrow array of structs, the rows. It returns three arrays as
+/// bytes in native order: all ids (uint32), their labels (int32, if it has labels), and
+/// the number of ids of each row.
 pub struct Rows {
     function: Py<PyAny>,
     /// Names of the columns.

@@ -49,9 +49,9 @@ pub fn interruptible<T: Send>(
     }
 }
 
-/// Runs long work on a thread of its own, so that this one can serve Ctrl-C: then what
-/// `work` is given becomes true, and it should end soon. So it does when `watch`, which is
-/// called from time to time and once it is done, raises.
+/// Runs long work on a thread, so that this one can handle Ctrl-C: it then sets the
+/// flag that `work` gets, which should end soon. It does so, too, if `watch` raises,
+/// which is called from time to time and at the end.
 pub fn cancellable<T: Send>(
     py: Python<'_>,
     mut watch: impl FnMut() -> PyResult<()>,

@@ -16,7 +16,7 @@ pub enum Engine {
     Exact,
 }
 
-/// Texts one after the other.
+/// Texts, one after another.
 pub struct Joined {
     pub bytes: Vec<u8>,
     pub offsets: Vec<i64>,

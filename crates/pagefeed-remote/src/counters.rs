@@ -31,7 +31,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Requests sent, whatever their answer.
+    /// Requests sent, with any answer.
     requests,
     /// Requests sent again after a failure.
     retries,
@@ -45,7 +45,7 @@ counters! {
     in_flight,
     /// Ranges that the cache had.
     cache_hits,
-    /// Bytes of these.
+    /// Bytes read from the cache.
     cache_bytes,
     /// Files of the cache that were damaged, or could not be written.
     cache_failures,

@@ -25,7 +25,7 @@ use crate::remote::Listed;
 use crate::transport::failure::Failure;
 use crate::transport::{Connector, Transport};
 
-/// Files whose states are asked for at the same time.
+/// Files whose states are asked for at a time.
 const QUESTIONS: usize = 128;
 /// A file that was listed is not asked about again for this long.
 const LISTING_KEPT: Duration = Duration::from_secs(60);

@@ -54,8 +54,8 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A bucket by the builder of its provider, with keys that are the addresses among its
-/// settings, and those that tell one place of this name from another.
+/// Builds a bucket with the builder of its provider. Its key has the addresses among
+/// the settings, and the settings that identify the account.
 macro_rules! built {
     ($builder:ident, $key:ident [$($endpoint:ident)*] [$($other:ident)*], $with_name:ident, $bucket:expr) => {{
         let (name, settings, connector) = $bucket;
@@ -78,8 +78,8 @@ macro_rules! built {
 }
 
 impl Options {
-    /// A bucket, or what the provider calls so, and what tells it from others of its name; of
-    /// Amazon's with the keys of a ring, and in a region that a server named.
+    /// Returns a bucket or container, and text that identifies it among others of its
+    /// name; for Amazon with the keys of a ring, and in a region that a server named.
     pub(crate) fn bucket(
         &self,
         provider: Provider,

@@ -108,7 +108,7 @@ impl Remote {
         self.block(try_join_all(found))
     }
 
-    /// Bytes of a file, whatever state it is in.
+    /// Returns bytes of a file in any state.
     pub fn read_now(&self, url: &str, range: Range<u64>) -> Result<Bytes> {
         let read = async {
             let source = Source::new(url, None, &self.cancel)?;

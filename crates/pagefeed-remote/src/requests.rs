@@ -5,8 +5,8 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use pagefeed_core::storage::join_near;
 
-/// Ranges with at most this many bytes between them are joined: reading the gap is cheaper
-/// than the latency of another request.
+/// Gaps of up to this many bytes are read along: that is cheaper than the latency of
+/// another request.
 const GAP: u64 = 256 << 10;
 
 /// Requests that cover some ranges, in rising order and without overlap.

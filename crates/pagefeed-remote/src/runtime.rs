@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 struct Begun {
-    /// The process whose threads these are: a fork leaves them behind.
+    /// Process that started the threads: a forked child does not have them.
     process: u32,
     runtime: Runtime,
 }

@@ -43,8 +43,8 @@ impl Fast {
     }
 }
 
-/// A `tokenizer.json` whose vocabulary lacks the added tokens, which have ids of their
-/// own: with gaps between them the library does not take the vocabulary for one.
+/// Returns a `tokenizer.json` without the added tokens in its vocabulary. With gaps
+/// between ids, the library would refuse the vocabulary.
 pub fn without_added(json: &Value) -> Option<Value> {
     let mut json = json.clone();
     let tokens = json.get("added_tokens")?.as_array()?.clone();
@@ -74,8 +74,8 @@ fn refuse(json: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Keeps the library from starting threads of its own: the caller's are enough, and a
-/// forked child would wait for threads that it does not have.
+/// Keeps the library from starting threads: the caller's suffice, and a forked child
+/// would wait for threads that it lacks.
 ///
 /// It starts as many as there are processors for the thread that asks first; so that
 /// one is a thread with a single processor, which ends at once.

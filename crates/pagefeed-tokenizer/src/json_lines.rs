@@ -3,7 +3,7 @@
 use memchr::memchr_iter;
 use serde::de::IgnoredAny;
 
-/// Texts one after the other.
+/// Texts, one after another.
 #[derive(Debug, Default)]
 pub struct Joined {
     /// All texts, in UTF-8.
@@ -77,7 +77,7 @@ impl Line<'_> {
         (is_found && self.next().is_none()).then_some(())
     }
 
-    /// The next byte that is no space.
+    /// Returns the next byte that is not a space.
     fn next(&mut self) -> Option<u8> {
         loop {
             let byte = *self.line.as_bytes().get(self.at)?;
@@ -93,7 +93,7 @@ impl Line<'_> {
         (self.next()? == byte).then_some(())
     }
 
-    /// Goes behind a value of any kind.
+    /// Skips a value of any kind.
     fn skip_value(&mut self) -> Option<()> {
         let rest = self.line.get(self.at..)?;
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();

@@ -21,7 +21,7 @@ const TRIED_AFTER: u64 = 40 << 20;
 const TRIED_LATER: usize = 2 << 10;
 /// Ids are below; the largest vocabularies have some millions.
 const MOST_IDS: u32 = 1 << 24;
-/// Ids are numbered by 32 bits, offsets of texts likewise.
+/// Ids and offsets of texts have 32 bits.
 const LONGEST_TEXT: usize = u32::MAX as usize;
 
 /// The engine that encodes.
@@ -40,7 +40,7 @@ pub type Trials<'a> = dyn Fn(Vec<String>) -> Result<Vec<String>> + Sync + 'a;
 pub struct Tokenizer {
     exact: Exact,
     fast: Option<Fast>,
-    /// The fast engine was seen to differ, or to fail.
+    /// Whether the fast engine was found to differ, or failed.
     is_refuted: AtomicBool,
     reason: Mutex<String>,
     untried: AtomicI64,
@@ -225,7 +225,7 @@ fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_panic(|| Ok(work())).unwrap_or_else(|panic| Err(panic.message().to_string()))
 }
 
-/// Says where the ids of two engines differ, if they do.
+/// Returns how the ids of two engines differ, if they do.
 fn compare(exact: &Exact, fast: &Fast, text: &str) -> Result<(), String> {
     let found = quietly(|| fast.encode(text))?;
     let mut expected = Vec::with_capacity(found.len());

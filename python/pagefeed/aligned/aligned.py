@@ -193,7 +193,7 @@ class AlignedColumn(NamedTuple):
         return int(width)
 
     def is_of_next(self, width: int) -> bool:
-        """Whether the ``width`` numbers at a token are of the one behind it."""
+        """Whether the ``width`` numbers at a token belong to the next token."""
         like = self.like
         if like.of_next is not None:
             return like.of_next

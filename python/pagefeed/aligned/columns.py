@@ -111,7 +111,7 @@ class AlignedColumns(ColumnsBeside):
                 yield each.like.count, "int32", ()
 
     def check(self, fields: Fields) -> None:
-        """Refuse settings of fields that come from the files as they are.
+        """Refuse settings of fields whose values are read from the files.
 
         Raises:
             InvalidArgumentError: If labels of the files were to be shifted, or a column
@@ -131,7 +131,7 @@ class AlignedColumns(ColumnsBeside):
             )
 
     def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:
-        """Warn if no label lets a model learn the ``eos`` behind each row.
+        """Warn if no label teaches a model to write the ``eos`` after each row.
 
         Raises:
             InvalidArgumentError: If ``learn_eos=False`` and labels are made: those have
@@ -170,7 +170,7 @@ class AlignedColumns(ColumnsBeside):
         return told
 
     def per_token(self, eos: int | None = None) -> list[dict[str, Any]]:
-        """Return what the data plane is told of each column.
+        """Return the settings of each column for the data plane.
 
         Args:
             eos: Label of separators behind rows, where it is not padding.
@@ -243,7 +243,7 @@ class AlignedColumns(ColumnsBeside):
         return made
 
     def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
-        """Return a loss mask made of the files' labels, if there is one to make."""
+        """Return a loss mask from the labels of the files, if they have labels."""
         names = self.names
         if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
             return {}

@@ -47,10 +47,9 @@ MOST_TOGETHER = 1 << 18
 """Sequences of all ranks that are dealt together, about: with very many ranks stretches
 are shorter."""
 LEAST_BUCKETS = 4
-"""Buckets of such a stretch at least."""
+"""Least number of buckets in a stretch."""
 PLACE_BYTES = 80
-"""Bytes for a sequence of the longest stretch, at most, while it is dealt and those
-before it are kept; as was measured."""
+"""Most bytes for a sequence of the longest stretch, as measured while it is dealt."""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ class Dealing:
         return after
 
     def next_border(self, position: int) -> int:
-        """Return the first border of stretches at or behind a position."""
+        """Return the first border of stretches at or after a position."""
         begin, end = self.borders(position)
         return begin if begin == position else end
 

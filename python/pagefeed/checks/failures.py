@@ -17,7 +17,7 @@ from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 __all__ = ["explain", "unreadable_sequences"]
 
 MOST_SEQUENCES = 1 << 18
-"""More are not looked for: nobody skips the steps of so many."""
+"""Sequences searched at most; nobody skips the steps of more."""
 
 
 def explain(error: Exception, now: Cursor, step: int) -> None:

@@ -41,7 +41,7 @@ class Option(NamedTuple):
     instead: str = ""
     """What to do instead."""
     never: Collection[str] = ()
-    """Kinds of which nobody can ask it."""
+    """Kinds of sources for which the option has no meaning."""
 
 
 def _parts(settings: LoaderSettings) -> list[Any]:

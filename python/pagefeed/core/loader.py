@@ -287,7 +287,7 @@ class Loader(LoaderFacts):
             self._session.load_state_dict(state, grown)
 
     def at(self, step: int, *, rank: int | None, world_size: int) -> Batch | None:
-        """Return the batch of a step for a rank of so many, whenever it is asked for.
+        """Return the batch of a step for any rank of any world size.
 
         Needs ``global_batch_size``. The same arguments give the same batch, in any
         process: members of a fleet come and go, and agree on the number of the step

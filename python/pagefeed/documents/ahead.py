@@ -40,7 +40,10 @@ class Decoding:
     """Their bytes."""
 
     def finished(self, refuse: Refuse) -> Batch:
-        """Wait for the values, in order; raise what ``refuse`` makes of a failure."""
+        """Wait for the values, in order.
+
+        Raise what ``refuse`` returns for a failure.
+        """
         for name, begun in self.begun.items():
             values = []
             for number, value in enumerate(begun):
@@ -52,7 +55,7 @@ class Decoding:
         return self.batch
 
     def cancel(self) -> None:
-        """Leave values out that nobody waits for."""
+        """Cancel values that are no longer waited for."""
         for values in self.begun.values():
             for value in values:
                 if value is not None:
@@ -114,7 +117,7 @@ class AheadEngine:
         return told | {"peak_bytes": told["peak_bytes"] + int(self._peak)}
 
     def next_batch(self) -> Decoding:
-        """Return the next batch, and begin to decode those behind it."""
+        """Return the next batch, and start to decode later ones."""
         begun = self._begun
         while not begun or (self._engine.num_pending and self._is_short()):
             try:
@@ -153,7 +156,7 @@ class AheadEngine:
         return sum(given + made * self.scale for given, made in sizes)
 
     def _is_short(self) -> bool:
-        """Whether too few values are decoded behind the first batch, and fit."""
+        """Return whether more values should be decoded ahead, and fit."""
         # A batch without values is one, too.
         ahead = sum(
             max(1, *map(len, one.begun.values())) for one in self._waiting()[1:]

@@ -29,9 +29,8 @@ from pagefeed.errors import InvalidArgumentError
 __all__ = ["BudgetCut", "DocumentBatchIndex", "batches_of_lengths"]
 
 BLOCK_BATCHES, BLOCK_PADDED = 200, 400
-"""Batches' worth of tokens that a block holds at least, unless there are no more. The
-last batch of a block may be small. Of more documents, those of a batch are more alike.
-"""
+"""Least tokens of a block, in batches, if there are as many. The last batch of a block
+may be small. In larger blocks, the documents of a batch have more similar lengths."""
 MOST_BLOCKS = 128
 """Blocks whose batches are kept in memory, about 100 KB each."""
 

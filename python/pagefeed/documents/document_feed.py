@@ -47,7 +47,7 @@ class DocumentFeed(EngineFeed):
     """
 
     _aligned: Any
-    """The aligned columns, which tell what they are of documents too."""
+    """The aligned columns, which also give the types of document columns."""
 
     def __init__(self, settings: LoaderSettings, run: Run) -> None:
         super().__init__(settings, run)
@@ -215,7 +215,7 @@ class DocumentFeed(EngineFeed):
         return of_sequences
 
     def _taken(self, made: Batch, length: int) -> Batch:
-        """Return values of rows of ``length`` tokens as they are handed out."""
+        """Return the values of rows of ``length`` tokens, converted."""
         taken = {
             name: as_taken(value) if isinstance(value, _core.ArrowArray) else value
             for name, value in made.items()
@@ -223,7 +223,7 @@ class DocumentFeed(EngineFeed):
         return self._handed_out(taken, length)
 
     def _padded(self, columns: dict[str, Any]) -> Batch:
-        """Return the columns that are padded with tokens of their own."""
+        """Return the columns that have padding values of their own."""
         made: dict[str, Any] = {}
         for name, filling in self._documents.padded_columns.items():
             found = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)

@@ -27,7 +27,7 @@ class _Fillings(dict[str, int]):
 
 @dataclass(frozen=True)
 class Documents(Cut):
-    """One row, one sequence: documents as they are, with any columns.
+    """One row, one sequence: whole documents, with any columns.
 
     A batch holds an Arrow array per column, for any library that knows the Arrow
     PyCapsule interface (``pyarrow.array(batch["text"])``), text, numbers and nested

@@ -60,7 +60,7 @@ class Fleet:
         return cls(tuple(stages))
 
     def placed(self, rank: int, world_size: int) -> Fleet:
-        """Return the fleet with another rank and world size.
+        """Return the fleet with a different rank and world size.
 
         Raises:
             InvalidArgumentError: As :meth:`check_place`.
@@ -151,7 +151,7 @@ class Fleet:
         return before[stage] + (step - first[stage]) * size[stage]
 
     def divided(self, sequences: Any) -> tuple[Any, Any]:
-        """Return the step behind so many sequences, and how many are of that step."""
+        """Return the step after a number of sequences, and how many belong to it."""
         first, size, before = self._table
         stage = np.searchsorted(before, sequences, side="right") - 1
         steps, rest = np.divmod(sequences - before[stage], size[stage])

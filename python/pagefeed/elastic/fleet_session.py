@@ -34,14 +34,17 @@ class FleetSession(RunView):
         self._rank: int | None = settings.rank
         self._world_size = settings.world_size
         self._held: tuple[int, Batch | None] | None = None
-        """The step that was asked for last, and its batch; none if it may be another
-        now."""
+        """The step asked for last, and its batch; None if ranks may have changed since.
+        """
         self._is_ahead = False
-        """Whether what the iteration delivers next is the step behind it."""
+        """Whether the iteration delivers the step after it next."""
 
     @property
     def place(self) -> tuple[int | None, int]:
-        """The rank whose batches come, of how many; None for one that gets none."""
+        """The rank that gets batches, and the world size.
+
+        None for a rank that gets none.
+        """
         return self._rank, self._world_size
 
     @property

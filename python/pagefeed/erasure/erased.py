@@ -76,7 +76,7 @@ class ErasedRows:
 
     @lazy
     def _values(self) -> Int64Array:
-        """Values before the rows of :attr:`runs`, likewise."""
+        """Values before the rows of :attr:`runs`: int64 [runs, 2]."""
         if not len(self.runs):
             return self.runs
         index = self._spans.index

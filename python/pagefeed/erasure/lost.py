@@ -127,7 +127,7 @@ def _ids(index: PageIndex, files: list[int]) -> Any | None:
 
 
 def _values(index: PageIndex, column: str, files: list[int]) -> Any:
-    """The values of a column in some files, one below the other."""
+    """Return the values of a column in some files, joined."""
     import pyarrow as pa
 
     table = index.recipe.table

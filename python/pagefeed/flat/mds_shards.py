@@ -262,7 +262,7 @@ def mds(
     dtype: npt.DTypeLike | None = None,
     cache_dir: PathLike | None = None,
 ) -> FlatDataset:
-    """Name a dataset of MosaicML's MDS shards, as they lie: one sample, one document.
+    """Return a dataset of MosaicML's MDS shards, which are read in place.
 
     Args:
         folders: Folders with an ``index.json`` in them or below, or a list, whose order

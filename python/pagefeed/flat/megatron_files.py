@@ -224,7 +224,7 @@ def megatron(
     column: str = "input_ids",
     cache_dir: PathLike | None = None,
 ) -> MegatronDataset:
-    """Name a dataset of Megatron's ``.bin`` and ``.idx`` files, as they lie.
+    """Return a dataset of Megatron's ``.bin`` and ``.idx`` files, read in place.
 
     Args:
         prefixes: What both files begin with (``"corpus_text_document"``), one of the

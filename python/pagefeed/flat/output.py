@@ -29,7 +29,7 @@ class TokenRows(NamedTuple):
     """Start of each document, and the end of the last: int64 [documents + 1]."""
 
     def some(self, first: int, stop: int) -> TokenRows:
-        """Return documents ``[first, stop)`` of these."""
+        """Return the documents ``[first, stop)``."""
         offsets = self.offsets[first : stop + 1]
         tokens = self.tokens[offsets[0] : offsets[-1]]
         return TokenRows(tokens, offsets - offsets[0])

@@ -34,7 +34,7 @@ class FilePages(NamedTuple):
     num_rows: Int64Array
     """Rows that begin in it: int64 [pages]."""
     num_values: Int64Array
-    """Tokens of these: int64 [pages]."""
+    """Tokens of each page: int64 [pages]."""
     row_value: UInt32Array
     """Tokens of the page before each row, uint32 [rows]; [0] if a page is one row."""
     row_byte: UInt32Array

@@ -182,7 +182,7 @@ class RawOutput(Output):
 
 
 class NpyOutput(RawOutput):
-    """One file of tokens behind NumPy's header."""
+    """One file of tokens with the header of NumPy."""
 
     signs = (".npy",)
 

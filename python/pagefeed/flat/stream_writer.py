@@ -153,7 +153,7 @@ class StreamWriter(WholeWriter):
         self._write(self._records(np.asarray(tokens), {}), counts)
 
     def _write(self, records: npt.NDArray[Any], counts: Int64Array) -> None:
-        """Write documents of so many records."""
+        """Write documents, given the number of records in each."""
         ends = self.num_tokens + np.cumsum(counts)
         self._files[TOKENS].write(records.tobytes())
         self._files[DOCUMENTS].write(ends.astype("<u8").tobytes())
@@ -294,7 +294,7 @@ def _triples(spans: Iterable[Span]) -> list[Span]:
 
 
 class StreamOutput(Output):
-    """Shards of a stream, in folders of their own."""
+    """Shards of a stream, each in a folder."""
 
     signs = (HEADER, TOKENS)
     _shard: StreamWriter | None = None
@@ -310,7 +310,7 @@ class StreamOutput(Output):
             at = stop
 
     def _open(self) -> StreamWriter:
-        """Return the shard, or another one if it is full."""
+        """Return the open shard, or a new one if it is full."""
         if self._shard is not None and self._shard.num_tokens < self.shard_tokens:
             return self._shard
         if self._shard is not None:

@@ -205,7 +205,7 @@ def _snapshot_before(
 
 
 def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
-    """Return the same choice of rows of another snapshot of the table.
+    """Return the same selection in a different snapshot of the table.
 
     Args:
         dataset: Says what is wanted, and which rows.

@@ -15,7 +15,7 @@ __all__ = ["GrownOrder"]
 GROUPS = 16
 """Groups of a block: all blocks have as many new ones."""
 LAST = np.uint64(2**63)
-"""A lot behind all others."""
+"""Sorts after all drawn numbers."""
 
 
 class GrownOrder(Ordered):
@@ -70,7 +70,7 @@ class GrownOrder(Ordered):
         yield from self._added.begin()
 
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the sequences at positions; those that were added come behind."""
+        """Find the sequences at positions; numbers of added sequences come last."""
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         is_new, place = self._places(wanted)
         found = np.empty(len(wanted), dtype=np.int64)

@@ -171,7 +171,7 @@ class GrownRun(DatasetRun):
     later: Dataset
     """All data."""
     whole: DatasetRun = field(init=False)
-    """The run of the epochs behind."""
+    """The run of the following epochs."""
 
     def __post_init__(self) -> None:
         names = [each.name for each in fields(DatasetRun) if each.init]

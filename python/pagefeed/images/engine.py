@@ -81,7 +81,10 @@ class ImageEngine:
         self._images.clear(keep_pages=keep_pages)
 
     def stats(self) -> dict[str, Any]:
-        """Return counters since the start; those of pages and bytes count both."""
+        """Return counters since the start.
+
+        Those of pages and bytes are sums of both engines.
+        """
         tokens, images = self._tokens.stats(), self._images.stats()
         return tokens | {name: tokens[name] + images[name] for name in BOTH}
 

@@ -1,4 +1,4 @@
-"""Rows of text with images as tokens: each placeholder becomes those of its image."""
+"""Rows of text with images: each placeholder becomes the tokens of its image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ImageRows", "placeholder_id"]
 
 
 def placeholder_id(tokenizer: Tokenizer, placeholder: str) -> int:
-    """Return the id of the token that stands for an image.
+    """Return the id of the placeholder token.
 
     Raises:
         InvalidArgumentError: If it is not one token of the tokenizer.

@@ -15,7 +15,7 @@ class Document(NamedTuple):
     """An infilled document, as epoch 0 has it."""
 
     num_tokens: int
-    """Tokens that it has of its own."""
+    """Tokens of the document, without special tokens."""
     row_tokens: int
     """Tokens of its row, with the special ones."""
     parts: Sequence[OwnTokens]

@@ -78,7 +78,7 @@ class Remaining(_IterableDataset):
         self._num_behind = num_behind
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the steps behind as None, then the batches."""
+        """Yield None for steps that are done, then the batches."""
         num_behind = self._num_behind
         if num_behind is None:
             num_behind = self._delivery.loader.view().following.step
@@ -207,7 +207,10 @@ class _Gather:
         )
 
     def _rows(self, tensor: Any, kept: list[NDArray[np.bool_]]) -> Any:
-        """Gather a tensor; if it is of rows, with those to keep alone."""
+        """Gather a tensor.
+
+        If its rows are those of the batch, return only those to keep.
+        """
         if not tensor.ndim:
             return self._gather(tensor)
         counts = [len(rows) for rows in kept]

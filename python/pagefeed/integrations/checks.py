@@ -60,7 +60,7 @@ AHEAD = {
         "iterate over the Loader itself, and move its batches to the device",
     )
 }
-"""Classes that read ahead of the training, likewise."""
+"""Classes that fetch batches ahead of the training."""
 
 
 def check_loader(loader: object, who: str) -> None:
@@ -169,7 +169,7 @@ def check_fields(loader: Loader, names: Iterable[str], who: str) -> None:
 
 
 def check_ranks_of(loader: Loader, expected: Ranks, who: str) -> None:
-    """Raise if the loader has another rank than the trainer.
+    """Raise if the loader has a different rank than the trainer.
 
     Raises:
         InvalidArgumentError: Naming both.
@@ -186,7 +186,7 @@ def check_ranks_of(loader: Loader, expected: Ranks, who: str) -> None:
 
 
 def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
-    """Raise if the trainer is set to another batch size than the loader.
+    """Raise if the trainer has a different batch size than the loader.
 
     Raises:
         InvalidArgumentError: Naming both.

@@ -87,7 +87,7 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_borders(batch: Mapping[str, Any]) -> None:
-    """Refuse a batch whose tokens are not those that its borders count.
+    """Refuse a batch whose borders count more or fewer tokens than it has.
 
     Raises:
         InvalidArgumentError: Saying what to leave out.
@@ -186,5 +186,5 @@ def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _those(batch: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return some fields of a batch, of those that it has."""
+    """Return the named fields that a batch has."""
     return {name: batch[name] for name in names if name in batch}

@@ -180,7 +180,7 @@ def _like(tensor: Any, values: Array) -> Any:
 
 
 def _floats(packed: Array, dtype: str, count: int) -> tuple[Array, Array]:
-    """Return some numbers, float32 [..., count], and the bytes behind them."""
+    """Return numbers, float32 [..., count], and the bytes after them."""
     size = WIDTHS[dtype] * count
     own = np.ascontiguousarray(packed[..., :size])
     if dtype == "bfloat16":
@@ -189,7 +189,7 @@ def _floats(packed: Array, dtype: str, count: int) -> tuple[Array, Array]:
 
 
 def _unpacked(packed: Array, bits: int, count: int) -> Array:
-    """Return numbers of so many bits, the highest first: int64 [..., count]."""
+    """Return numbers of ``bits`` bits, the highest first: int64 [..., count]."""
     flags = np.unpackbits(packed, axis=-1, count=bits * count)
     places = flags.reshape(*packed.shape[:-1], count, bits).astype(np.int64)
     powers: Array = 1 << np.arange(bits - 1, -1, -1, dtype=np.int64)

@@ -155,7 +155,7 @@ def _row_bytes(view: SequenceView) -> int:
 
 
 def _read(view: SequenceView, first: int, stop: int) -> Iterator[Any]:
-    """Yield a range of sequences as tables, in another process."""
+    """Yield a range of sequences as tables. Runs in a worker process."""
     pyarrow = require("pyarrow", extra="ray", purpose="Ray Data")
     for begin in range(first, stop, ROWS_PER_BLOCK):
         numbers = range(begin, min(stop, begin + ROWS_PER_BLOCK))

@@ -1,4 +1,4 @@
-"""torchft: the step that replica groups commit together, shared by those that live."""
+"""torchft: replicas commit a step together, and share it among those that live."""
 
 from __future__ import annotations
 

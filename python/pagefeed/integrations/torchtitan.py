@@ -70,8 +70,8 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         start: Start = "epoch"
         """``"here"`` to begin where an iteration was left, not at an epoch."""
         grown: Grown | None = None
-        """When files that were added since a checkpoint come: of
-        ``Loader.load_state_dict``."""
+        """When files added since a checkpoint are used, see ``Loader.load_state_dict``.
+        """
         policy: Annotated[Policy | Replacing | None, tyro.conf.Suppress] = None
         """Changes the weights of a mixture by its datasets' losses; see
         :meth:`PagefeedDataLoader.learn`."""

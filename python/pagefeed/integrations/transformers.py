@@ -132,7 +132,7 @@ class LoaderCallback(TrainerCallback):
         self._steps.begin_run(f"the Trainer's, of step {state.global_step}")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Put the position where a checkpoint takes it from."""
+        """Store the position where the Trainer's checkpoint takes it from."""
         del args, control
         if self.learner is not None:
             self.learner.step()
@@ -175,7 +175,10 @@ class _Evaluations:
         trainer.evaluation_loop = self.loop
 
     def dataloader(self, eval_dataset: Any = None) -> Any:
-        """Return the batches of a loader; of another dataset the Trainer's own."""
+        """Return the batches of a loader.
+
+        For other datasets, the Trainer's DataLoader.
+        """
         wanted, sets = eval_dataset, self._trainer.eval_dataset
         if wanted is None or isinstance(wanted, str):
             wanted = sets if wanted is None else sets[wanted]

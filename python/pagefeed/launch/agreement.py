@@ -51,7 +51,7 @@ def gather_from(group: Any = None) -> Gather:
 
 
 def members(same: Any, group: Any = None) -> list[int]:
-    """Return the numbers, in ``group``, of the members of another group.
+    """Return the ranks, within ``group``, of the members of a group.
 
     Args:
         same: A process group of torch, or these numbers themselves.
@@ -89,7 +89,7 @@ def check_agreement(
     gather: Gather,
     same: Sequence[int] | None = None,
 ) -> None:
-    """Check that all processes get the data once, and the same where they must.
+    """Check that all data is delivered once, and that peers get equal batches.
 
     Args:
         ranks: The data-parallel rank of this process, of how many; None for a member of

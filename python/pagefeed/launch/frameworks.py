@@ -37,7 +37,7 @@ class Ranks(NamedTuple):
     """
 
     rank: int
-    """This process's; those that need the same batches have the same."""
+    """Rank of this process; processes that need the same batches share a rank."""
     world_size: int
     """Number of data-parallel ranks."""
 
@@ -143,7 +143,7 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
 
 
 def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
-    """Return the rank of this process among those that feed a sharded global batch.
+    """Return the rank of this process in feeding a sharded global batch.
 
     It is a property of the sharding: processes whose devices hold the same rows need
     the same ones, and share a rank.

@@ -1,4 +1,4 @@
-"""Weights that grow where a model is behind a reference: a softmax of excess losses."""
+"""Weights that grow where a model is worse than a reference model."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Memory:
 
 
 def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume with another policy than the state records.
+    """Refuse to resume with a different policy than the state records.
 
     Raises:
         StateMismatchError: The message names the settings that differ, and what to do.
@@ -153,7 +153,7 @@ def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def check_unlearned(before: Any) -> None:
-    """Refuse to go on from what a learner remembered, where nothing learns.
+    """Refuse to continue a learner's state where nothing learns.
 
     Raises:
         StateMismatchError: Naming the policy, and the ways on.

@@ -99,7 +99,7 @@ class Replacing:
 
 
 class FixedSchedule:
-    """Weights by step, whatever the losses are.
+    """Weights by step, independent of the losses.
 
     A :class:`pagefeed.Stage` does the same ahead of a run. This is what a policy is
     compared with: it takes the same way into the state.
@@ -161,7 +161,7 @@ class FixedSchedule:
 def usable_losses(
     step: int, losses: Mapping[str, float], *, warns: bool = True
 ) -> dict[str, float]:
-    """Return losses without those that are not finite, and warn of these."""
+    """Return the finite losses, and warn of others."""
     found = {name: loss for name, loss in losses.items() if abs(loss) <= LARGEST_LOSS}
     for name in losses.keys() - found.keys() if warns else ():
         warnings.warn(

@@ -41,7 +41,7 @@ class Former(NamedTuple):
     num_sequences: int
     """Sequences in each of these epochs."""
     num_tokens: int
-    """Tokens in these."""
+    """Tokens in each of these epochs."""
     mixed: tuple[Mixed, ...] = ()
     """Data mixed into the last of these epochs, which is then the only one."""
 

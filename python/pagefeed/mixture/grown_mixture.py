@@ -186,7 +186,7 @@ class GrownMixtureRun(MixtureRun):
     def _data_of(
         self, part: Component, former: Former, *, is_over: bool
     ) -> list[Dataset]:
-        """Return the data that epochs are of: those they began with, and those added.
+        """Return the data of some epochs: the first data, and those added.
 
         None are there of epochs that are over, if files of them are gone.
         """

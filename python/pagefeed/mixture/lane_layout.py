@@ -81,7 +81,7 @@ class LaneLayout:
         self._lay_out(self._places[-1].num_intervals if self._places else 0)
 
     def _continue(self, before: LaneLayout) -> None:
-        """Take over what another has laid out of the same intervals."""
+        """Take over the layout of the intervals that both have."""
         ours, theirs = self._intervals, before._intervals
         pairs = zip(ours, theirs, strict=False)
         same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(theirs))
@@ -115,7 +115,7 @@ class LaneLayout:
         self.rows.seal()
 
     def _lay_interval(self, weights: tuple[float, ...], end: Int64Array) -> None:
-        """Add the rows up to ``end``; whenever a dataset runs out, another begins."""
+        """Add the rows up to ``end``. A row ends wherever a dataset runs out."""
         weighted = np.array(weights) > 0
         together, is_first = True, not self.turn.any()
         while (going := (self.turn < end) & ~self.ended).any():

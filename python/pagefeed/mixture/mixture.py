@@ -140,7 +140,7 @@ class Mixture(Source):
         return self.datasets
 
     def make_run(self, settings: Mapping[str, Any]) -> Any:
-        """Return what a loader of these settings delivers."""
+        """Return the run of a loader with these settings."""
         return provided("run of a mixture")(mixture=self, **settings)
 
     @property

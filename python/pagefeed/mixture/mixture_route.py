@@ -24,7 +24,7 @@ HALF = np.uint64(32)
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureRoute(Route):
-    """The positions of a rank that shares its lanes with others."""
+    """The positions of a rank that shares its lanes with other ranks."""
 
     num_lanes: int
     """Lanes of the positions."""
@@ -32,7 +32,7 @@ class MixtureRoute(Route):
     """Key of the permutations of ranks."""
 
     def progression(self, first: int, count: int) -> range | None:  # noqa: ARG002
-        """Return None: the positions are no range."""
+        """Return None: these positions are not a range."""
         return None
 
     def _places_in(self, turns: Int64Array) -> Int64Array:

@@ -78,7 +78,7 @@ class MixtureCursor(Cursor):
 
     @property
     def _ends(self) -> list[int | None]:
-        """Positions at which datasets end the epoch, whatever its steps and tokens."""
+        """Positions at which datasets end the epoch, whatever limits it has."""
         course, stop = self.course, self.run.mixture.stop
         ends = [course.natural_end]
         if stop is not None:
@@ -192,7 +192,7 @@ class MixtureCursor(Cursor):
         return gathered(self.unbalanced(positions))
 
     def unbalanced(self, positions: Positions) -> Iterator[Int64Array | None]:
-        """Yield the sequences as datasets come, before ranks are balanced."""
+        """Yield the sequences before ranks are balanced."""
         begun = self.begin.epoch
         at_once = AT_ONCE // 4 if self.run.shuffle.in_order else AT_ONCE
         for first in range(0, len(positions), at_once):

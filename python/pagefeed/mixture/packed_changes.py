@@ -33,7 +33,7 @@ def coarse(weights: Sequence[float]) -> tuple[float, ...]:
 def pack_changes(
     changes: Sequence[WeightChange],
 ) -> tuple[list[WeightChange], dict[str, Any] | None]:
-    """Divide changes into those to be listed, and a text of all coarse ones.
+    """Divide changes into a list of exact ones, and a text of rounded ones.
 
     The first ones are listed, whatever their weights, and so are later ones that are
     not coarse. The text holds columns of starts, anneals and codes, bit by bit from the

@@ -70,7 +70,7 @@ def adopt(
     anchor: Anchor,
     position: int | None = None,
 ) -> Schedule:
-    """Return the schedule with which a run of ``mixture`` continues another.
+    """Return the schedule with which ``mixture`` continues a run.
 
     The schedule before a position, by default that of the anchor, stays. After it, the
     recorded one goes on if the same mixture was asked for, and otherwise the one that

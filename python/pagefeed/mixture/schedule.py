@@ -81,7 +81,7 @@ class Schedule:
         return former
 
     def position_of_tokens(self, tokens: float) -> int:
-        """Return the first position with so many tokens before it."""
+        """Return the first position with at least ``tokens`` before it."""
         for start, stop, weights in self.intervals():
             each = self.sequence_tokens(weights)
             if stop is None or tokens <= (stop - start) * each:

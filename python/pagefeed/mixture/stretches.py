@@ -12,7 +12,7 @@ from pagefeed.mixture.tree import MAX_TURN
 __all__ = ["ENDED", "LaneStretches", "groups", "turns_before"]
 
 ENDED = -1
-"""Stands for the tree of a lane that has run out."""
+"""Marks a lane that has run out."""
 SPAN = MAX_TURN << 1
 """Distance of the lanes in the keys of rows."""
 

@@ -1,4 +1,4 @@
-"""Weights of datasets from a position on, as they are recorded."""
+"""Weights of datasets from a position on, in the form of states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WeightChange(NamedTuple):
     start: int
     """First position."""
     anneal: int
-    """Positions over which the former weights turn into these."""
+    """Positions over which the earlier weights change into these."""
     weights: tuple[float, ...]
     """Weight of a sequence of each dataset."""
 

@@ -131,7 +131,7 @@ class DescribedRows(ParquetRows):
     shared: IndexFolder | None = None
     """The index that was written for all nodes, if it was given."""
     _of_more_files: Mapping[str, PageIndex] = field(default_factory=dict)
-    """Indexes of columns of these files and of more, which need not be built again."""
+    """Indexes of columns of more files, out of which the index is taken."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without indexes of other files."""
@@ -192,7 +192,7 @@ class DescribedRows(ParquetRows):
         numbers: Sequence[int],
         why: Literal["pruned", "without_rows"] | None = None,
     ) -> Self:
-        """Return the same of some of its files.
+        """Return the recipe for some of its files.
 
         Args:
             numbers: Their numbers, rising.

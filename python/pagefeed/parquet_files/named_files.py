@@ -162,7 +162,7 @@ class Columns(TypedDict, total=False):
 
 
 def check_wanted(wanted: Mapping[str, object]) -> None:
-    """Refuse arguments that are none, or lack the token column.
+    """Refuse unknown arguments, or a missing token column.
 
     Raises:
         InvalidArgumentError: Naming the argument.

@@ -124,7 +124,7 @@ class Selectable(Dataset):
         share: float | None = None,
         seed: int = 0,
     ) -> Self:
-        """Take random whole rows that hold so many tokens.
+        """Return random whole rows that hold about ``tokens`` tokens.
 
         Subsets of one seed are nested: a smaller one is part of a larger one. Which
         rows are taken depends on the seed and the number of each row in the files of
@@ -230,7 +230,7 @@ class SelectableParquet(Selectable, DescribedRows):
 
     @property
     def _leaves_files_out(self) -> bool:
-        """Whether files without selected rows are no files of the selection."""
+        """Whether files without selected rows are left out of the selection."""
         from pagefeed.selection import Selection
 
         chosen = self.selection

@@ -161,7 +161,7 @@ class Tokenizable(ParquetRows):
         require_labels: bool = True,
         count: bool = True,
     ) -> Self | UncountedText:
-        r"""Take the column, which holds texts, for the tokens that they come to.
+        r"""Return the dataset of the tokens of the column's texts.
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
         of it work, and resume. The tokens of every row are counted when they are first

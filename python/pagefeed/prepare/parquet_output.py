@@ -84,7 +84,7 @@ class ParquetOutput(Output):
         self._begin_shard()
 
     def _forget(self, error: object, *_: object) -> None:
-        """Leave nothing behind an error before the first shard."""
+        """After an error before the first shard, leave no files."""
         with suppress(FileAccessError):
             if error is not None and not self._has_files:
                 self.folder.check_claim()

@@ -211,7 +211,7 @@ class TeacherWriter(WholeWriter):
             self._append(counts, table)
 
     def _check_unchanged(self) -> None:
-        """Refuse to go on where another writer has written meanwhile."""
+        """Refuse to continue if another process has written to the folder."""
         found, known = self._num_written, self.num_rows
         if found != known:
             self._release()
@@ -298,7 +298,7 @@ class TeacherWriter(WholeWriter):
         self._end_file()
 
     def abandon(self) -> None:
-        """Remove the file that is being written; those that are complete stay."""
+        """Remove the unfinished file. Complete files stay."""
         if self._file is not None:
             self._file.abandon()
             self._file = None

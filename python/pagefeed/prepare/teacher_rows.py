@@ -43,7 +43,7 @@ def _array(values: Any) -> npt.NDArray[Any]:
 
 
 def num_of(values: Any) -> int | None:
-    """Count values of a column; None if it is none."""
+    """Return the number of values of a column; None if it is not a column."""
     try:
         return None if isinstance(values, str | bytes) else len(values)
     except TypeError:

@@ -23,7 +23,7 @@ File = tuple[str, int, str]
 
 
 def is_of_hub(url: str) -> bool:
-    """Tell whether a URL names something on the hub."""
+    """Return whether a URL names something on the hub."""
     return url.startswith("hf://")
 
 

@@ -44,7 +44,7 @@ FILES_PER_GROUP = 4096
 MOST_PACKS = 6
 """Packs of an index, at most: opening each takes a request."""
 MOST_DEATHS = 3
-"""Deaths of workers at the same files, after which these are not tried again."""
+"""Deaths of workers at the same files, after which these files fail."""
 _ATTEMPTS = 5
 
 
@@ -69,7 +69,7 @@ class WrittenIndex:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexDifferences:
-    """The result of :func:`check_index`: files that an index has not as they are."""
+    """Result of :func:`check_index`: differences between an index and the files."""
 
     written: str
     """When the index was written, in UTC."""
@@ -196,7 +196,7 @@ class _Writing:
     def run(
         self, roots: tuple[str, ...], *, shrink: bool, force: bool
     ) -> WrittenIndex | None:
-        """Write it; None if another process was first."""
+        """Write the index. Return None if another process was first."""
         found = self._folder.read_version(self._name)
         files, num_dropped, before = self._recipe.files, 0, None
         if found is not None and not force:

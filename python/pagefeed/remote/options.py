@@ -41,7 +41,7 @@ class StorageOptions(TypedDict, total=False):
     storage_cache: int | str
     """Size of the disk cache, such as ``"200GB"``."""
     storage_cache_dir: str
-    """Folder of these."""
+    """Folder of the disk cache."""
     allow_http: bool | str
     """Send credentials over ``http://`` too."""
     ca_bundle: str
@@ -137,7 +137,7 @@ def texts_of(options: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def is_public(name: str) -> bool:
-    """Tell whether the value of an option is no secret, so that it may be pickled.
+    """Return whether an option is not secret, so that it may be pickled.
 
     Example:
         >>> is_public("aws_region"), is_public("azure_storage_connection_string")

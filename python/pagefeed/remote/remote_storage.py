@@ -212,7 +212,7 @@ class RemoteStorage(Storage):
 def options_of(
     paths: Paths, options: StorageOptions | None, other: PathLike
 ) -> StorageOptions | None:
-    """Return the options that are of some paths: none if another one alone is a URL.
+    """Return the options for some paths; none if all of them are local.
 
     Example:
         >>> options_of("corpus/", {"region": "here"}, "s3://bucket/out")

@@ -24,7 +24,7 @@ __all__ = [
 
 
 class FileWriter(WholeWriter):
-    """Writes a file under another name, and renames it when it is complete.
+    """Writes a file under a temporary name, and renames it when it is complete.
 
     Args:
         path: Path of the file; an existing file is replaced.

@@ -54,7 +54,7 @@ class Diagnosis:
     step_seconds: dict[str, float] = field(default_factory=dict)
     """Time of a step: ``"data"`` alone, ``"compute"`` alone, ``"both"`` together."""
     tokens_per_second: dict[str, float] = field(default_factory=dict)
-    """Tokens a second, under the same names."""
+    """Tokens a second, by the names of ``seconds``."""
     evidence: Evidence | None = None
     """Measurements of the loader."""
     damage: list[Damage] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Diagnosis:
 
 
 class Cause(NamedTuple):
-    """Why batches come no faster."""
+    """A cause of slow batches."""
 
     name: str
     setting: str
@@ -293,7 +293,7 @@ def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Caus
 
 
 class _Endless(Iterator[Batch]):
-    """The batches of one iteration after another."""
+    """The batches of consecutive iterations."""
 
     def __init__(self, loader: Loader, damage: list[Damage]) -> None:
         self._loader, self._damage = loader, damage

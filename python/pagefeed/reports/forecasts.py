@@ -139,7 +139,7 @@ class Forecast:
     same_page_pairs_random: float
     """``same_page_pairs`` of batches drawn at random."""
     same_file_pairs: float
-    """Mean pairs of sequences in a batch of one rank that share a file, likewise."""
+    """Mean pairs of sequences in a batch of one rank that share a file."""
     same_file_pairs_random: float
     """``same_file_pairs`` of batches drawn at random."""
     met_again: float | None

@@ -16,7 +16,7 @@ SAMPLED_STEPS = 3
 
 
 def plan_digest(loader: Loader) -> str:
-    """Return 16 hexadecimal digits that are the same on every rank of one run.
+    """Return a digest of 16 hexadecimal digits, equal on every rank of one run.
 
     Of the dataset, the cut, the order, seed, sizes and batches; and of what some steps
     really hold, on all ranks together.
@@ -39,7 +39,7 @@ def plan_digest(loader: Loader) -> str:
 
 
 def sampled_steps(loader: Loader) -> list[int]:
-    """Return some steps of the epoch, the same on every rank."""
+    """Return a sample of steps of the epoch, equal on every rank."""
     run = loader.view().run
     steps = run.at(run.beginning(loader.epoch)).route.num_steps
     most = 1 << 16 if steps is None else steps

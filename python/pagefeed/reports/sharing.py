@@ -134,7 +134,7 @@ def shared_pairs(
 
 
 def _shared(which: Int64Array, thing: Int64Array, count: int) -> npt.NDArray[np.bool_]:
-    """Return which of so many sequences have something in common: [count, count]."""
+    """Return which of ``count`` sequences share something: [count, count]."""
     things, number = np.unique(thing, return_inverse=True)
     has = np.zeros((count, len(things)), dtype=np.float32)
     has[which, number] = 1
@@ -147,5 +147,5 @@ def _same(*keys: Int64Array) -> float:
 
 
 def _pairs(sizes: Int64Array) -> float:
-    """Return the pairs inside groups of so many."""
+    """Return the number of pairs inside groups of these sizes."""
     return float((sizes.astype(np.float64) * (sizes - 1) / 2).sum())

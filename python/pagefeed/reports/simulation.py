@@ -47,8 +47,8 @@ PLAN_BYTES = 64
 READY_BYTES = 24 << 20
 """Memory of finished batches at most, unless a few batches are larger."""
 GAP, TOKENS_AT_ONCE = 4096, 1 << 18
-"""Parts are read together if at most so many bytes lie between them, in groups of so
-many tokens of a batch."""
+"""Parts are read together if at most this many bytes are between them, for groups of
+this many tokens of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

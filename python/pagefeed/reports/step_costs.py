@@ -182,7 +182,7 @@ def _sources(index: JoinedIndex, sequences: Int64Array) -> Int64Array:
 
 
 def _pairs(groups: Int64Array, draws: int, size: int) -> float:
-    """Return the share of pairs inside so many draws that are of one group."""
+    """Return the share of pairs inside ``draws`` draws that are of one group."""
     possible = draws * size * (size - 1)
     counts = np.unique(groups, return_counts=True)[1].astype(np.float64)
     return float((counts * (counts - 1)).sum() / max(1, possible))

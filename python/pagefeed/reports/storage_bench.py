@@ -27,7 +27,7 @@ SCATTER = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Reads of one size, so many at a time."""
+    """Bandwidth of reads of one size, at one number of requests at a time."""
 
     request_bytes: int
     depth: int
@@ -51,7 +51,7 @@ class StorageBench:
     request_bytes: int
     """Smallest size of a request that gives most of the best bandwidth."""
     max_in_flight: int
-    """Fewest of these at a time that do."""
+    """Fewest requests at a time that reach enough bandwidth."""
     retries: int
     """Requests that had to be sent again."""
 

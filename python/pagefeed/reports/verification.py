@@ -138,7 +138,7 @@ def verify(
 
 
 def _judge_erasures(run: Run, result: Verification) -> None:
-    """Hold the sequences that changed against those with tokens of erased documents."""
+    """Compare the changed sequences with those that have erased documents."""
     starts = run.index.first_sequence.tolist()
     for first, index in zip(starts, run.indexes, strict=False):
         if index.erased is None:

@@ -14,7 +14,7 @@ class Bounds(NamedTuple):
     lower: Any
     """Lower bound; None if unknown. NaN does not count."""
     upper: Any
-    """No value is above it, likewise."""
+    """Upper bound; None if unknown. NaN does not count."""
     may_be_null: bool = True
     """Whether rows may have no value."""
     may_have_values: bool = True

@@ -29,7 +29,7 @@ class _Runs(NamedTuple):
     row: Int64Array
     num_rows: Int64Array
     new_page: npt.NDArray[np.bool_]
-    """Whether a run begins in another page than the run before."""
+    """Whether a run begins in a different page than the run before."""
     num_values: Int64Array | None
 
 

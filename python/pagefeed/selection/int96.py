@@ -26,7 +26,7 @@ __all__ = ["check_years", "int96_columns", "is_coarse", "used_of"]
 
 ARROW_KEY = b"ARROW:schema"
 SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
-"""Under it Spark says what it wrote; its times are microseconds."""
+"""Key under which Spark records its schema; its times are in microseconds."""
 SECONDS_PER_YEAR = 31_556_952
 PER_SECOND = {"us": 10**6, "ns": 10**9}
 
@@ -66,7 +66,7 @@ def _units(kind: Any) -> Iterable[str]:
 def used_of(
     names: Iterable[str], expression: Expression, schema: Schema
 ) -> dict[str, Expression]:
-    """Return the fields of those of some columns that an expression uses, by name."""
+    """Return the fields, out of some columns, that an expression uses."""
     known, found = dict(scalar_columns(schema)), {}
     for name in names:
         if name not in known:

@@ -22,7 +22,7 @@ class Piece:
     """Consecutive row groups, and which of their rows are wanted."""
 
     spans: Spans
-    """The wanted rows, of this piece and others."""
+    """The wanted rows of all pieces."""
     files: range
     """Numbers of the files: one, unless files do not matter."""
     first_pages: Int64Array
@@ -50,7 +50,7 @@ class Piece:
 
     @property
     def span_range(self) -> tuple[int, int]:
-        """First of the spans in the piece, and the one behind the last."""
+        """First span of the piece, and one past the last."""
         first, stop = self.spans.spans_before(self.first_rows[[0, -1]]).tolist()
         return first, stop
 

@@ -146,7 +146,7 @@ class Predicate(Query):
         return flag
 
     def _match(self, node: ast.Call, called: str) -> Bind:
-        """Check whether a text begins with another, or has it in it."""
+        """Check a call that asks whether a text begins with, or has, another text."""
         match node:
             case ast.Call(args=[column, ast.Constant(value=str(part))], keywords=[]):
                 text = self._text(column)
@@ -284,7 +284,7 @@ class Predicate(Query):
     def _compared(
         self, schema: Schema, sign: str, *sides: tuple[ast.expr, Side]
     ) -> Expression:
-        """Compare two sides, of which one is no literal."""
+        """Return the comparison of two sides that are not both literals."""
         bound = [side(schema) if callable(side) else side for _, side in sides]
         try:
             return compare(sign, *bound)

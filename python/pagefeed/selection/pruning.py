@@ -28,7 +28,7 @@ from pagefeed.selection.table_columns import TableColumns
 __all__ = ["files_that_may_match"]
 
 COLUMNS_WITH_NULLS = 2
-"""Rows with a value and those without are looked at apart in so many columns."""
+"""Columns whose rows with and without a value are considered separately, at most."""
 GROUP = "pagefeed.group"
 """Column that identifies the file where only statistics are read."""
 NO_VALUE = Bounds(None, None, may_have_values=False)

@@ -71,7 +71,7 @@ class Query(ABC):
 
 
 class ExpressionQuery(Query):
-    """A ``pyarrow.compute.Expression`` that somebody made."""
+    """A predicate that is a ``pyarrow.compute.Expression`` of the user."""
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression

@@ -20,7 +20,7 @@ TRAILER = 8
 
 
 class RenamedFile(RangeFile):
-    """A Parquet file with another footer."""
+    """A Parquet file that is read with a changed footer."""
 
     def __init__(self, source: Storage, file: str, begin: int, tail: bytes) -> None:
         super().__init__(source, file)
@@ -44,7 +44,7 @@ class RenamedFile(RangeFile):
 
 
 def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) -> Any:
-    """Open a Parquet file as a ``pyarrow.NativeFile``, its footer made another.
+    """Open a Parquet file as a ``pyarrow.NativeFile`` with a changed footer.
 
     Args:
         storage: Where it lies.

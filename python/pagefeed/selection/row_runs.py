@@ -42,7 +42,7 @@ class RowRuns(Spans, ABC):
 
     @property
     def num_values(self) -> int:
-        """Values of these rows: tokens of a token column."""
+        """Values of these rows; for a column of tokens, their tokens."""
         return int(self.values_before[-1])
 
     def first_rows(self, spans: npt.ArrayLike) -> Int64Array:

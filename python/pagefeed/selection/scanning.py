@@ -61,9 +61,9 @@ class Opened(NamedTuple):
 
     fragment: Fragment
     schema: Schema
-    """Their columns and those in the names of folders."""
+    """Columns of the files, and those in the names of folders."""
     int96: Sequence[str] = ()
-    """Those that are INT96 timestamps."""
+    """Columns of INT96 timestamps."""
 
 
 def open_piece(piece: Piece) -> Opened:
@@ -72,7 +72,7 @@ def open_piece(piece: Piece) -> Opened:
 
 
 def schema_of(files: Files | PageIndex, file: int) -> Schema:
-    """Return the columns of a file and those in the names of its folders."""
+    """Return the columns of a file, and those in the names of its folders."""
     files = files if isinstance(files, Files) else Files.of(files)
     return _with_folders(files, file).schema
 

@@ -63,7 +63,7 @@ class Selection(RowRuns):
         return Selection, (self._division, self._number), {"erased": self.erased}
 
     def over(self, spans: Spans) -> Selection:
-        """Return the same selection of another index of the same files."""
+        """Return the same selection over another index of the same files."""
         division = self._division
         rows = division.spans.over(spans)
         criterion = division.criterion
@@ -140,7 +140,7 @@ class Selection(RowRuns):
 
     @lazy
     def page_values(self) -> int:
-        """Values of all rows of these pages."""
+        """Values of all rows of the pages of the spans, which must be decoded."""
         total, first = 0, self._page_span[:-1]
         for begin in range(0, len(first), 1 << 16):
             pages, _ = self.places(first[begin : begin + (1 << 16)])

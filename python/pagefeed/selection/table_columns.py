@@ -97,7 +97,7 @@ class TablePast(Protocol):
 
     @property
     def row_ids(self) -> Any | None:
-        """Function that returns row ids of a file, if the table has such."""
+        """Function that returns the row ids of a file, if the table has row ids."""
 
     @property
     def key(self) -> str | None:
@@ -123,7 +123,7 @@ class TableColumns:
     of_files: Mapping[str, FolderColumn] = field(default_factory=dict)
     """Columns with one value in all rows of a file: its partition."""
     partition_decides: bool = False
-    """Whether a partition's value is that of the rows, whatever the file holds."""
+    """Whether the value of a partition overrides values in its files."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Values of columns that a file lacks: a ``pyarrow.Scalar`` each."""
     inner_defaults: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class TableColumns:
 
     @property
     def key(self) -> str:
-        """Differs where columns of the same files hold other values."""
+        """Text that differs if columns of the same files have different values."""
         parts = [repr(self.naming), str(self.missing_as_null), str(self.types)]
         parts += [f"{name} {value}" for name, value in self.defaults.items()]
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
@@ -169,7 +169,7 @@ class TableColumns:
         return found
 
     def decides(self, column: str) -> bool:
-        """Whether a column is that of the partition, whatever files hold."""
+        """Return whether a column has the partition's values, not those of files."""
         return self.partition_decides and column in self.of_files
 
     def constants_of(self, column: str, num_files: int) -> FolderColumn | None:
@@ -227,7 +227,7 @@ class TableColumns:
         return kind
 
     def with_files(self, numbers: Sequence[int]) -> TableColumns:
-        """Return the same of some of the files."""
+        """Return the columns for some of the files."""
         of_files = {
             name: column.with_files(numbers) for name, column in self.of_files.items()
         }

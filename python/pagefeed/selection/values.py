@@ -52,7 +52,7 @@ def is_number(kind: Any) -> bool:
 
 
 def as_float(value: Value) -> Expression:
-    """Return numbers as float64; those that it does not hold are rounded."""
+    """Return numbers as float64. Numbers that do not fit are rounded."""
     types = arrow("pyarrow.types")
     if types.is_float16(value.kind):  # Arrow does not compute with them.
         return value.field.cast("float32").cast("float64")
@@ -60,7 +60,7 @@ def as_float(value: Value) -> Expression:
 
 
 def compare(sign: str, left: Value | Constant, right: Value | Constant) -> Expression:
-    """Return a comparison of two sides, one of which is no literal.
+    """Return a comparison of two sides that are not both literals.
 
     Raises:
         Misfit: If a literal does not fit the other side.

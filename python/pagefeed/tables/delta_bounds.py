@@ -12,8 +12,8 @@ from pagefeed.selection import Bounds, Naming, bounds_of
 __all__ = ["DeltaBounds"]
 
 CUT_TEXT = 32
-"""Texts of so many bytes may have been cut at as many characters, as some writers count
-them, and not rounded up."""
+"""Texts of this many bytes may be cut: some writers count as many characters, and do
+not round the bound up."""
 
 
 @dataclass(frozen=True, eq=False)

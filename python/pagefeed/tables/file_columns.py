@@ -121,7 +121,7 @@ def _leaf(table: Any, path: Sequence[str]) -> Any:
 
 
 def _fields(kind: Any) -> Iterator[Any]:
-    """Fields of a struct and of those in it."""
+    """Return the fields of a struct, and of structs inside it."""
     for field in kind.fields:
         yield field
         if hasattr(field.field_type, "fields"):

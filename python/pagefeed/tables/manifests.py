@@ -25,7 +25,7 @@ STATUS, SEQUENCE, DATA_FILE, PARTITION = 0, 3, 2, 102
 OF_FILE = (134, *range(100, 105), 109, 110, 125, 128, 135, *range(142, 146))
 """Field ids that are read of each file, in the order of :class:`_File`."""
 NUM_REQUIRED = 6
-"""Number of these that are required: the first ones."""
+"""Number of required fields; they come first."""
 EXISTING, ADDED, DELETED = range(3)
 """Status of an entry: a file of an earlier snapshot, an added or a removed one."""
 
@@ -82,7 +82,7 @@ class LiveFiles(NamedTuple):
 
     @property
     def row_ids(self) -> RowIds:
-        """Ids of the rows of data, of those that have any."""
+        """Ids of the rows of data files, where they have ids."""
         first = {
             path_of(file.path): file.first_row_id
             for file in self.data
@@ -169,7 +169,7 @@ def _manifests(io: Any, manifest_list: str) -> list[_Manifest]:
 
 
 def _chosen(fields: Iterable[Any], ids: Sequence[int]) -> list[Any]:
-    """Those fields of pyiceberg that have some ids, in the order of these.
+    """Return the fields with some ids, in the order of the ids.
 
     Behind them all lists and maps: pyiceberg skips no such field of a file.
     """
@@ -194,7 +194,7 @@ class _Partitioning(NamedTuple):
 
     number: int
     parts: list[_Part | None]
-    """The values of a partition; None of one that nobody can name."""
+    """Values of the partition; None for a value without a name."""
     whole: list[int | None]
     """Field ids of columns that hold these values; None for transforms."""
     is_one: bool
@@ -260,7 +260,7 @@ def _comparable(value: Any) -> Any:
 
 
 class _File(NamedTuple):
-    """What a manifest says of a file."""
+    """Entry of a file in a manifest."""
 
     content: int
     path: str
@@ -280,7 +280,7 @@ class _File(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it says all that it must, in numbers that there are."""
+        """Whether the entry has all required values, and these are valid."""
         return (
             None not in self[:NUM_REQUIRED]
             and self.content in CONTENTS
@@ -288,7 +288,7 @@ class _File(NamedTuple):
         )
 
     def of_partition(self, sequence: int, partition: _Partition) -> LiveFile:
-        """Return the same with what files of the partition have in common."""
+        """Return the entry with the facts of its partition added."""
         values, scope, constants = partition
         metrics = Metrics(self.lower, self.upper, self.num_values, self.num_nulls)
         named = self.path, self.size, sequence, values, self.num_rows

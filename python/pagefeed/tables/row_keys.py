@@ -117,7 +117,7 @@ class KeyedRows(ABC):
 
 
 def _joined(columns: list[Any], key: str | None) -> KeyArray:
-    """Keys of some files, one below the other.
+    """Return the keys of several files, joined.
 
     Raises:
         InvalidArgumentError: If values are null, or of a type that tells no rows.

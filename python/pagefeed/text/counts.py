@@ -108,7 +108,7 @@ def token_counts(column: TextColumn) -> TokenCounts:
 
 
 class _CountedElsewhereError(Exception):
-    """Another process has stored all counts."""
+    """Another process has stored all counts meanwhile."""
 
     def __init__(self, found: ArrayFolder) -> None:
         super().__init__()

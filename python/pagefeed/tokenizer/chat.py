@@ -104,7 +104,7 @@ class ChatTemplate:
         return cls(template, tokens, None, roles)
 
     def on(self, today: datetime.date) -> ChatTemplate:
-        """Return the template with another date."""
+        """Return the template with a different date."""
         text, tokens, _, roles = self._made_of
         return ChatTemplate(text, tokens, today, roles)
 

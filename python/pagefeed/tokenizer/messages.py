@@ -13,7 +13,7 @@ __all__ = ["Chat", "check_roles", "parse_chat"]
 Message = dict[str, Any]
 
 ROLES = {"human": "user", "gpt": "assistant", "observation": "tool"}
-"""Roles of ShareGPT's ``from`` and their usual names; others stay as they are."""
+"""Usual names for ShareGPT's roles in ``from``. Unknown roles stay unchanged."""
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """Fields of messages with the reasoning before an answer."""
 

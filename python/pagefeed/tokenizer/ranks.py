@@ -1,4 +1,4 @@
-"""tiktoken's ranks as a ``tokenizer.json`` that gives the same ids."""
+"""Convert tiktoken's ranks to a ``tokenizer.json`` that gives equal ids."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
 
 
 def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
-    """Return the ``tokenizer.json`` of the same encoding.
+    """Return the encoding as a ``tokenizer.json``.
 
     Raises:
         InvalidArgumentError: If a single byte has no rank, or two tokens share one.

@@ -29,7 +29,7 @@ Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int32]]
 
 
 class EncodedRows(NamedTuple):
-    """The tokens of some rows, one row after the other."""
+    """Tokens of rows, one row after another."""
 
     ids: npt.NDArray[np.uint32]
     """uint32 [tokens]."""
@@ -149,7 +149,7 @@ class ChatRows(Rows):
         return " ".join([*told, *self.columns[1:]])
 
     def on(self, today: datetime.date) -> ChatRows:
-        """Return an encoder whose template writes another day."""
+        """Return an encoder whose template writes a different day."""
         return replace(self, template=self.template.on(today))
 
     def writes(self, token: int) -> bool:

@@ -36,7 +36,7 @@ Encode = Callable[[str], Any]
 
 
 class Definition(NamedTuple):
-    """Everything needed to make the same tokenizer in another process."""
+    """Everything needed to make an equal tokenizer in another process."""
 
     kind: Literal["tokenizers", "tiktoken", "sentencepiece", "function"]
     name: str

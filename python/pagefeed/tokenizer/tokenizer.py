@@ -1,4 +1,4 @@
-"""The tokenizer, whatever its source."""
+"""The tokenizer, for all sources."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Tokenizer:
         )
 
     def replaced(self, content: str) -> Tokenizer:
-        """Return a tokenizer of another ``tokenizer.json`` with the same settings.
+        """Return a tokenizer with equal settings and another ``tokenizer.json``.
 
         Raises:
             InvalidArgumentError: If it is not a valid ``tokenizer.json``.

@@ -1,4 +1,4 @@
-"""Sequences of texts whose tokens nobody has counted.
+"""Sequences of texts without token counts.
 
 ``lane_passes`` says which rows of which blocks a lane reads in each pass. ``blocks``
 reads and encodes them, ``lines`` cuts their tokens; the data plane makes fields of

@@ -42,7 +42,7 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EncodedBlock:
-    """The documents of a block, one after the other."""
+    """The documents of a block, joined."""
 
     tokens: npt.NDArray[np.unsignedinteger[Any]]
     """With separators: uint16 or, of large vocabularies, uint32 [tokens]."""

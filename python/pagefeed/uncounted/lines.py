@@ -103,7 +103,7 @@ class Lane(ABC, Generic[AnyBlock]):
         return self._block
 
     def _go_to(self, done: int) -> None:
-        """Have done so much of the block; behind its end begins the next block."""
+        """Set how much of the block is done. At its end, go to the next block."""
         size, following = self._here().size, self._following()
         if self._next is None and size - done <= max(AHEAD * self._step, size // 8):
             self._next = self._load(self._begun(following), following.epoch)

@@ -150,7 +150,7 @@ class UncountedSession(AnyView):
         self._iterator: weakref.ref[BatchIterator] | None = None
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
-        """Go on from where the lanes are.
+        """Continue from the positions of the lanes.
 
         Raises:
             InvalidArgumentError: If it is to be shared by several processes.
@@ -165,7 +165,7 @@ class UncountedSession(AnyView):
         return iterator
 
     def next_batch(self, iterator: BatchIterator) -> Batch | None:
-        """Return the next batch, and count it; None behind the last one.
+        """Return the next batch, and count it; None after the last one.
 
         If it raises, nothing has moved.
         """
@@ -261,7 +261,7 @@ class UncountedSession(AnyView):
         return self._pool[1]
 
     def load_state_dict(self, state: Any, grown: Any = None) -> None:
-        """Go on where a state has the lanes.
+        """Continue at the positions of a state.
 
         Args:
             state: Of this rank, or the list of those of all ranks.
@@ -277,7 +277,7 @@ class UncountedSession(AnyView):
             self.resume(UncountedState.of(state))
 
     def resume(self, state: UncountedState) -> None:
-        """Go on at a state."""
+        """Continue at a state."""
         state.check_plan(self._state)
         if state.num_lanes > len(self._reader.blocks):
             raise StateMismatchError(
@@ -302,7 +302,10 @@ class UncountedSession(AnyView):
         self.tell()
 
     def _ended(self, epoch: int) -> UncountedState:
-        """The state behind this iteration: the next begins with a pass."""
+        """Return the state at the end of this iteration.
+
+        The next one begins with a pass.
+        """
         steps = self._state.steps_before + self._state.step
         return replace(self._state, step=0, steps_before=steps, first_epoch=epoch)
 

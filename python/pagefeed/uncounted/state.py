@@ -75,7 +75,7 @@ class UncountedState:
         return replace(first, lanes=lanes)
 
     def check_plan(self, ours: UncountedState) -> None:
-        """Refuse a state of another run.
+        """Refuse a state of a different run.
 
         Raises:
             StateMismatchError: Naming everything that differs, both sides.

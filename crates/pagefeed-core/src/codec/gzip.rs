@@ -70,7 +70,7 @@ impl Inflater {
     }
 }
 
-/// The bytes behind a member's header, `None` if it is not one.
+/// Returns the bytes after a member's header; `None` if it is not a header.
 fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     let (fixed, mut rest) = bytes.split_at_checked(10)?;
     if fixed[..3] != [0x1f, 0x8b, 8] {
@@ -93,7 +93,7 @@ fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// Checks the checksum and size behind a member; returns what follows.
+/// Checks the checksum and size after a member; returns the bytes after them.
 fn check_trailer<'a>(bytes: &'a [u8], member: &[u8]) -> Result<&'a [u8], String> {
     let (trailer, rest) = bytes
         .split_first_chunk::<8>()

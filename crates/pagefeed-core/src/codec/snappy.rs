@@ -56,9 +56,9 @@ fn split_size(stored: &[u8]) -> Option<(usize, &[u8])> {
 #[derive(Clone, Copy)]
 struct Tag {
     length: u16,
-    /// The bits that count among the 16 behind the tag, and what to add to them: the
-    /// distance of a copy. A literal is given one that is never too short; an element
-    /// that is not for the fast loop has the distance 0.
+    /// Mask of the bytes after the tag that are the distance of a copy. A literal gets
+    /// one that is never too short; an element that the fast loop cannot decode has
+    /// distance 0.
     mask: u16,
     base: u16,
 }

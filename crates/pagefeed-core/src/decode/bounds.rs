@@ -124,7 +124,7 @@ pub(crate) fn array_size(
     check_page_size(places.saturating_add(padding).saturating_add(decoded_size))
 }
 
-/// Lengths of the strings of a dictionary, stored one by one behind them.
+/// Returns the lengths of the strings of a dictionary, each stored after its length.
 pub(crate) fn string_lengths(mut bytes: &[u8], num_entries: usize) -> Result<Vec<u32>> {
     sized(bytes, num_entries as u64 * 4, num_entries)?;
     let mut lengths = Vec::new();
@@ -144,7 +144,7 @@ pub(crate) fn check_dictionary(bytes: &[u8], num_entries: usize, leaf: &Leaf) ->
     sized(bytes, size.div_ceil(8), num_entries).map(drop)
 }
 
-/// Splits off the first of strings that are stored one by one behind their lengths.
+/// Splits off the first of strings that are stored after their lengths.
 pub(crate) fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
     bytes
         .split_first_chunk::<4>()
@@ -152,7 +152,7 @@ pub(crate) fn split_string(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
         .ok_or_else(|| Error::corrupt("a string is longer than its page"))
 }
 
-/// Bytes behind the `size` ones that values take.
+/// Returns the bytes after the `size` bytes of values.
 fn sized(bytes: &[u8], size: u64, num_values: usize) -> Result<u64> {
     (bytes.len() as u64)
         .checked_sub(size)

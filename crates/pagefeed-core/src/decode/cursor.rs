@@ -37,7 +37,7 @@ pub(crate) struct StoredPage<'a> {
 /// A data page, and which of its rows are wanted.
 pub(crate) struct OpenPage<'a> {
     pub(crate) page: DataPage<'a>,
-    /// Levels of these rows, and values.
+    /// Levels of the wanted rows, and their values.
     pub(crate) levels: Range<usize>,
     pub(crate) values: Range<usize>,
     /// Levels and values of the whole page.
@@ -64,7 +64,8 @@ impl StoredPage<'_> {
 }
 
 impl<'a> PageCursor<'a> {
-    /// Stands before the first page of a run; looks for `rows` of those that begin in it.
+    /// Returns a cursor before the first page of a run; `rows` are those that begin in
+    /// it.
     pub(crate) fn new(leaf: &'a Leaf, run: &'a PageRun, rows: Range<u64>) -> Self {
         Self {
             bytes: &run.data,
@@ -83,7 +84,7 @@ impl<'a> PageCursor<'a> {
         self.rows.clone()
     }
 
-    /// The next page, unless all rows asked for have come to their ends.
+    /// Returns the next page, unless all wanted rows are complete.
     pub(crate) fn next(&mut self) -> Result<Option<StoredPage<'a>>> {
         match self.is_done {
             true => Ok(None),
@@ -158,8 +159,8 @@ impl<'a> PageCursor<'a> {
         })
     }
 
-    /// Keeps the page that was opened last for the next run, if rows behind those asked for
-    /// begin in it.
+    /// Keeps the page opened last for the next run, if rows begin in it after the
+    /// wanted ones.
     pub(crate) fn keep(&self, opener: &mut PageOpener, stored: &StoredPage<'_>) {
         if self.num_begun > self.rows.end {
             opener.keep_page(&stored.header, stored.bytes, self.run.codec);
@@ -179,8 +180,8 @@ impl<'a> PageCursor<'a> {
             .ok_or_else(missing_dictionary)
     }
 
-    /// Refuses a run of other rows than it was indexed with. Of pages behind the rows asked
-    /// for, only the levels are read.
+    /// Refuses a run with other rows than in the index. Pages after the wanted rows are
+    /// read for their levels only.
     pub(crate) fn finish(mut self, opener: &mut PageOpener) -> Result<()> {
         while !self.is_in_tail
             && let Some(stored) = self.next_stored()?

@@ -120,7 +120,7 @@ impl<'a> Iterator for Runs<'a> {
     }
 }
 
-/// The 64 bits that begin at bit `8 * at`; zeros behind the end.
+/// Returns the 64 bits from bit `8 * at` on; zeros after the end.
 #[inline]
 pub(crate) fn load_u64(bytes: &[u8], at: usize) -> u64 {
     if let Some(chunk) = bytes[at..].first_chunk::<8>() {

@@ -33,7 +33,7 @@ pub(crate) fn for_each_part(
     parts(runs(bytes, values.end)?, values.start, check, each)
 }
 
-/// Bytes of the entries, of these lengths, that `values` of a page name.
+/// Returns the bytes of the entries that `values` of a page refer to.
 pub(crate) fn total_length(bytes: &[u8], values: Range<usize>, lengths: &[u32]) -> Result<u64> {
     let mut size = 0u64;
     for_each_part(bytes, values, lengths.len(), |part| {

@@ -11,7 +11,7 @@ const READY_BYTES: usize = 24 << 20;
 /// budget.
 const SCRATCH_PART: usize = 16;
 
-/// A page of so many bytes may always be loaded, however small the budget.
+/// A page of up to this many bytes may always be loaded, however small the budget.
 const ALWAYS_LOADED: usize = 64 << 20;
 
 /// One part in this many of the room for pages stays free before pages are fetched
@@ -60,7 +60,8 @@ impl Budget {
         budget
     }
 
-    /// Goes on with batches of another size. Those that exist count as if they had it.
+    /// Continues with batches of a different size; existing ones count as if they had
+    /// it.
     pub fn resize(&mut self, config: &EngineConfig) {
         self.batch_bytes = config.batch_bytes();
         let fewest = self.batch_bytes.saturating_mul(config.num_threads + 4);
@@ -79,8 +80,8 @@ impl Budget {
         config.budget.max(ALWAYS_LOADED)
     }
 
-    /// Batches that may be assembled or waiting: two of those set aside are for the
-    /// consumer, who usually looks at one while asking for the next.
+    /// Batches that may be assembled or wait. Two of the reserve are for the consumer,
+    /// who usually holds one while asking for the next.
     pub fn batches_ahead(&self) -> usize {
         (self.max_buffers().saturating_sub(2)).max(1)
     }

@@ -23,8 +23,8 @@ use crate::tokens::{Joins, Numbers, PerToken, TokenPage, arrange};
 /// Bundles that the segments of a plan refer to: rows of several pages, joined.
 #[derive(Clone, Debug, Default)]
 pub struct Bundles {
-    /// Stands for the bundle in `Plan::page`: no number of a page, and the same bundle
-    /// in every plan.
+    /// Stands for the bundle in `Plan::page`: not the number of a page, and equal in
+    /// every plan.
     pub key: Vec<u64>,
     /// Sequences its rows pack into.
     pub num_sequences: Vec<u32>,
@@ -102,8 +102,7 @@ pub(super) struct PageRows {
     pub num_rows: u32,
 }
 
-/// Joined rows of several pages. A bundle is loaded like a page, under a key of its
-/// own.
+/// Joined rows of several pages. A bundle is loaded like a page, by its key.
 #[derive(Debug)]
 pub struct Bundle {
     /// Parts; those of one page are consecutive.

@@ -54,7 +54,7 @@ pub struct EngineConfig {
     pub batch_rows: usize,
     /// Tokens of a row; 0 where batches have none.
     pub row_length: usize,
-    /// Cells of a row behind its tokens: columns that come as Arrow arrays.
+    /// Cells of a row after its tokens: columns that come as Arrow arrays.
     pub num_columns: usize,
     /// Bytes of a row besides its tokens, such as text; an estimate.
     pub row_payload: usize,
@@ -67,15 +67,15 @@ pub struct EngineConfig {
 /// How rows become the tokens of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// Token before every row, also one without tokens of its own.
+    /// Token before every row, also before an empty one.
     pub bos: Option<i64>,
-    /// Token behind every row, likewise.
+    /// Token after every row, also after an empty one.
     pub eos: Option<i64>,
     /// How bundles are packed; without it, their rows are joined like those of a page.
     pub packing: Option<Rule>,
     /// The fields to make besides tokens.
     pub fields: Fields,
-    /// Columns that come with the tokens.
+    /// The aligned columns.
     pub aligned: Vec<Aligned>,
     /// Aligned column that decides on the loss mask: tokens with its padding have no
     /// loss.

@@ -132,7 +132,7 @@ pub(super) struct Garbage {
     /// Metadata of rows.
     pub rows: Vec<ArrayRef>,
     pub buffers: Vec<Buffer>,
-    /// Whether so much was freed that the allocator should be asked to return it.
+    /// Whether so much was freed that the allocator should return it to the system.
     pub is_trim_due: bool,
 }
 

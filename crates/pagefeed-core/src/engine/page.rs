@@ -77,7 +77,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Memory that loads leave behind.
+    /// Bytes of memory that loads keep for later ones.
     pub fn load_bytes(&self) -> usize {
         self.page.num_bytes() + self.opener.kept_bytes()
     }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes page numbers: nobody chooses them to collide, and a plan has thousands.
+/// Hashes page numbers. They are not chosen to collide, and a plan has thousands.
 #[derive(Default)]
 pub(super) struct MultiplyHasher(u64);
 

@@ -81,8 +81,8 @@ pub(super) struct PageTable {
     evictable: BinaryHeap<(BatchNumber, Slot)>,
     /// Whether all of them are in `evictable`; not before memory is short.
     tracks_evictable: bool,
-    /// Pages never loaded, by slot and number, in plan order; those behind the first may
-    /// have been since.
+    /// Pages never loaded, by slot and number, in plan order; those after the first may
+    /// have been loaded since.
     fresh: VecDeque<(Slot, u64)>,
     /// Pages entered so far.
     num_entered: u64,
@@ -193,7 +193,7 @@ impl PageTable {
             .unwrap_or(BatchNumber::MAX)
     }
 
-    /// The page behind `page`, if it is to be loaded.
+    /// Returns the page after `page`, if it must be loaded.
     pub fn absent_after(&self, page: u64) -> Option<Slot> {
         let slot = *self.slots.get(&page.checked_add(1)?)?;
         let is_absent = matches!(self.entries[slot as usize].content, State::Absent);

@@ -26,8 +26,8 @@ pub struct Plan {
     pub num_tokens: Vec<u32>,
     /// Row of the batch.
     pub destination_row: Vec<u32>,
-    /// Place in that row: its first token; or behind the tokens a cell, which takes the
-    /// row of the page whatever it holds, and counts as one token.
+    /// First token in that row; or after the tokens, the column of a cell, which takes
+    /// the row of the page as it is and counts as one token.
     pub destination_offset: Vec<u32>,
     /// Bundles: rows of several pages that are loaded as one.
     pub bundles: Bundles,
@@ -57,7 +57,7 @@ fn vec_bytes<T>(values: &Vec<T>) -> usize {
 /// A plan that keeps its promises, its segments in the order of their destination.
 #[derive(Debug)]
 pub(super) struct PreparedPlan {
-    /// The engine's, with the rows of these batches.
+    /// Settings of the engine, with the rows of these batches.
     pub config: Arc<EngineConfig>,
     plan: Plan,
     /// Pages of the whole plan without repeats, in the order of first use.

@@ -46,7 +46,7 @@ pub struct PagePart {
     pub row: u32,
     /// Token within that row, counting separators; may be in a later row.
     pub first_token: u32,
-    /// Number of tokens, likewise.
+    /// Number of tokens in the part.
     pub num_tokens: u32,
     /// Separators that every row gets.
     pub per_row: u32,
@@ -61,7 +61,7 @@ pub struct PagePart {
 pub struct PartReads {
     /// Ranges of files that were read.
     pub reads: u64,
-    /// Bytes of these.
+    /// Bytes read for parts.
     pub bytes: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct ExtraReads {
     pub bytes: u64,
     /// Reads of the index of payloads of spans.
     pub index_reads: u64,
-    /// Reads of these payloads.
+    /// Reads of payloads of spans.
     pub payload_reads: u64,
 }
 
@@ -144,7 +144,7 @@ pub trait PageSource: Send + Sync {
         ExtraReads::default()
     }
 
-    /// Says where in which file an error about `page` is.
+    /// Adds file and location of `page` to an error.
     fn locate(&self, error: Error, _page: u64) -> Error {
         error
     }

@@ -36,7 +36,7 @@ pub struct Shared {
     pub plan_bytes: Arc<AtomicUsize>,
     /// Workers wait here for work.
     work: Condvar,
-    /// Fetching threads, likewise.
+    /// Wakes fetching threads.
     fetches: Condvar,
     /// The consumer waits here for the batch at the head.
     pub settled: Condvar,

@@ -6,7 +6,7 @@ use crate::tokens::Joins;
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// Borders of the segments of a batch; those between its rows go without saying.
+/// Borders of the segments of a batch; borders between its rows are implied.
 #[derive(Clone, Debug, Default)]
 pub struct Borders {
     /// For each token, whether a segment begins at it.
@@ -17,12 +17,12 @@ pub struct Borders {
 }
 
 impl Borders {
-    /// Bytes for a batch of so many tokens.
+    /// Returns the bytes for a batch of `num_tokens` tokens.
     pub fn num_bytes(num_tokens: usize) -> usize {
         2 * num_tokens.div_ceil(WORD) * size_of::<u64>()
     }
 
-    /// Forgets all, for a batch of so many tokens. Memory is used again.
+    /// Clears the borders for a batch of `num_tokens` tokens; memory is reused.
     pub fn reset(&mut self, num_tokens: usize) {
         for bits in [&mut self.begins, &mut self.documents] {
             bits.clear();

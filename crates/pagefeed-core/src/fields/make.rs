@@ -130,9 +130,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Notes the border before a segment, and its length. With the padding behind it a
-    /// document has a length that is a multiple; padding beyond it is a segment without
-    /// tokens of its own.
+    /// Records the border before a segment, and its length. Padding fills a document up
+    /// to a multiple; padding beyond it is an empty segment.
     #[inline(always)]
     fn count_segment(&mut self, segment: Range<usize>, is_document: bool) {
         let Range { mut start, mut end } = segment;
@@ -176,8 +175,8 @@ impl<'a> Maker<'a> {
             .fill(segment, is_document.into());
     }
 
-    /// Writes the labels that are the tokens of a segment: whether it is of a document,
-    /// and behind one.
+    /// Writes the labels that are tokens of a segment, which may be a document or
+    /// follow one.
     #[inline(always)]
     fn put_labels<T: Number + Into<i64>>(
         &mut self,

@@ -71,8 +71,8 @@ impl Shape {
 pub struct FieldEntry {
     /// Name in a batch.
     pub name: &'static str,
-    /// The types that it may have, the usual one first; none if it is no array, or has the
-    /// type of the tokens.
+    /// Types that it may have, the default first; empty if it is not an array, or has
+    /// the type of the tokens.
     pub types: &'static [FieldType],
     /// Shape of the field.
     pub shape: Shape,
@@ -125,7 +125,7 @@ const MASK: &[FieldType] = &[FieldType::Bool, FieldType::I64, FieldType::F32];
 fields! {
     /// The tokens, always there.
     InputIds: "input_ids", &[], Tokens, None, true, true;
-    /// Tokens to predict, where there is none the label that is ignored.
+    /// Tokens to predict; the ignored label where there is none.
     Labels: "labels", WIDE, Tokens, None, false, true;
     /// Place of each token in its segment, from 0.
     PositionIds: "position_ids", WIDE, Tokens, None, false, true;
@@ -148,7 +148,7 @@ fields! {
     LossMask: "loss_mask", MASK, Tokens, Some(0), false, false;
     /// Number of each sequence's dataset.
     DatasetIds: "dataset_ids", SMALL, Sequences, Some(-1), true, false;
-    /// What the files tell of the documents.
+    /// Metadata of the documents, from the files.
     Metadata: "metadata", &[], Table, None, true, true;
 }
 
@@ -180,7 +180,7 @@ pub struct Fields {
     pub ignored: i64,
     /// Documents are padded to a multiple of this many positions.
     pub multiple_of: usize,
-    /// Columns that come with the tokens are shifted, and so need borders too.
+    /// Whether aligned columns are shifted, so that borders are needed for them.
     pub are_columns_shifted: bool,
 }
 
@@ -222,7 +222,7 @@ impl Fields {
         self
     }
 
-    /// The type of a field that has one of its own.
+    /// Type of a field whose type can be chosen.
     pub fn type_of(&self, field: Field) -> FieldType {
         self.types[field as usize]
     }

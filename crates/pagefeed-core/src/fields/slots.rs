@@ -69,7 +69,7 @@ pub enum Slots<'a> {
     F32(&'a mut [f32]),
 }
 
-/// Does the same with the numbers of any type.
+/// Runs the same code for numbers of any type.
 macro_rules! with_numbers {
     ($slots:expr, $numbers:ident => $body:expr) => {
         match $slots {

@@ -19,7 +19,7 @@ pub trait BatchToken: Number + Into<i64> + Send + Sync + 'static {
     fn copy(tokens: &Tokens, start: usize, target: &mut [Self], ahead: Ahead) -> Result<(), i64>;
 }
 
-/// Tokens that are copied next, to be fetched into the cache meanwhile.
+/// Tokens that are copied next, to be prefetched into the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead {
     start: *const u8,
@@ -70,9 +70,8 @@ const LINE_BYTES: usize = 64;
 /// Cache lines after which the processor predicts the next ones itself.
 const FIRST_LINES: usize = 8;
 
-/// Converts value by value; false if the OR of all `excess` is not zero, that is,
-/// if some value does not fit. With every line that is read, one of those `ahead` is
-/// fetched.
+/// Converts value by value. Returns false if the OR of all `excess` is not zero: then
+/// some value does not fit. Prefetches a line of `ahead` for every line it reads.
 #[inline(always)]
 fn convert_loop<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
     source: &[S],
@@ -120,8 +119,7 @@ fn convert<S: Copy, T, E: Copy + Default + PartialEq + BitOr<Output = E>>(
 
 /// Values that are delivered as `T`.
 trait Deliver<T>: Sized {
-    /// Copies the values, fetching those `ahead` meanwhile; on one that does not fit
-    /// returns it.
+    /// Copies the values and prefetches `ahead`; returns a value that does not fit.
     fn deliver(source: &[Self], target: &mut [T], ahead: Ahead) -> Result<(), i64>;
 }
 

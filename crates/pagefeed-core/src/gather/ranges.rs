@@ -21,9 +21,8 @@ pub enum Misfit {
     Columns,
 }
 
-/// Copies the tokens of `page` from token `first_token` of row `row` on, as many as
-/// `target` holds; they may run on into later rows. Those `ahead` are fetched
-/// meanwhile.
+/// Copies tokens of `page` from token `first_token` of row `row` on until `target` is
+/// full; they may continue into later rows. Prefetches `ahead`.
 pub fn copy_segment<T: BatchToken>(
     page: &TokenPage,
     row: u32,
@@ -51,7 +50,7 @@ pub fn copy_segment<T: BatchToken>(
     T::copy(&page.tokens, start as usize, target, ahead).map_err(Misfit::Token)
 }
 
-/// Tokens that every row gets, also one without tokens of its own.
+/// Tokens that every row gets, also an empty one.
 ///
 /// A row that got them is a line of `bos`, its tokens and `eos`; the places of a page
 /// with separators count through its lines.
@@ -59,7 +58,7 @@ pub fn copy_segment<T: BatchToken>(
 pub struct Separators<T> {
     /// Before the row.
     pub bos: Option<T>,
-    /// Behind it.
+    /// Token after the row.
     pub eos: Option<T>,
     /// Places of a line from one `bos` to the next; 0: it has one, at its begin.
     pub bos_every: u32,

@@ -31,8 +31,7 @@ pub struct StoredPage {
     pub leading_nulls: bool,
 }
 
-/// A page of the index: one stored page, and those after it in which no record
-/// begins.
+/// A page of the index: a stored page, and those after it in which no record begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Number within the chunk of the first stored page.
@@ -108,7 +107,7 @@ impl ChunkPages {
 }
 
 impl ChunkPages {
-    /// A page of null rows, of which the file has nothing; none for no row.
+    /// Returns a page of null rows for a file without the column; `None` for no rows.
     pub fn missing(num_rows: u64) -> Self {
         let page = Page {
             number: 0,

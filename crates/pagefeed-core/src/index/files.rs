@@ -16,7 +16,7 @@ use crate::storage::{FileId, Stamp};
 columns! {
     /// Numbers of each file, besides its path.
     FileNumbers,
-    /// [`FileNumbers`] that are gathered one after the other.
+    /// Builds [`FileNumbers`] file by file.
     FileNumbersBuilder:
     /// Bytes.
     size: u64 as UInt64Type,
@@ -86,7 +86,7 @@ impl Files {
     }
 }
 
-/// Files that are gathered one after the other.
+/// Builds the list of files one by one.
 #[derive(Default)]
 pub(super) struct FilesBuilder {
     paths: StringBuilder,

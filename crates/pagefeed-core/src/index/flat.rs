@@ -101,7 +101,7 @@ pub struct FlatPages<'a> {
     pub size: &'a [i64],
     /// Rows that begin in it.
     pub num_rows: &'a [i64],
-    /// Tokens of these.
+    /// Tokens of each page.
     pub num_values: &'a [i64],
     /// Per row, the tokens of its page before it; none where every page is one row.
     pub row_value: Vec<u32>,
@@ -174,7 +174,7 @@ impl Flat {
 }
 
 impl Index {
-    /// Indexes files without pages of their own, as runs of records.
+    /// Indexes files without pages as runs of records.
     pub fn flat(
         storage: &dyn Storage,
         files: &[FlatFile],

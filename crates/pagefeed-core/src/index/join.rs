@@ -25,8 +25,8 @@ pub(super) struct Joint {
 }
 
 impl Index {
-    /// Joins files of some indexes of one column, in the order of `pieces`, to the index that a build of these
-    /// files would give.
+    /// Joins files of several indexes of one column, in the order of `pieces`. The
+    /// result equals an index built of these files.
     pub fn join(parts: &[Arc<Self>], pieces: &[Piece]) -> Result<Self> {
         let [first, ..] = parts else {
             return Err(Error::invalid("no indexes to join"));

@@ -44,7 +44,7 @@ impl Pieces {
 /// A page: its span, and its index into the arrays with one more number per span.
 type Place = (usize, usize);
 
-/// The tokens of a table's pages. Of its columns, those that every search looks at.
+/// The tokens of all pages in order, with the columns of the table that searches need.
 pub struct Line<'a> {
     table: &'a Table,
     first_value: &'a [u64],
@@ -114,7 +114,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The page that holds a token: of those that begin at one, the last.
+    /// Returns the page that holds a token; the last one, if several begin at it.
     fn find(&self, token: u64) -> Result<Place> {
         let spans = 0..self.table.file.len();
         let span = holding(spans, token, |span| self.first_of_span(span));
@@ -132,7 +132,7 @@ impl<'a> Line<'a> {
         (bound(fence), bound(fence + 1))
     }
 
-    /// The page behind one that is not the last.
+    /// Returns the page after one that is not the last.
     fn next(&self, (span, fence): Place) -> Result<Place> {
         if fence + 2 < self.table.fences(span)?.end {
             return Ok((span, fence + 1));

@@ -43,7 +43,7 @@ use table::Table;
 pub use join::Piece;
 pub use line::Pieces;
 
-/// Files whose states are checked together: their names are in memory meanwhile.
+/// Files whose states are checked together; their names take memory meanwhile.
 const FILES_CHECKED: usize = 1 << 12;
 
 /// Settings of building an index.
@@ -53,7 +53,7 @@ pub struct BuildOptions {
     pub use_page_index: bool,
     /// Take whole row groups for pages, so that nothing but footers is read.
     pub by_row_group: bool,
-    /// Rows of files that lack the column are null, if another file has it.
+    /// Whether rows of files that lack the column are null, if another file has it.
     pub missing_as_null: bool,
     /// How the columns of a table are found in its files; by name without a table.
     pub naming: Option<Arc<Naming>>,
@@ -82,7 +82,7 @@ pub struct PageRecord {
     pub first_row_in_group: u64,
     /// Rows that begin in the page.
     pub num_rows: u64,
-    /// Values (not null) of these rows.
+    /// Values (not null) of the rows.
     pub num_values: u64,
     /// Offset of the page in the file.
     pub offset: u64,

@@ -26,7 +26,7 @@ pub fn seal(file: &File) -> Result<()> {
     Ok(file.write_all_at(checksum.as_bytes(), place.start as u64)?)
 }
 
-/// Refuses bytes that are not those that were sealed.
+/// Refuses bytes that changed since they were sealed.
 pub fn verify(bytes: &[u8]) -> Result<()> {
     let place = checksum_place(bytes)?;
     let expected = checksum(bytes, &place);

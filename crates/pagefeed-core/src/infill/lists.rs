@@ -30,8 +30,8 @@ pub fn infilled_field(field: &FieldRef) -> Result<FieldRef> {
     }
 }
 
-/// Writes lists with those rows infilled that are, the documents from number `first` on.
-/// Markers are the tokens, or the number with the bits `filling`.
+/// Writes lists, with rows infilled from document `first` on. Special tokens are
+/// written, or have the bits `filling`.
 pub fn arrange_lists(
     infilling: &Infilling,
     lists: &ArrayRef,

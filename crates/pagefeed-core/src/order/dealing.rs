@@ -35,7 +35,7 @@ pub struct Dealing {
     pub equal: f64,
 }
 
-/// The sequences of some ranks in a stretch, turn after turn of these ranks.
+/// Sequences of some ranks in a stretch, turn after turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch<'a> {
     /// First position of each rank, rising, within a turn of all ranks.

@@ -14,8 +14,8 @@ pub(super) struct Item {
     pub first_token: u32,
 }
 
-/// Keeps back nothing, or one, two, four and so on, until no document is split that
-/// was short enough, or that does not help further.
+/// Keeps back 0, 1, 2, 4 and more items, until no document that could be whole is
+/// split, or more does not help.
 pub(super) fn fewest_splits(items: &[Item], length: u32, limit: usize) -> Vec<(u32, Item)> {
     let mut best = Attempt::new(items, &[], length, limit, Method::BestFit);
     if best.num_split == 0 {
@@ -53,7 +53,7 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Places items whole, those `kept` back last, and splits what has no room.
+    /// Places items whole, with those in `kept` last, and splits what does not fit.
     pub fn new(items: &[Item], kept: &[usize], length: u32, limit: usize, method: Method) -> Self {
         let mut is_kept = vec![false; items.len()];
         kept.iter().for_each(|&number| is_kept[number] = true);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Method;
 
-/// Finds room for items one after the other.
+/// Finds a sequence with room for each item.
 pub(super) enum Rooms {
     BestFit {
         /// Free room and number of each sequence that was begun.
@@ -51,7 +51,7 @@ impl Rooms {
         }
     }
 
-    /// The sequence that takes so many tokens, if one has room.
+    /// Returns the sequence with room for `num_tokens` tokens, if there is one.
     pub fn take(&mut self, num_tokens: u32) -> Option<u32> {
         match self {
             Self::BestFit {

@@ -71,7 +71,7 @@ impl KeptPages {
         self.0.drain(..num_dropped).next_back()
     }
 
-    /// Drops pages until the others have at most so many bytes.
+    /// Drops pages until the rest has at most `bytes` bytes.
     pub fn keep_at_most(&mut self, bytes: usize) {
         self.shrink(bytes);
     }

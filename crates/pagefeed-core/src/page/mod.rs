@@ -27,7 +27,7 @@ pub struct PageOpener {
     dictionary: Scratch,
     /// Levels of old files, converted to the encoding of new ones.
     levels: [Vec<u8>; 2],
-    /// A decoded page whose rows are written to another one.
+    /// A decoded page whose rows are copied to another one.
     pub(crate) spare: TokenPage,
 }
 
@@ -39,7 +39,7 @@ pub struct DataPage<'a> {
     /// Run-length encoded repetition levels, without length prefix; empty if the
     /// column has none.
     pub repetition: &'a [u8],
-    /// Run-length encoded definition levels, likewise.
+    /// Run-length encoded definition levels.
     pub definition: &'a [u8],
     /// Encoded values.
     pub values: &'a [u8],

@@ -39,7 +39,7 @@ pub enum Claim {
     Nobody,
     /// The caller.
     Caller,
-    /// Another is at it, or has.
+    /// Another thread, which is fetching it or has fetched it.
     Another,
 }
 
@@ -185,8 +185,8 @@ impl<V: Cached> Cache<V> {
         self.settled.notify_all();
     }
 
-    /// Waits for what another fetches for `key`; nothing if it is kept by now, could not
-    /// be fetched, or was dropped for others.
+    /// Waits for another thread's fetch of `key`; `None` if the value is kept by now,
+    /// could not be fetched, or was dropped.
     pub fn wait(&self, key: &Key) -> Option<Bytes> {
         let mut entries = self.lock();
         while let Some(None) = entries.claimed.get(key) {

@@ -15,7 +15,7 @@ pub(super) struct DictionaryFetch<'a> {
     dictionaries: &'a DictionaryCache,
     /// Fetched with these pages, for others as well.
     own: Vec<Share>,
-    /// Others fetch these.
+    /// Dictionaries that other threads fetch.
     awaited: Vec<Share>,
 }
 
@@ -73,7 +73,8 @@ impl<'a> DictionaryFetch<'a> {
 }
 
 impl Drop for DictionaryFetch<'_> {
-    /// Nobody waits for what failed.
+    /// Ends claims of dictionaries that were not fetched, so that nobody waits for
+    /// them.
     fn drop(&mut self) {
         for share in &self.own {
             self.dictionaries.settle(share.key, None);

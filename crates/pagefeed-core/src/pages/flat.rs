@@ -171,7 +171,7 @@ pub(super) fn begin(
     with_values!(&mut page.tokens, values => reserve(values, count))
 }
 
-/// Gives tokens the type that holds those of a file; of another they become none.
+/// Gives tokens the type for those of a file; drops them if their type changes.
 fn make_of(number: NumberType, tokens: &mut Tokens) {
     tokens.retype(match number {
         NumberType::U8 | NumberType::U16 => Tokens::U16(Vec::new()),

@@ -84,7 +84,7 @@ impl Indexed {
         fetch(&*self.storage, &ranges)
     }
 
-    /// Says where in which file an error about a page is.
+    /// Adds file and location of a page to an error.
     pub(super) fn locate(&self, error: Error, record: &PageRecord) -> Error {
         error
             .in_file(self.index.path(record.file as usize))

@@ -21,7 +21,7 @@ const TOKEN_BYTES: usize = 4;
 /// Pages of tokens, or of lists, with their documents infilled.
 pub struct InfilledPages {
     pages: Arc<dyn ColumnSource>,
-    /// Numbers the rows of these pages.
+    /// Index that numbers the rows of these pages.
     rows: Indexed,
     infilling: Arc<Infilling>,
     /// For each aligned column of token pages, the bits of the number at special

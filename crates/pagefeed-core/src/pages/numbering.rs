@@ -202,8 +202,7 @@ impl PartSource for NumberedPages {
     }
 }
 
-/// Bytes as memory counts them.
-/// Sizes of a page as it is stored and decoded.
+/// Returns the sizes of a page, stored and in memory.
 pub(super) fn entry_of(record: &PageRecord, stored: u64, decoded: u64) -> PageEntry {
     PageEntry {
         file: record.file as usize,

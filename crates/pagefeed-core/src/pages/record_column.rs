@@ -86,7 +86,7 @@ impl RecordColumn {
     }
 }
 
-/// The numbers that come with the tokens of a page, as lists.
+/// Returns the numbers of a page's records as lists.
 fn lists(page: &TokenPage, field: FlatField) -> Result<ArrayRef> {
     let lacks = || Error::internal("records without a number");
     let numbers = page.aligned.last().and_then(Numbers::to_buffer);

@@ -65,7 +65,7 @@ impl Column {
         })
     }
 
-    /// The path of the first file, if it has files of its own.
+    /// Returns the path of the first file, if the column comes from files.
     fn first_file(&self) -> Option<&str> {
         let index = match self {
             Self::Pages(pages) | Self::Texts(pages, _) => &pages.index,

@@ -35,7 +35,7 @@ pub struct ShardPayloads {
 }
 
 impl ShardPayloads {
-    /// Refuses files of other sizes than those that were written.
+    /// Refuses files whose sizes differ from those that were written.
     fn check(&self, num_bytes: u64) -> Result<()> {
         let places = self.count.saturating_add(1).saturating_mul(PLACE_BYTES);
         for (file, size) in [(&self.places, places), (&self.payloads, num_bytes)] {

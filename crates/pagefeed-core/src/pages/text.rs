@@ -32,7 +32,7 @@ pub struct Tokenization {
     pub counts: Arc<dyn RowCounts>,
     /// Whether the index shows labels instead of ids.
     pub is_labels: bool,
-    /// Further columns of the same rows that are encoded with them.
+    /// Further columns of the same rows, which are encoded with them.
     pub beside: Vec<Arc<Index>>,
 }
 

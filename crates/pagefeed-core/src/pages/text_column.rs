@@ -21,9 +21,9 @@ pub struct TextColumn {
     tokenization: Tokenization,
     /// Numbers that are tokens, if others are to be refused.
     token_ids: Option<TokenIds>,
-    /// Labels come with the tokens.
+    /// Whether labels are read with the tokens.
     with_labels: bool,
-    /// Comes as Arrow lists of this type, if it is not tokens that are wanted.
+    /// Arrow type of the lists to return; `None` for tokens.
     lists: Option<DataType>,
 }
 

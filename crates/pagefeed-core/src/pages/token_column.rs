@@ -25,7 +25,7 @@ pub struct TokenColumn {
     dictionaries: Arc<DictionaryCache>,
     /// Numbers that are tokens, if others are to be refused.
     token_ids: Option<TokenIds>,
-    /// Columns of the same rows that come with them.
+    /// Aligned columns of the same rows.
     aligned: Vec<AlignedColumn>,
     /// For files that are not Parquet: further numbers of the same records.
     fields: Vec<FlatField>,
@@ -260,7 +260,7 @@ impl PartSource for TokenColumn {
     }
 }
 
-/// Tokens of the rows of some pages, one page after another.
+/// Returns the tokens of the rows of pages, one page after another.
 pub fn row_lengths(indexed: &Indexed, pages: &[u64]) -> Result<Vec<u32>> {
     let (mut lengths, mut column, mut recycle) = (Vec::new(), None, None);
     let opener = &mut PageOpener::default();

@@ -27,7 +27,8 @@ impl TokenIds {
         with_values!(dictionary, values => self.find(values).is_none())
     }
 
-    /// Refuses a page with another number; `first_row` is the page's in its row group.
+    /// Refuses a page with a number that is not an id; `first_row` is that of the page
+    /// in its row group.
     pub fn check(&self, page: &TokenPage, first_row: u64) -> Result<()> {
         let found = with_values!(&page.tokens, values => self.find(values));
         let Some((place, value)) = found else {

@@ -50,7 +50,7 @@ pub struct Naming {
     pub fields: Vec<TableField>,
     /// Whether field ids decide, in files that have any.
     pub by_id: bool,
-    /// Whether names decide in the others.
+    /// Whether columns without field ids are found by name.
     pub by_name: bool,
 }
 
@@ -165,7 +165,7 @@ fn schema_of(footer: &[u8]) -> Result<Node<'_>> {
     root.ok_or_else(|| Error::corrupt("the footer lacks a schema"))
 }
 
-/// A node and those below it, of a tree that is sound.
+/// Reads a node and the nodes below it, of a valid tree.
 fn node_of<'a>(reader: &mut Reader<'a>) -> Result<Node<'a>> {
     let mut num_children = 0;
     let mut node = Node {
@@ -199,7 +199,7 @@ pub fn known(field: &FieldRef) -> FieldRef {
     })
 }
 
-/// A field with what another of the same column has besides: null where it is not.
+/// Returns a field with the inner fields of `other` added as nullable.
 pub fn widened(field: &FieldRef, other: &FieldRef) -> FieldRef {
     use arrow_schema::DataType as T;
     let inside = |item: &FieldRef, other: &FieldRef| widened(item, other);

@@ -141,8 +141,8 @@ pub fn is_int96(physical: PhysicalType, data_type: &DataType) -> bool {
     physical == PhysicalType::INT96 && *data_type == DataType::FixedSizeBinary(INT96_BYTES)
 }
 
-/// The type of the INT96 timestamps of a column: nanoseconds, which are exact and hold the
-/// years 1677 to 2262, unless the writer's times are no finer than microseconds.
+/// Returns the type of INT96 timestamps: nanoseconds, which are exact for the years
+/// 1677 to 2262, or microseconds if the writer's times are no finer.
 ///
 /// Arguments: whether Spark wrote the file, the Arrow type of the column that the writer
 /// had, and whether the file is one of a table, whose times are microseconds of UTC.

@@ -10,7 +10,7 @@ const BYTES_PER_THREAD: usize = 128 << 10;
 /// A thread takes texts of about this many bytes at a time.
 const BYTES_AT_ONCE: usize = 64 << 10;
 
-/// The ids of several texts, one after the other.
+/// The ids of several texts, one after another.
 #[derive(Debug, Default)]
 pub struct Encoded {
     /// All ids.

@@ -77,7 +77,7 @@ pub fn arrange(
 /// The next piece of a page.
 enum Piece {
     Marker(Marker),
-    /// Tokens, and whether another one than the next of their document follows them.
+    /// Tokens, and whether the token after them is not the next one of their document.
     Tokens(std::ops::Range<usize>, bool),
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::error::Error;
 
-/// Does `$what` with the `$values`, whatever their type.
+/// Runs `$what` with the `$values`, whatever their type.
 macro_rules! with_values {
     ($tokens:expr, $values:ident => $what:expr) => {
         match $tokens {
@@ -62,7 +62,7 @@ impl Tokens {
         }
     }
 
-    /// None yet, in the type of these.
+    /// Returns no integers, in the type of these.
     pub(crate) fn empty(&self) -> Self {
         match self {
             Self::U16(_) => Self::U16(Vec::new()),

@@ -57,7 +57,8 @@ number_types! {
 }
 
 impl NumberType {
-    /// The type of a column's values, be they in lists or structs of nothing else; `None` if they are no numbers.
+    /// Returns the type of the numbers in a column, also inside lists or structs with
+    /// one field; `None` for other types.
     pub fn of(data_type: &DataType) -> Option<Self> {
         match data_type {
             DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {

@@ -53,7 +53,8 @@ impl Numbers {
         Ok(one)
     }
 
-    /// None yet, of as many bytes as `other`, in the memory of others.
+    /// Returns no numbers, of as many bytes as those of `other`, in the memory of
+    /// others.
     pub(crate) fn like(other: &Self, recycle: Self) -> Self {
         Self::new(other.width, recycle)
     }
@@ -83,7 +84,8 @@ impl Numbers {
         self.held.clear();
     }
 
-    /// Appends the number of these bits `count` times, of as many that will come in all.
+    /// Appends the number with these bits `count` times; announces how many will be
+    /// appended in all.
     pub(crate) fn pad(&mut self, bits: u64, count: usize, all: usize) -> Result<()> {
         let more = match self.is_empty() {
             true => all.saturating_sub(count),
@@ -192,8 +194,8 @@ impl Numbers {
         }
     }
 
-    /// Appends some of another column's, which will come to `count` or so; of one that is
-    /// absent, nothing.
+    /// Appends a range of another column's numbers, `count` in all calls; nothing for
+    /// an absent column.
     pub fn append(&mut self, other: &Self, range: Range<usize>, count: usize) -> Result<()> {
         self.width = other.width;
         if self.are_absent() {

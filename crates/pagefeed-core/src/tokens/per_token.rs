@@ -52,7 +52,7 @@ impl PerToken {
         self.scale.map_or(number, |_| NumberType::F32)
     }
 
-    /// Numbers as a batch has them, if not as they are.
+    /// Returns numbers in the form of a batch, if they must be multiplied.
     pub fn rescale(&self, values: &Numbers, number: NumberType) -> Result<Option<Numbers>> {
         let Some(table) = self.scaled(number) else {
             return Ok(None);

@@ -35,9 +35,8 @@ pub struct ListColumn {
 }
 
 impl ListColumn {
-    /// A column without rows. A page is complete once it has so many bytes, of plain
-    /// values and before compression. Where values are below `num_values`, which may be
-    /// 0 if that is unknown, they are stored in fewer bytes.
+    /// Returns a column without rows. A page is complete at `page_bytes` of plain
+    /// values. Values below `num_values` (0 if unknown) are stored in fewer bytes.
     pub fn new(
         column: ColumnDescPtr,
         codec: Codec,

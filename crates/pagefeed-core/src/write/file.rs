@@ -19,7 +19,8 @@ use crate::error::{Error, Result};
 
 const WRITTEN_BY: &str = concat!("pagefeed version ", env!("CARGO_PKG_VERSION"));
 
-/// Writes a file whose first columns are lists; its bytes are taken as they come to be.
+/// Writes a file whose first columns are lists; its bytes can be taken while it is
+/// written.
 pub struct ListFile {
     writer: SerializedFileWriter<Output>,
     lists: Vec<ListColumn>,
@@ -29,9 +30,9 @@ pub struct ListFile {
 }
 
 impl ListFile {
-    /// Begins a file with the schema, and the metadata, of `empty`: a Parquet file
-    /// without rows. Pages are complete at `page_bytes` of plain values. Those of the first
-    /// list are below `num_values`, if that is not 0, but for few.
+    /// Begins a file with the schema and metadata of `empty`, a Parquet file without
+    /// rows. Pages are complete at `page_bytes` of plain values. Nearly all values of
+    /// the first list are below `num_values`, if that is not 0.
     pub fn new(
         empty: Bytes,
         num_lists: usize,

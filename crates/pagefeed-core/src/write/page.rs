@@ -21,7 +21,7 @@ pub struct Settings {
 /// Rows on their way into a page.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// Their values, one after the other.
+    /// Values of all rows, one row after another.
     pub values: Vec<u32>,
     /// Number of values of each row.
     pub counts: Vec<u32>,
@@ -58,7 +58,7 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// One of so many numbers, if that makes pages smaller.
+    /// Returns a dictionary of `num_values` numbers, if it makes pages smaller.
     pub fn of(num_values: u32) -> Option<Self> {
         let width = match num_values {
             1..=0x1_0000 => 2,
@@ -74,14 +74,14 @@ impl Dictionary {
         16 * self.num_values as usize
     }
 
-    /// Whether all of these values are numbers of entries.
+    /// Whether all these values are in the dictionary.
     fn has(self, bounds: Option<(u32, u32)>) -> bool {
         // By sign, the least may be the larger number.
         bounds.is_some_and(|(least, largest)| least.max(largest) < self.num_values)
     }
 
-    /// Appends a page's values: their width in bits, and one run of packed numbers, which
-    /// come by eights.
+    /// Appends a page's values: their width in bits, and one run of packed numbers,
+    /// eight at a time.
     fn put(self, values: &[u32], page: &mut Vec<u8>) {
         page.push(8 * self.width as u8);
         let num_eights = values.len().div_ceil(8);
@@ -146,8 +146,8 @@ impl PageMaker {
         })
     }
 
-    /// Appends the page of a dictionary to `output`. Returns its bytes, and those before
-    /// compression.
+    /// Appends the page of a dictionary to `output`. Returns its bytes, compressed and
+    /// uncompressed.
     pub fn make_dictionary(
         &mut self,
         dictionary: Dictionary,

@@ -104,7 +104,8 @@ impl ArrowArray {
         }
     }
 
-    /// Texts as a list of str, or bytes as one of memoryviews; None if it holds others.
+    /// Returns texts as a list of str, or bytes as a list of memoryviews; None for
+    /// other types.
     fn texts_or_bytes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         if self.is_extension() {
             return Ok(None);

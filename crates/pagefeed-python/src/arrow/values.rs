@@ -14,9 +14,9 @@ use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
 
 use crate::view::fill_view;
 
-/// Numbers, one a row: the name of their type, and their bytes. Null is NaN. `None` if the
-/// array holds others, or integers or flags of which some are null: no number says that,
-/// not even in rows that only fill up a batch.
+/// Returns one number a row: the name of their type, and their bytes, with NaN for
+/// null. `None` for other types, and for integers or flags with nulls, which no number
+/// can express, not even in padding rows.
 pub fn numbers<'py>(
     py: Python<'py>,
     array: &ArrayRef,
@@ -52,7 +52,7 @@ fn filled<T: ArrowPrimitiveType>(array: &ArrayRef, value: T::Native) -> ArrayRef
     Arc::new(PrimitiveArray::<T>::from_iter_values(numbers))
 }
 
-/// Texts, one a row, None where it is null. `None` if the array holds others.
+/// Returns one text a row, None for null. `None` for other types.
 pub fn texts<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyList>>> {
     let made = |text: Option<&str>| text.map(|text| PyString::new(py, text));
     Ok(Some(match array.data_type() {
@@ -63,8 +63,7 @@ pub fn texts<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'p
     }))
 }
 
-/// Bytes, one a row, as views of their memory, None where it is null. `None` if the array
-/// holds others.
+/// Returns one memoryview a row, None for null. `None` for other types.
 pub fn blobs<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyList>>> {
     let found: Vec<Option<&[u8]>> = match array.data_type() {
         DataType::Binary => array.as_binary::<i32>().iter().collect(),

@@ -44,7 +44,7 @@ impl Name {
     }
 }
 
-/// The files of one object; drafts that nobody will finish are removed.
+/// Returns the files of one object, and removes drafts that no process will finish.
 pub(super) fn names(folder: &Path) -> Vec<Name> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -67,8 +67,8 @@ fn is_abandoned(entry: &fs::DirEntry) -> bool {
     matches!(age, Ok(Ok(age)) if age > ABANDONED)
 }
 
-/// Removes the oldest files of all objects, if all together and the bytes that are `coming`
-/// are more than `capacity`. Several processes may do so at a time: they choose the same.
+/// Removes the oldest files of all objects, if all and the `coming` bytes exceed
+/// `capacity`. Several processes may do so at once: they choose the same files.
 pub(super) fn make_room(folder: &Path, capacity: u64, coming: u64) {
     let objects: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()

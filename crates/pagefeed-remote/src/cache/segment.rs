@@ -9,7 +9,7 @@ use bytes::Bytes;
 use twox_hash::XxHash3_64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PFPAGES1");
-/// Bytes that have a checksum of their own, so that a page of a long range is read alone.
+/// Bytes with one checksum, so that a page of a long range can be read alone.
 const PART: u64 = 64 << 10;
 /// Numbers in a header: magic, object, start, size.
 const FIELDS: usize = 4;

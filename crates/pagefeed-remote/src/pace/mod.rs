@@ -6,8 +6,8 @@ pub(crate) mod retry;
 
 use std::time::Duration;
 
-/// Requests under way at the start. If these fill the line, more requests would only share
-/// it, and the page that is needed first would come later.
+/// Requests under way at the start. If these fill the line, more would only share it,
+/// and delay the page that is needed first.
 const AT_FIRST: usize = 16;
 /// The limit never falls below this, however often the server asks to slow down.
 const FEWEST: usize = 4;

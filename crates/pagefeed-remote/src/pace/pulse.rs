@@ -138,7 +138,7 @@ pub(crate) fn arrived(bytes: u64, come: u64) {
     });
 }
 
-/// Waits in a queue of this process, which is no silence of the server.
+/// Waits in a queue of this process, which does not count as silence of the server.
 pub(crate) async fn queued<T>(wait: impl Future<Output = T>) -> T {
     let note = |is_queued| {
         let _ = PULSE.try_with(|pulse| {

@@ -27,8 +27,8 @@ pub(crate) struct Limits {
     pub(crate) max_wait: Duration,
 }
 
-/// Repeats `attempt` until it succeeds, cannot succeed, or has not moved until a deadline;
-/// calls `throttled` whenever the server asks for fewer requests.
+/// Repeats `attempt` until it succeeds, fails for good, or makes no progress until a
+/// deadline; calls `throttled` whenever the server asks for fewer requests.
 pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
     limits: Limits,
     counters: &Arc<Counters>,

@@ -110,8 +110,8 @@ fn hub(url: &str, rest: &str) -> Result<Address> {
     })
 }
 
-/// The path of an object as object_store takes it. Names that it would change are refused:
-/// another object would be read.
+/// Returns the path of an object for object_store. Names that it would change are
+/// refused, since another object would be read.
 pub(crate) fn object_path(key: &str) -> Result<Path> {
     let path = Path::parse(key).ok();
     path.filter(|path| path.as_ref() == key)

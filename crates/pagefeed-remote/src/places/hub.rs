@@ -176,8 +176,8 @@ impl Hub {
         Ok((name, resolved))
     }
 
-    /// Asks the hub and follows its redirects. Returns the last URL and response; a URL of
-    /// another server is returned without being asked.
+    /// Asks the hub and follows its redirects. Returns the last URL and response; a URL
+    /// of another server is returned without a request.
     async fn ask(
         &self,
         method: Method,
@@ -239,7 +239,7 @@ impl Hub {
         self.token.as_ref().filter(|_| trusted)
     }
 
-    /// A URL of the hub: folders as they are, names with all but letters encoded.
+    /// Returns a URL of the hub: folders unchanged, names with all but letters encoded.
     fn url(&self, folders: &[&str], names: &[&str]) -> Result<Url, Failure> {
         let mut url = self.endpoint.clone();
         {

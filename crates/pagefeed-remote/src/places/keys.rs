@@ -33,7 +33,7 @@ pub struct Keys {
     pub expires: Option<SystemTime>,
 }
 
-/// Finds keys. May take seconds, and is called by a thread of its own.
+/// Function that finds keys. It may take seconds, and runs on its own thread.
 pub type FindKeys = Arc<dyn Fn() -> Result<Keys> + Send + Sync>;
 
 /// The keys of a storage, shared by its buckets.

@@ -17,7 +17,7 @@ pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
 
 impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
 
-/// Tag and number of an object's version; providers compare the one or the other.
+/// Tag and number of an object's version; a provider compares one of them.
 pub type Version = (Option<String>, Option<String>);
 
 /// Condition for writing an object.

@@ -9,7 +9,7 @@ use pagefeed_core::error::Result;
 use crate::pace::pulse::arrived;
 use crate::transport::failure::Failure;
 
-/// The bytes of a range that have come so far.
+/// The bytes of a range that have arrived.
 pub(crate) struct Body {
     wanted: usize,
     /// Bytes that arrived, including those beyond the range.
@@ -50,7 +50,8 @@ impl Body {
         }
     }
 
-    /// The whole range. With fewer or more bytes another attempt may succeed.
+    /// Returns the whole range. If it has fewer or more bytes, another attempt may
+    /// succeed.
     pub(crate) fn whole(self) -> Result<Bytes, Failure> {
         if self.come != self.wanted {
             return Err(Failure::again(format!(

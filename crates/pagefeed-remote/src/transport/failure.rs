@@ -11,7 +11,7 @@ use crate::transport::{Answer, STUCK, Sent};
 
 /// Seconds by which clocks may differ: servers refuse signatures that are 15 minutes old.
 const CLOCK: i64 = 600;
-/// Codes of status 409 that end with the request of another writer.
+/// Codes of status 409 that pass when another writer is done.
 const BUSY: [&str; 2] = ["ConditionalRequestConflict", "OperationAborted"];
 
 /// Why an attempt failed.

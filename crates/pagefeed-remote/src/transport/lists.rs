@@ -19,8 +19,8 @@ pub(super) fn is_list(query: Option<&str>) -> bool {
     parts.any(|part| matches!(part, "list-type=2" | "comp=list"))
 }
 
-/// A list without the objects that no URL names, and how many these are. Markers of folders
-/// are left out too, and are not counted: they are no files.
+/// Returns a list without objects that no URL can name, and their number. Markers of
+/// folders are left out and not counted, since they are not files.
 pub(super) fn readable(body: Bytes) -> (Bytes, u64) {
     let Ok(text) = str::from_utf8(&body) else {
         return (body, 0);

@@ -350,7 +350,7 @@ pub(crate) struct Connector(pub(crate) Arc<Transport>);
 #[derive(Debug)]
 struct Sender {
     transport: Arc<Transport>,
-    /// Set for the addresses inside of a machine that credentials come from.
+    /// Whether http is allowed: for addresses inside a machine that gives credentials.
     allow_http: bool,
 }
 

@@ -166,7 +166,7 @@ PATHS = {
 SOME_PATHS = {"paths": PATHS["paths"] | {"nargs": "+"}}
 """The argument of paths, for verbs that need at least one."""
 NO_COLUMN = {"--column": PATHS["--column"] | {"required": False}}
-"""That of verbs that do without."""
+"""The argument ``--column`` of verbs that work without it."""
 FILES = {
     "--from": arg(str, "format (by their names)", dest="source", choices=TOKEN_FORMATS),
     "--where": arg(str, 'only rows such as "quality > 0.8"', metavar="PREDICATE"),

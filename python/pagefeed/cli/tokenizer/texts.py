@@ -1,4 +1,4 @@
-"""Arguments that name texts and their sources, and what these come to as a table."""
+"""Arguments that name texts and their sources, and tables of token rates."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _texts(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
 
 
 def as_rows(rates: Sequence[TokenRate]) -> list[dict[str, Any]]:
-    """Return what texts come to, as JSON has it."""
+    """Return token rates in the form of JSON."""
     names = ("tokens_per_byte", "tokens_per_word")
     return [
         asdict(rate) | {name: getattr(rate, name) for name in names} for rate in rates

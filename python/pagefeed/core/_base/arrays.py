@@ -45,7 +45,7 @@ def distinct(numbers: Int64Array) -> Int64Array:
 
 
 def joined_ranges(starts: Int64Array, stops: Int64Array) -> Int64Array:
-    """Return the numbers of several ranges, none of which falls, one after another.
+    """Return the numbers of several ranges, one range after another.
 
     Example:
         >>> joined_ranges(np.array([5, 0]), np.array([7, 3])).tolist()
@@ -77,7 +77,7 @@ def looked_up(
 
 
 def narrow_difference(ends: Int64Array, starts: Int64Array) -> UInt32Array:
-    """Return how far ends lie behind their starts, which is below 2**32: uint32.
+    """Return ends minus starts, which must be below 2**32: uint32.
 
     Example:
         >>> narrow_difference(np.array([7, 9]), np.array([5, 9])).tolist()
@@ -175,7 +175,7 @@ def finished(steps: Generator[object, None, Result]) -> Result:
 
 
 def gathered(parts: Iterable[Int64Array | None]) -> Generator[None, None, Int64Array]:
-    """Join the arrays that come between steps of other work, which give None."""
+    """Join arrays that are yielded between steps of other work, which yield None."""
     found = [np.empty(0, dtype=np.int64)]
     for part in parts:
         if part is not None:

@@ -91,7 +91,7 @@ def _lease(path: Path) -> Iterator[None]:
 
 
 def _taken(path: Path) -> int | None:
-    """Take a lock, or wait until nobody has it; None if its holder is stopped."""
+    """Take a lock, or wait for it; None if its holder has stopped."""
     has_waited = False
     while True:
         number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -86,7 +86,7 @@ class Work:
         items: Iterable[Item],
         amount: Callable[[Item], int] = lambda _: 1,
     ) -> Iterator[Result]:
-        """Yield what a function makes of items, as :func:`in_order`, as all the work.
+        """Yield the results of a function for items in order, and report progress.
 
         Args:
             function: Makes a result.

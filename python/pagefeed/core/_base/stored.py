@@ -190,7 +190,7 @@ class Blocks:
         self.verify_blocks(np.arange(first, last))
 
     def verify_blocks(self, blocks: Int64Array) -> None:
-        """Verify some blocks, those that were not.
+        """Verify those blocks that were not verified yet.
 
         Raises:
             FileAccessError: If a checksum does not match.

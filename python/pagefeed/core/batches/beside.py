@@ -1,4 +1,4 @@
-"""Columns that batches of tokens carry beside these."""
+"""Columns that batches have beside tokens."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ColumnsBeside:
         return ()
 
     def check(self, fields: Fields) -> None:
-        """Refuse settings of fields that come from the files."""
+        """Refuse settings of fields whose values are read from the files."""
 
     def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:  # noqa: ARG002
-        """Refuse ``learn_eos=False`` where labels are made: those have every token.
+        """Refuse ``learn_eos=False`` where labels are made of all tokens.
 
         Raises:
             InvalidArgumentError: Then.

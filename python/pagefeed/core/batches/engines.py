@@ -34,7 +34,7 @@ def _close_all() -> None:
 
 
 class Locked:
-    """Has a reentrant lock: a new one after a fork, which leaves its thread behind."""
+    """An object with a reentrant lock, which is replaced after a fork."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -79,7 +79,7 @@ class ProcessEngine(Locked, Generic[EngineT]):
         return started[1]
 
     def close(self) -> None:
-        """Close this process's engine, and start no other."""
+        """Close the engine of this process, and start no new one."""
         self._is_closed = True
         if self._started is not None and self._started[0] == os.getpid():
             self._started[1].close()

@@ -108,7 +108,7 @@ class Fields:
         return cls(names=_names(fields))
 
     def also(self, name: str) -> Fields:
-        """Return these fields and another one."""
+        """Return these fields and one more."""
         return self if name in self.names else replace(self, names=(*self.names, name))
 
     @lazy
@@ -135,7 +135,7 @@ class Fields:
         return told
 
     def dtype_of(self, name: str) -> str:
-        """Return the type of a field that has one of its own."""
+        """Return the type of a field whose type can be chosen."""
         return str(self.dtypes.get(name, FIELDS[name].dtypes[0]))
 
     def check_tokens(self, dtype: str) -> None:
@@ -152,7 +152,7 @@ class Fields:
             )
 
     def check_given(self, names: Iterable[str]) -> None:
-        """Refuse types of fields that come from columns of these names.
+        """Refuse types for fields that are read from columns with these names.
 
         Raises:
             InvalidArgumentError: If there is one.

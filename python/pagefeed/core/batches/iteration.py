@@ -32,7 +32,7 @@ BEGIN_EPOCHS = 32
 """Epochs begun at once at most, where epochs are short: each takes a millisecond."""
 
 STEP_SEQUENCES = 1 << 10
-"""For every so many sequences of a batch another piece is planned while it is taken."""
+"""One more piece is planned for this many sequences in each batch taken."""
 
 STEPS_WITH_PADDING = 2
 """Steps at the end of an iteration that may be filled up."""

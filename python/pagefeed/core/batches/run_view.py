@@ -59,7 +59,10 @@ class AnyView(Locked, ABC):
 
     @property
     def place(self) -> tuple[int | None, int]:
-        """The rank whose batches come, of how many; None for one that gets none."""
+        """The rank that gets batches, and the world size.
+
+        None for a rank that gets none.
+        """
         return self.settings.rank, self.settings.world_size
 
     @property
@@ -164,7 +167,7 @@ class AnyView(Locked, ABC):
 
     @abstractmethod
     def _agreed(self) -> Mapping[str, Any]:
-        """Return what must be the same on all ranks."""
+        """Return the values that must agree on all ranks."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, see :meth:`Loader.state_dict`."""

@@ -57,9 +57,9 @@ class RunView(AnyView):
             run.check_steps(self._begin_state)
         self._iteration: Iteration | None = None
         self._finished: LoaderState | None = None
-        """The end of the last iteration, until another begins."""
+        """State at the end of the last iteration, until another one begins."""
         self._grown: tuple[int, Run, Feed] | None = None
-        """The epoch of the data of before, and what runs all others."""
+        """An epoch of grown data, with its run and its feed."""
         self._answers: dict[str, Grown] = {}
         """Answers to earlier states over grown data, in case they are loaded again."""
         self._known: tuple[tuple[object, ...], Cursor] | None = None
@@ -432,7 +432,7 @@ class RunView(AnyView):
         return iteration
 
     def _check_learned(self) -> None:
-        """Refuse to go on with weights that nobody changes, though a policy did."""
+        """Refuse to continue with a policy's weights if no policy is given."""
         if self._learner is None and self._learning is not None:
             provided("check of learning")(self._learning)
 
@@ -448,7 +448,7 @@ class RunView(AnyView):
         return made if transform is None else transformed(transform, made)
 
     def _end(self, iteration: Iteration) -> None:
-        """Go on to the next epoch, all steps of this one taken."""
+        """Go to the next epoch after all steps of this one."""
         if iteration is self._iteration:
             finished = self.state
             self.restart(self.run.after(finished))

@@ -15,7 +15,7 @@ __all__ = ["CountedIndex"]
 
 
 class CountedIndex(PageIndex):
-    """The pages of a column with counts of their own.
+    """The pages of a column with token counts that are stored apart.
 
     Args:
         core: The index of the data plane.

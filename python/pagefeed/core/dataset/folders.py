@@ -56,7 +56,7 @@ class FolderColumn:
 
     @property
     def handle(self) -> Any:
-        """The values, and behind them null, as engines read them."""
+        """The values followed by a null, in the form that engines read."""
         return self._read_by_engines([*self.values, None])
 
     @property
@@ -79,7 +79,7 @@ class FolderColumn:
         return _core.ArrowArray._from_bytes(stream.getvalue().to_pybytes())  # noqa: SLF001
 
     def with_files(self, numbers: Sequence[int]) -> FolderColumn:
-        """Return the same of some of the files."""
+        """Return the column for some of the files."""
         at = np.array(numbers, dtype=np.int64)
         is_given = None if self.is_given is None else self.is_given[at]
         return replace(self, number_of_file=self.number_of_file[at], is_given=is_given)

@@ -93,7 +93,7 @@ def _digits(data: bytes) -> str:
 
 
 def same_files(then: str, now: str) -> bool:
-    """Return whether two records are of the same files, whichever rows are selected.
+    """Return whether two records name the same files, whatever rows are selected.
 
     Example:
         >>> same_files("8c01 2 90 700 90 11 22 -", "7d02 2 90 700 85 11 22 -")

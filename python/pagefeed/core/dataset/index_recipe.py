@@ -242,7 +242,7 @@ class IndexRecipe(Recipe):
         return None
 
     def cached(self) -> Iterator[_core.Index]:
-        """Yield the indexes of this kind in the cache folder, of whichever files."""
+        """Yield the indexes of this kind in the cache folder, of any files."""
         own = self.cache_file()
         if own is None:
             return

@@ -36,13 +36,13 @@ class ParquetRows(Dataset):
         return self._token_index(index)
 
     def _look_at(self, index: PageIndex) -> None:  # noqa: ARG002 - others do
-        """Refuse columns that do not exist, when the index is made."""
+        """Refuse columns that do not exist, when the index is opened."""
         for name in (*self.metadata, *self.span_columns):
             if name != self.column:
                 self.source_of(name)
 
     def _token_index(self, index: PageIndex) -> PageIndex:
-        """Return the index of the tokens of the column: of tokens, the same."""
+        """Return the index of tokens: a column of tokens is its own index."""
         for each in self.aligned:
             beside = self._build_index(each.column)
             provided("check of aligned columns")(index, beside, each)
@@ -87,7 +87,7 @@ class ParquetRows(Dataset):
         return self._column_indexes[column]
 
     def _index_beside(self, column: str) -> PageIndex:
-        """Return the index of another column as the files have it."""
+        """Return the index of another column, as the files have it."""
         return self._build_index(column)
 
     @lazy

@@ -65,11 +65,11 @@ class Spans:
     """
 
     origin = ""
-    """Differs between any two choices of rows of the same index."""
+    """Text that identifies the selection of rows of an index."""
     names: tuple[str, ...] = ()
     """Descriptions of the selections, the first one first."""
     erased: Erased | None = None
-    """Rows that no batch has; they count as all others."""
+    """Erased rows. No batch has them, but they count in totals."""
     in_file_order = True
     """Whether rows follow each other as they do in the files of the index."""
 
@@ -91,7 +91,7 @@ class Spans:
         return self.index
 
     def over(self, spans: Spans) -> Spans:
-        """Return the same choice of rows of another index of the same files."""
+        """Return the same selection over another index of the same files."""
         return spans
 
     def check_not_empty(self) -> None:
@@ -132,7 +132,7 @@ class Spans:
 
     @property
     def num_values(self) -> int:
-        """Values of these rows: tokens of a token column."""
+        """Values of these rows; for a column of tokens, their tokens."""
         return self.index.num_values
 
     @property

@@ -20,7 +20,7 @@ from pagefeed.errors import InvalidArgumentError
 KeyPart: TypeAlias = SupportsIndex | str | bytes
 
 ORDER_VERSION = 2
-"""Changes whenever the same arguments would give another order."""
+"""Changes whenever the same arguments give a different order."""
 
 HALF = np.uint64(32)
 _EMPTY = hashlib.blake2b(digest_size=32, person=b"pagefeed.order.%d" % ORDER_VERSION)

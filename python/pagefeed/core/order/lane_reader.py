@@ -166,7 +166,7 @@ class LaneReader:
         return _Missing(lane, first, begin, end, kept)
 
     def _resolve(self, group: list[_Missing]) -> Iterator[None]:
-        """Put the units of a few lanes in the order they leave, some at a time.
+        """Sort the units of some lanes by the time they leave.
 
         Of a long delay most units leave before or after the stretch, and are not held.
         """

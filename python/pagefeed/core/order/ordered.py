@@ -67,7 +67,7 @@ class Ordered(ABC):
 
     @abstractmethod
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
-        """Find the same as :meth:`at`, in steps of a few milliseconds at most.
+        """Find what :meth:`at` finds, in steps of at most a few milliseconds.
 
         Returns:
             int64 [len(positions)].

@@ -60,7 +60,7 @@ class Permutation:
     @overload
     def __getitem__(self, index: ArrayLike) -> Int64Array: ...
     def __getitem__(self, index: ArrayLike) -> int | Int64Array:
-        """Where ``index`` goes: an int for an int, int64 of the same shape for others.
+        """Return where ``index`` goes: an int for an int, else int64 of the same shape.
 
         Raises:
             IndexError: An index is outside [0, n); negative ones do not count from the

@@ -237,7 +237,7 @@ def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
 def shared_sums(
     order: ItemOrder, key: bytes, fingerprint: str = "", folder: Path | None = None
 ) -> Iterator[Int64Array | None]:
-    """Take the sums another process of the node has left, or make and leave them.
+    """Map the sums that another process of the node stored, or make and store them.
 
     Those that take a single step are not worth a file.
 
@@ -276,7 +276,7 @@ def shared_sums(
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove sums, of any dataset, that nobody has used for a week.
+    """Remove stored sums of any dataset that were not used for a week.
 
     Every epoch leaves its own. An epoch that goes on for longer has read them already,
     and a resume makes them anew.

@@ -58,9 +58,9 @@ class DatasetOrder:
             least=self.least_lanes,
             file_order=self.run.shuffle.in_order,
         )
-        """Lanes of an epoch that begins on so many ranks."""
+        """Lanes of an epoch, which depend on the ranks it begins with."""
         self.of = lru_cache(maxsize=2)(self._make)
-        """Returns the order of an epoch with so many lanes, for so many ranks."""
+        """Returns the order of an epoch, by number of lanes and of ranks."""
 
     def _choose_blocks(self) -> Blocks:
         """Return the blocks to permute; row groups only if the window can hold one."""

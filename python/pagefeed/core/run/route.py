@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 NO_POSITION = -1
-"""Stands for a row of padding."""
+"""Marks a row of padding."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Ranges of positions: first, and one past the last."""
@@ -83,7 +83,7 @@ class Route:
     skipped: Ranges = ()
     """Positions to skip: disjoint ranges, in order."""
     worker: int = 0
-    """This process among those that share the rank's steps."""
+    """Number of this worker among those that share the steps of the rank."""
     num_workers: int = 1
     """Number of workers that share the steps of the rank."""
 
@@ -112,7 +112,7 @@ class Route:
         return here * self.world_size / max(1, int(end - begin))
 
     def _positions_of(self, index: int) -> Int64Array:
-        """This rank's positions of a step, whichever process takes it."""
+        """Return the positions of this rank in a step, whichever worker takes it."""
         return replace(self, worker=0, num_workers=1).positions(index, 1)
 
     @property
@@ -181,7 +181,7 @@ class Route:
         return positions if is_whole else None
 
     def position_after(self, num_taken: int) -> int:
-        """Return the position at which a process that took so many steps continues."""
+        """Return the position after ``num_taken`` steps of this process."""
         consumed = self._first_position(num_taken * self.num_workers)
         return consumed if self.end is None else min(consumed, self.end)
 
@@ -219,7 +219,7 @@ class Route:
         return steps - 1, self._number_at(place)
 
     def number_here(self, num_taken: int) -> int:
-        """Return the number of this process's next step after so many steps."""
+        """Return the step after ``num_taken`` steps of this process."""
         return self.number_of(num_taken * self.num_workers + self.worker)
 
     def index_of(self, number: int) -> int:
@@ -253,7 +253,7 @@ class Route:
         return index
 
     def slots(self, positions: Int64Array) -> list[Slot]:
-        """Return where positions are delivered, without those that never are.
+        """Return where positions are delivered, without skipped ones.
 
         Raises:
             InvalidArgumentError: If a position lies before the start, and steps of
@@ -357,7 +357,7 @@ class Route:
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return ranges in order, those that touch made one.
+    """Return ranges in order, with touching ones joined.
 
     Example:
         >>> merge_ranges([(5, 7), (0, 2), (2, 3)])

@@ -45,7 +45,7 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 __all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
 
 NO_SEQUENCE = -1
-"""Stands for a row of padding."""
+"""Marks a row of padding."""
 
 SequencesOf: TypeAlias = Sequence[tuple[int, Int64Array]]
 """Sequences by dataset: the number of the dataset, and numbers of its sequences."""
@@ -86,7 +86,7 @@ class Run(ABC):
     rest: ClassVar[str]
     """The name under which a room provides the rest of a run whose data grew."""
     is_of_state: ClassVar[bool] = False
-    """Whether a state may bring sequences of its own: its schedule."""
+    """Whether a state may change the run's sequences, as a schedule does."""
 
     names: Sequence[str | None] = field(init=False)
     """Names of the datasets in a mixture. One dataset alone has none."""
@@ -107,7 +107,7 @@ class Run(ABC):
         datasets: Sequence[Dataset],
         indexes: Sequence[SequenceIndex],
     ) -> None:
-        """Number the sequences of these datasets through."""
+        """Number the sequences of all these datasets consecutively."""
         self.names, self.datasets, self.indexes = names, datasets, indexes
         self.index = JoinedIndex(indexes)
         self.num_sequences = self.index.num_sequences
@@ -164,7 +164,7 @@ class Run(ABC):
 
     @property
     def num_ranks(self) -> int:
-        """Ranks that share a step, until a fleet is asked for another number."""
+        """World size; in a fleet, until another one is given."""
         return self.world_size if self.fleet is None else int(self.fleet.world_size)
 
     @property
@@ -328,7 +328,7 @@ class Cursor(ABC):
     rank: int | None = None
     """The rank that takes the route; None for the rank of the run."""
     worker: int = 0
-    """This process, of those that take the rank's steps in turn."""
+    """Number of this worker among those that take the steps of the rank in turn."""
     num_workers: int = 1
     """Number of these processes."""
     until: int | None = None
@@ -355,7 +355,7 @@ class Cursor(ABC):
     @property
     @abstractmethod
     def epoch_positions(self) -> float:
-        """Positions after which another epoch of some dataset begins, at the least."""
+        """Least number of positions before another epoch of a dataset begins."""
 
     @property
     @abstractmethod
@@ -436,7 +436,7 @@ class Cursor(ABC):
         return self.state_after(self.num_taken)
 
     def state_after(self, num_taken: int) -> LoaderState:
-        """Return the state of a process that has taken so many steps."""
+        """Return the state of a process after ``num_taken`` steps."""
         run, route, begin = self.run, self.route, self.begin
         sizes = run.sizes if run.has_one_size(begin) else None
         now = replace(begin, step=route.step_after(num_taken), sizes=sizes)
@@ -527,7 +527,7 @@ class Cursor(ABC):
         *,
         is_begin: bool = False,
     ) -> Iterator[Int64Array | None]:
-        """Find the sequences of these steps, in pieces that are soon planned.
+        """Yield the sequences of steps, in pieces that are planned quickly.
 
         Where documents are infilled, numbers tell the epoch, see :func:`with_epoch`.
 

@@ -217,7 +217,7 @@ class LoaderState:
         return cls.from_dict(kept)
 
     def check_lanes(self, num_pages: int) -> None:
-        """Refuse more lanes than any run of a dataset of so many pages has.
+        """Refuse more lanes than a dataset with ``num_pages`` pages can have.
 
         Raises:
             StateMismatchError: Then.
@@ -230,7 +230,7 @@ class LoaderState:
             )
 
     def check_run(self, loader: LoaderState) -> None:
-        """Refuse a state of another dataset or of other settings than the loader's.
+        """Refuse a state of a different dataset, or of different settings.
 
         Raises:
             StateMismatchError: Naming both values of everything that differs.

@@ -86,7 +86,7 @@ def checked_records(given: Any) -> Records:
 MOST_CHARACTERS = 400
 """Characters of skipped ranges in a state at most: it stays below 1 KB."""
 MOST_RANGES = MOST_CHARACTERS // len(", 1, 1")
-"""So many at most. Longer gaps between ranges leave room for fewer."""
+"""Skipped ranges in a state, at most. Longer numbers leave room for fewer."""
 
 
 def packed_ranges(ranges: Ranges) -> list[int]:
@@ -141,7 +141,7 @@ def unpacked_ranges(packed: Any) -> Ranges:
 
 
 def ranges_fit(ranges: Sequence[tuple[int, int]]) -> bool:
-    """Return whether a state can hold so many ranges."""
+    """Return whether a state has room for these ranges."""
     return len(json.dumps(packed_ranges(tuple(ranges)))) <= MOST_CHARACTERS
 
 
@@ -171,7 +171,7 @@ def reading_state(
 def check_same_run(
     state: Any, loader: Any, names: tuple[str, ...], advice: str, *differing: str
 ) -> None:
-    """Refuse a state of another run.
+    """Refuse a state of a different run.
 
     Args:
         state: What was saved.

@@ -30,7 +30,7 @@ __all__ = [
 EPOCH_SHIFT = 40
 """Bits of a page number; the bits above hold the epoch, as in the data plane."""
 MOST_EPOCHS = 1 << 21
-"""Epochs after which cuts come round again."""
+"""Epochs after which infilled documents are cut as before."""
 
 
 def with_epoch(numbers: Int64Array, epoch: int) -> Int64Array:
@@ -45,7 +45,7 @@ def with_epoch(numbers: Int64Array, epoch: int) -> Int64Array:
 
 
 def numbers_of(numbers: Int64Array) -> Int64Array:
-    """Return the numbers without their epochs; negative ones as they are."""
+    """Return the numbers without their epochs. Negative numbers are unchanged."""
     return np.where(numbers < 0, numbers, numbers & ((1 << EPOCH_SHIFT) - 1))
 
 
@@ -127,7 +127,7 @@ class Bundles(NamedTuple):
 
 
 def _joined(offsets: Sequence[UInt32Array]) -> UInt32Array:
-    """Offsets into arrays one after another."""
+    """Return the offsets of joined arrays."""
     counts = np.concatenate([np.diff(each) for each in offsets])
     joined = np.zeros(len(counts) + 1, dtype=np.uint32)
     np.cumsum(counts, out=joined[1:])

@@ -56,7 +56,7 @@ class Cut(ABC):
 
     @abstractmethod
     def with_budget(self, batch_tokens: int) -> tuple[Self, int]:
-        """Return the cut for steps of so many tokens at most, and sequences of a step.
+        """Return the cut for steps of ``batch_tokens``, and sequences of a step.
 
         Raises:
             InvalidArgumentError: If no sequence fits.

@@ -104,7 +104,7 @@ class JoinedIndex:
         return DocumentsOf(*(column[order] for column in joined))
 
     def bundles(self, keys: Int64Array) -> Bundles:
-        """Return the bundles of these rising keys."""
+        """Return the bundles of these keys, which rise."""
         borders = np.searchsorted(keys, bundle_keys(self.first_page))
         found = []
         for number in np.flatnonzero(np.diff(borders)).tolist():

@@ -46,7 +46,7 @@ FEWEST_SEQUENCES, MOST_BYTES = 32, 128 << 20
 """Blocks end at this many bytes beside tokens, but hold at least so many sequences."""
 
 PACKING = 2
-"""Raised whenever documents of the same lengths are packed otherwise."""
+"""Changes whenever documents of the same lengths are packed differently."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +166,7 @@ class PackedRows:
 def pack_lengths(
     lengths: npt.ArrayLike, length: int, layout: SequenceLayout
 ) -> PackedRows:
-    """Pack rows of so many tokens, as the data plane does.
+    """Pack rows of these lengths, as the data plane does.
 
     Args:
         lengths: Tokens of each row, separators included: int64 [rows].

@@ -37,7 +37,7 @@ class SequenceLayout:
     bos: int | None = None
     """Token before every row, also an empty or null one."""
     eos: int | None = None
-    """Token behind every row, likewise."""
+    """Token after every row; None for none."""
     learn_eos: bool | None = None
     """Whether ``eos`` is learned where files or templates have labels; None warns of
     it."""
@@ -116,7 +116,7 @@ class DocumentParts(NamedTuple):
     first_token: Int64Array
     """First token of the row, its separators counted."""
     num_tokens: Int64Array
-    """Number of tokens, likewise."""
+    """Number of tokens of each part."""
     offset: Int64Array
     """Place of the first token in the sequence."""
 
@@ -275,7 +275,7 @@ class SequenceIndex(Protocol):
 
 
 def with_erased(index: SequenceIndex) -> SequenceIndex:
-    """Return the same sequences as they were before rows were erased."""
+    """Return the sequences as they were before rows were erased."""
     whole = copy.copy(index)
     whole.erased = None
     return whole
@@ -293,7 +293,7 @@ def bytes_of_pages(spans: Spans, pages: Int64Array) -> Int64Array:
 
 
 class SpanIndex(SequenceIndex, Protocol):
-    """Sequences whose blocks are those that start in one run of spans."""
+    """Sequences whose blocks are the sequences that start in one run of spans."""
 
     def first_of_spans(self, spans: Int64Array) -> Int64Array:
         """Return the sequences before each of ``spans``; for ``len(spans)``, all."""

@@ -1,4 +1,4 @@
-"""Windows: the tokens of a dataset joined end to end, cut every so many."""
+"""Windows: tokens joined end to end and cut at a fixed length."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def located(
 
 
 def located_exactly(files: Iterable[str], options: Options | None = None) -> Located:
-    """Name files by their absolute paths and URLs, which are no patterns."""
+    """Return the absolute paths and URLs of files, which are not patterns."""
     names = tuple(files)
     return Located(_storage(options, is_remote=any(map(is_url, names))), names)
 

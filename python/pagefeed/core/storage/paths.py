@@ -85,7 +85,7 @@ PARQUET = (".parquet", ".parq")
 SHARED_INDEX = "_pagefeed"
 """Usual name of the folder of an index that all nodes share."""
 UNFINISHED = "_unfinished"
-"""Folder of what a job needs to go on, in the folder that it writes."""
+"""Folder, in the output of a job, with files that only an unfinished job needs."""
 MANIFEST = "_manifest.json"
 """Name of the file that a finished job writes last."""
 

@@ -28,7 +28,7 @@ blocks, which takes as long as reading them."""
 MOST_BYTES = (1 << 31) - 1
 """Most bytes of a block for pyarrow."""
 MOST_DIGITS = 640
-"""Most digits of a number, whatever the limit of the interpreter."""
+"""Digits of a number, at most, independent of the interpreter's limit."""
 _BOM = b"\xef\xbb\xbf"
 
 

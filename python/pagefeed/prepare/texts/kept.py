@@ -81,7 +81,7 @@ def batch_of(
 def fitting(
     values: Any, name: str, wanted: Wanted, file: str, place: Callable[[int], str]
 ) -> tuple[Any, list[Rejected]]:
-    """Convert values to the type of their column; return also those that do not fit.
+    """Convert values to the type of their column. Return also values that do not fit.
 
     Args:
         values: Python objects, or a ``pyarrow.ChunkedArray``.

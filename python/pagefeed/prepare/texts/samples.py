@@ -34,7 +34,7 @@ KEY = "__key__"
 
 
 class Tar(Reader):
-    """Tar files; members with the same name before the first dot are a sample."""
+    """Reads tar files. Members with the same name before the first dot are a sample."""
 
     suffixes = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 
@@ -254,7 +254,7 @@ def _decoded(value: bytes, encoding: str) -> Any:
 
 
 def _batches(file: str, wanted: Wanted, samples: Iterable[Sample]) -> Iterator[Batch]:
-    """Yield samples as batches; those before damage come before its error."""
+    """Yield samples as batches. Samples before damage come before the error."""
     waiting: list[Sample] = []
 
     def batch() -> Batch:

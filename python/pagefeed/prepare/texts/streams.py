@@ -24,7 +24,7 @@ COMPRESSED = (".gz", ".zst", ".zstd")
 COMPRESSION = 4
 """Approximate ratio by which texts compress."""
 READ_BYTES = 16 << 10
-"""Bytes of a compressed file read at once; so much before damage may be lost."""
+"""Bytes of a compressed file read at once; up to as many before damage are lost."""
 STEP_BYTES = 8 << 20
 """Bytes of any other file read at once, for which memory is allocated."""
 _CODECS = {".gz": "gzip", ".tgz": "gzip", ".zst": "zstd", ".zstd": "zstd"}

@@ -72,7 +72,7 @@ class Shard:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next rows belong to another shard."""
+        """Whether the next rows belong in a new shard."""
         return self.size >= self._job.shard_bytes
 
     def add(self, batch: Batch, file: str, num_threads: int) -> int:

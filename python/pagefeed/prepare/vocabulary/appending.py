@@ -104,7 +104,7 @@ class Appending(ABC):
 
 
 class _Merges(Appending):
-    """BPE: merges behind all others."""
+    """Adds merges of BPE after all others."""
 
     @property
     def tokens(self) -> set[str]:
@@ -134,7 +134,7 @@ class _Merges(Appending):
 
 
 class _Pieces(Appending):
-    """Unigram: pieces with scores behind all others."""
+    """Adds pieces of Unigram after all others."""
 
     @property
     def tokens(self) -> set[str]:

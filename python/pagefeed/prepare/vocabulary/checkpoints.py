@@ -50,7 +50,7 @@ def open_checkpoint(path: str) -> Checkpoint:
 
 
 def check_output(path: str, output: str) -> None:
-    """Refuse to write another kind of checkpoint than was read.
+    """Refuse to write a different kind of checkpoint than was read.
 
     Raises:
         InvalidArgumentError: Then, or if shards would replace those that are read.
@@ -224,7 +224,7 @@ class _Torch:
         }
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
-        """Write it with some tensors changed; those that share memory still do."""
+        """Write a copy with some tensors changed. Shared memory stays shared."""
         torch = self._torch
         made: dict[tuple[int, ...], Any] = {}
         for name in names:

@@ -46,7 +46,7 @@ class ExtendedEmbeddings:
     """Names of the tensors with new rows: embeddings and head, once if they are tied.
     """
     num_new: int
-    """Rows that are means of others."""
+    """New rows, which are means of old ones."""
     num_rows: int
     """Rows of each tensor after the change."""
 

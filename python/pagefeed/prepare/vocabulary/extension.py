@@ -192,7 +192,7 @@ def _measured(
 def _checked(
     content: str, before: Tokenizer, texts: Mapping[str, list[str]]
 ) -> Tokenizer:
-    """Return the new tokenizer, seen to keep the ids of texts without new tokens."""
+    """Return the new tokenizer; check that texts without new tokens keep their ids."""
     made = before.replaced(content)
     for some in texts.values():
         pairs = zip(before.encode_batch(some), made.encode_batch(some), strict=True)

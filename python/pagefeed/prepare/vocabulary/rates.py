@@ -28,7 +28,7 @@ class TokenRate:
     num_words: int
     """Runs of characters between white space."""
     num_tokens: int
-    """Tokens that they come to."""
+    """Tokens of the texts."""
 
     @property
     def tokens_per_byte(self) -> float | None:

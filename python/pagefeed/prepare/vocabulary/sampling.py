@@ -45,7 +45,7 @@ Mixing: TypeAlias = Literal["page", "row"]
 
 MOST_SOURCES = 1000
 ROUNDING = 1e-9
-"""By so much two sums of the same sizes may differ."""
+"""Allowed difference of two sums of the same sizes."""
 PILOT_ROWS = 256
 """Rows from which the mean length of a source's texts is taken."""
 MEMORY = "128MiB"
@@ -79,7 +79,7 @@ class TextSample:
     temperature: float
     """Sources of n bytes are drawn in proportion to n ** (1 / T)."""
     seed: int
-    """Another seed draws others."""
+    """Seed of the draw."""
     shuffle: Mixing
     """Whether pages or rows are drawn at random."""
 
@@ -195,7 +195,7 @@ def texts_of(
 
 
 def up_to(texts: Iterable[str], most: float) -> Iterator[tuple[str, int]]:
-    """Yield texts and their bytes, until these are so many.
+    """Yield texts and their bytes, until ``most`` bytes are reached.
 
     Example:
         >>> list(up_to(["ab", "cd", "ef"], 3))

@@ -20,7 +20,7 @@ class Join(NamedTuple):
     right: str
     token: str
     gain: int
-    """Tokens that it saves in the texts it was chosen by, after those before it."""
+    """Tokens that it saves in the texts, after the joins before it."""
 
 
 def best_joins(

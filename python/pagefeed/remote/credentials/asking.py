@@ -114,7 +114,7 @@ def _sent(opener: OpenerDirector, request: Request, limit: float) -> str:
 
 
 def as_json(text: str) -> Any:
-    """Return a decoded answer; None if it is no JSON."""
+    """Return a decoded answer; None if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:

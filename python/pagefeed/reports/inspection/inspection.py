@@ -41,7 +41,7 @@ class PageSizes:
     rows: tuple[int, int, int]
     """Rows that begin in a page."""
     tokens: tuple[int, int, int] | None
-    """Tokens of these rows; None if the column holds no numbers."""
+    """Tokens of the rows; None if the column holds no numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +53,11 @@ class Inspection:
     files: int
     """Files that can be read."""
     stored_bytes: int
-    """Bytes of these files, all columns together."""
+    """Bytes of the files, all columns together."""
     rows: int
     """Rows."""
     tokens: int | None
-    """Tokens of these rows; None if the column holds no numbers."""
+    """Tokens of the rows; None if the column holds no numbers."""
     row_groups: int
     """Row groups."""
     pages: int

@@ -75,7 +75,7 @@ def lines(
 def stacked(
     steps: Sequence[float], shares: Mapping[str, Sequence[float]], *, title: str
 ) -> str:
-    """Return shares of a whole over steps, one above the other.
+    """Return an SVG chart of stacked shares over steps.
 
     Args:
         steps: Where the values are, rising.
@@ -97,7 +97,7 @@ def stacked(
 def _points(
     steps: Sequence[float], places: Iterable[tuple[float, float]], most: float
 ) -> str:
-    """Return the corners of a shape: steps and values, without those that are NaN."""
+    """Return the corners of a shape, without values that are NaN."""
     corners = (
         f"{_x(step, steps):.1f},{_y(value, most):.1f}"
         for step, value in places

@@ -62,7 +62,7 @@ class Check:
 
 
 def check_batches(seen: Observation, steps: int, rate: float) -> Check:
-    """All steps come, and nothing on the way is damaged."""
+    """Check that all steps are delivered, and nothing in them is damaged."""
     found = f"{len(seen.digests)} steps, {rate:,.0f} tokens/s from the loader alone"
     if seen.damage:
         first = seen.damage[0]

@@ -33,7 +33,7 @@ class Observation:
     kept: list[Arrays] = field(default_factory=list)
     """The first batches."""
     num_tokens: int = 0
-    """Tokens that are no padding."""
+    """Tokens without padding."""
     least: int = 0
     """Least token id."""
     greatest: int = 0

@@ -91,7 +91,7 @@ def _worst(
 
 
 def _once(seen: Seen) -> Finding:
-    """Count units that come again before all of their dataset have come, or never.
+    """Count units that are repeated before all others of their dataset, or missing.
 
     Of a mixture no epoch is whole, and so none is missed.
     """
@@ -287,7 +287,7 @@ def _key(*numbers: Numbers) -> Int64Array:
 
 
 def _pairs(part: Int64Array, *keys: Numbers) -> Float64Array:
-    """Pairs of units with the same keys, by their dataset: float64 [datasets]."""
+    """Return the pairs of units with equal keys, by dataset: float64 [datasets]."""
     _, first, counts = np.unique(
         _key(*keys, part) if keys else part, return_index=True, return_counts=True
     )
@@ -349,7 +349,7 @@ def _ties(seen: Seen) -> Iterator[Finding]:
 
 
 def _cheapest(seen: Seen) -> Iterator[Finding]:
-    """No rank is the cheapest, or the dearest, of its step more often than others."""
+    """Test that no rank is the cheapest or dearest of its step too often."""
     ranks, steps = seen.num_ranks, seen.num_steps
     if ranks == 1:
         return

@@ -21,7 +21,7 @@ Int32Array: TypeAlias = npt.NDArray[np.int32]
 NEVER = -1
 """Step and rank of a unit that is not delivered."""
 GROUPS = 8
-"""Sources and costs are looked at in so many groups of units at most."""
+"""Groups of sources and costs that are compared, at most."""
 
 
 class Taken(NamedTuple):
@@ -88,7 +88,7 @@ class Units:
 
 
 def _numbered(values: Int64Array | Float64Array) -> Int64Array:
-    """Number groups of about as many units, with equal values in the same group."""
+    """Return numbers of groups of about equally many units; equal values share one."""
     distinct, first = np.unique(np.sort(values), return_index=True)
     group = first * min(GROUPS, len(distinct)) // len(values)
     return np.unique(group, return_inverse=True)[1][np.searchsorted(distinct, values)]

@@ -23,12 +23,12 @@ __all__ = ["order_statistics"]
 
 MOST_UNITS = 1 << 21
 LEAST_SEEDS, MOST_SEEDS, DELIVERIES = 12, 128, 1 << 21
-"""Seeds looked at: so many that about so many units are delivered."""
+"""Seeds that are drawn, so that about ``DELIVERIES`` units are delivered."""
 MOST_STEPS = 1 << 12
 """Steps of a mixture without end that are looked at."""
 MATES_WITH_BALANCE, MATES_IN_BUCKETS = 3.0, 15.0
-"""Batch mates meet again so many times as often as by chance, at most: units of like
-cost are apart in each batch, or together in buckets."""
+"""Times by which batch mates may meet more often than by chance: similar costs are
+spread over batches, or kept together in buckets."""
 
 
 def order_statistics(

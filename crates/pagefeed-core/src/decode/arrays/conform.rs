@@ -19,7 +19,7 @@ use arrow_schema::{DataType, FieldRef, Fields};
 use crate::error::{Error, Result};
 use crate::lists::list_array;
 
-/// The values of `array` as `target`, a common type of its own and others.
+/// Converts `array` to `target`, a common type of several datasets.
 pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
     use DataType as T;
     Ok(match (array.data_type(), target) {

@@ -114,7 +114,7 @@ fn check(array: &ArrayRef, schema: &ColumnSchema, num_rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// Columns that have a decoder of their own; `None` for all others.
+/// Decodes columns that have a fast decoder; `None` for others.
 fn decode_fast(
     opener: &mut PageOpener,
     schema: &ColumnSchema,

@@ -74,8 +74,8 @@ impl Records {
         Ok(places)
     }
 
-    /// Whether the lists that go on at `repetition` and above, which have elements from
-    /// the definition level `element` on, are of the same lengths.
+    /// Whether two leaves have equally long lists: those that continue at `repetition`
+    /// and above, whose elements are present from definition level `element` on.
     pub(crate) fn agrees(&self, other: &Self, repetition: i16, element: u8) -> bool {
         if self.max.1 == repetition && other.max.1 == repetition {
             return self.repetition == other.repetition;

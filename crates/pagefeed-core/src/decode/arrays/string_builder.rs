@@ -17,8 +17,7 @@ use crate::encodings::unpack::Part;
 use crate::error::{Error, Result};
 use crate::limits::check_page_size;
 
-/// UTF-8 is validated in stretches of at least so many bytes, while they are still in
-/// the cache.
+/// UTF-8 is validated once this many bytes are appended, while they are in the cache.
 const VALIDATE_BYTES: usize = 64 << 10;
 
 /// Offsets and texts of an array that grows.

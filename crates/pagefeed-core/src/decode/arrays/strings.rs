@@ -29,9 +29,8 @@ pub(crate) fn is_string(data_type: &DataType, leaf: &Leaf) -> bool {
         )
 }
 
-/// Reads the strings of `rows`, numbered in the run, into an array without the lists and structs
-/// around them, and the levels that say where they belong; `None` if a page is encoded
-/// in another way.
+/// Reads the strings of `rows`, numbered in the run, into an array without lists and
+/// structs, with the levels that locate them; `None` for other encodings.
 pub(crate) fn read(
     opener: &mut PageOpener,
     run: &PageRun,

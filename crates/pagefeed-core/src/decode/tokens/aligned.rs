@@ -21,8 +21,8 @@ use crate::page::{DataPage, PageOpener};
 use crate::schema::Leaf;
 use crate::tokens::{NumberType, Numbers, Tokens, mismatch};
 
-/// A run of pages, decompressed: where its rows begin, and the values as they are
-/// encoded, of which any rows are decoded at their own cost.
+/// A decompressed run of pages: where its rows begin, and encoded values, of which any
+/// rows can be decoded alone.
 #[derive(Debug)]
 pub struct OpenedRun {
     /// First value of each row, and the end of the last row.
@@ -155,7 +155,7 @@ impl NumberRows {
         }
     }
 
-    /// Appends the inner lists of rows, whose `values` come behind `before` others.
+    /// Appends the inner lists of rows, whose `values` follow `before` earlier ones.
     fn append_elements(
         &mut self,
         elements: &Elements,

@@ -181,7 +181,7 @@ pub(crate) struct Elements {
     pub(crate) starts: Vec<u32>,
     /// First inner list of each row; the end is added when the last row is complete.
     pub(crate) rows: Vec<u32>,
-    /// Whether the last row holds inner lists, and the last of these values.
+    /// Whether the last row has inner lists, and the last of these has values.
     is_open: [bool; 2],
 }
 

@@ -14,7 +14,7 @@ pub struct Aligned {
     pub number: NumberType,
     /// Numbers for each token, and padding where there is none.
     pub per_token: PerToken,
-    /// Bits of the number of a separator behind a row.
+    /// Bits of the number for a separator after a row.
     pub behind: u64,
     /// Whether numbers are shifted to the position before their token, as shifted
     /// labels are.
@@ -67,7 +67,7 @@ impl Column<'_> {
 /// Writes the columns of one batch.
 pub(super) struct AlignedWriter<'a> {
     columns: Vec<Column<'a>>,
-    /// Tokens of a row, and whether documents lead to one another.
+    /// Tokens of a row, and whether labels cross documents.
     row_length: usize,
     across_documents: bool,
 }

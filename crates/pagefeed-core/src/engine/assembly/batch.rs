@@ -14,7 +14,7 @@ use crate::engine::worker::Shared;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Field, Made, Parts, Sections};
 
-/// Bytes that are mapped at once, if so much of batches is kept at all.
+/// Bytes that are mapped at once, if batches use as many.
 const MAPPED_BYTES: usize = 8 << 20;
 /// Size of a huge page, and alignment of mappings that are as large.
 const HUGE_PAGE: usize = 2 << 20;
@@ -199,7 +199,7 @@ impl Batch {
         self.buffer.as_ref().map(|buffer| &buffer.made)
     }
 
-    /// The bytes, to be written to: nobody else looks at a batch once delivered.
+    /// Returns the bytes for writing; nothing else reads a delivered batch.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buffer.as_mut().map_or(&mut [], Buffer::bytes_mut)
     }

@@ -44,8 +44,8 @@ impl LooseParts {
         std::mem::take(&mut self.reads)
     }
 
-    /// The segment `number` of `all`, read with some of those behind it. To be asked for in
-    /// their order.
+    /// Returns segment `number` of `all`, read together with some later ones. Call it
+    /// in order.
     pub fn get(
         &mut self,
         batch: &Gathering<'_>,

@@ -66,7 +66,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether pages are promised what others have, or less than nobody has.
+    /// Checks that promised memory is neither used by others nor less than recorded.
     fn audit_promises(&self) -> Result<(), String> {
         let (limit, room) = (self.config.budget, self.budget.for_pages());
         let batch = self.config.batch_bytes();

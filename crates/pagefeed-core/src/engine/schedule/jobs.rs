@@ -10,7 +10,7 @@ use crate::engine::{PageEntry, PageSource};
 /// that are needed first.
 const MOST_TOGETHER: usize = 1 << 20;
 
-/// Batches that may be assembled however little is planned behind them.
+/// Batches that may always be assembled, however few are planned after them.
 const LEAST_AHEAD: usize = 8;
 
 impl State {
@@ -26,7 +26,7 @@ impl State {
             }
     }
 
-    /// Whether an idle fetching thread should: likewise.
+    /// Whether an idle fetching thread should look for work; may be true without work.
     pub fn may_load(&self, source: &dyn PageSource) -> bool {
         self.next_load().is_some_and(|(batch, slot)| {
             batch < self.horizon() || self.budget.fits_ahead(self.estimate(source, slot))
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Loads and gathers, by one and the same threads.
+    /// Chooses work where the same threads load and gather.
     fn choose(&mut self, source: &dyn PageSource) -> Option<Job> {
         let ready = self.first_ready();
         let Some((batch, slot)) = self.next_load() else {

@@ -39,7 +39,7 @@ const FIRST_AHEAD: usize = 2;
 pub(super) struct State {
     /// With the rows of the batches submitted last.
     config: Arc<EngineConfig>,
-    /// Bytes of tokens and fields of these.
+    /// Bytes of tokens and fields of the buffers.
     buffer_bytes: usize,
     /// Submitted and not taken; the first is number `head`.
     batches: VecDeque<Pending>,
@@ -51,7 +51,8 @@ pub(super) struct State {
     /// Batches that may be written before they are asked for. With fewer buffers in
     /// turn, more of them stay in the processor's cache.
     ahead: usize,
-    /// Whether so many were, since it last grew: a further one might have been, too.
+    /// Whether as many batches were ahead since the limit last grew: one more might
+    /// have been.
     was_ahead: bool,
     pages: PageTable,
     budget: Budget,
@@ -66,7 +67,8 @@ pub(super) struct State {
     spare_buffers: Vec<Buffer>,
     /// The first batch that failed, and why. Nothing at or after it is worked on.
     failure: Option<(BatchNumber, Error)>,
-    /// Changes when pending work is dropped: jobs of another generation end unseen.
+    /// Changes when pending work is dropped. Results of earlier generations are
+    /// ignored.
     generation: u64,
     num_running: usize,
     /// Bytes of the plans of `batches`.
@@ -84,7 +86,7 @@ pub(super) struct State {
     pub num_idle: usize,
     /// Whether a worker was told to wake, and none has looked for work since.
     pub is_woken: bool,
-    /// Fetching threads, likewise.
+    /// Fetching threads that sleep and were not told to wake.
     pub num_idle_fetchers: usize,
     /// Consumers asleep.
     pub num_waiting: usize,
@@ -187,7 +189,7 @@ impl State {
         self.keep_to_budget();
     }
 
-    /// Goes on with batches of other rows: memory of others is of no use to them.
+    /// Continues with batches of a different number of rows; memory of others is freed.
     fn resize(&mut self, config: &Arc<EngineConfig>) {
         self.config = Arc::clone(config);
         self.buffer_bytes = config.sections().num_bytes();

@@ -18,7 +18,7 @@ pub struct PageLocation {
     pub first_row: u64,
 }
 
-/// Says what to do about an index that cannot be right.
+/// Returns an error about an implausible index, with advice.
 pub fn wrong(what: impl std::fmt::Display) -> Error {
     Error::corrupt(format!(
         "the file's page index cannot be right: {what}; build with page_index=False to \

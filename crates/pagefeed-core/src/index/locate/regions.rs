@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::limits::MAX_PAGE_INDEX_BYTES;
 use crate::storage::{FileId, Storage, join_near};
 
-/// Bytes between two ranges that are read along rather than in a read of their own.
+/// Gaps of up to this many bytes between ranges are read along.
 const MAX_GAP: u64 = 64 << 10;
 /// Bytes above which ranges are not joined any more.
 const MAX_JOINED: u64 = 16 << 20;

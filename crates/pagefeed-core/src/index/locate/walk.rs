@@ -37,8 +37,8 @@ pub struct ChunkReader<'a> {
     window: Bytes,
     window_start: u64,
     window_size: u64,
-    /// Whether the writer's counts of nulls are believed, of a column without lists. Those
-    /// of texts are needed for nothing, and these are too large to be read for them.
+    /// Whether the writer's null counts are trusted, in columns without lists. Null
+    /// counts of texts are not needed, and reading levels for them would be slow.
     trusts_counts: bool,
 }
 

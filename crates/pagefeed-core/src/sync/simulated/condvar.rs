@@ -28,7 +28,7 @@ impl WaitTimeoutResult {
 }
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
+    /// Returns a condition variable without waiters.
     pub const fn new() -> Self {
         Self {
             waiting: Cell::new(Vec::new()),
@@ -79,7 +79,7 @@ impl Condvar {
         mutex.lock()
     }
 
-    /// Wakes any one of those who wait.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         let world = world();
         world.check_may_wait();

@@ -24,7 +24,8 @@ pub use time::{Instant, sleep};
 
 use scheduler::world;
 
-/// The process that a thread believes to be in; in a forked child another.
+/// Returns the number of the process that a thread is in; a forked child has a
+/// different one.
 pub fn process_id() -> u32 {
     world().process_id()
 }

@@ -27,7 +27,7 @@ pub struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A lock that nobody holds.
+    /// Returns a free lock.
     pub const fn new(value: T) -> Self {
         Self {
             is_locked: Cell::new(false),

@@ -39,7 +39,7 @@ pub struct Settings {
     pub spurious: u64,
     /// Threads that the machine gives.
     pub most_threads: usize,
-    /// Steps after which nobody believes that it ends.
+    /// Steps after which the run counts as endless.
     pub most_steps: u64,
     /// Called with each event: time, thread, and what it does.
     pub trace: Option<fn(u64, &str, &str)>,
@@ -140,8 +140,8 @@ pub fn fail(message: &str) -> ! {
     world().fail(message)
 }
 
-/// Runs `work` as a forked child would: in another process, whose other threads are gone,
-/// so that nothing may be waited for.
+/// Runs `work` like a forked child: in another process without the other threads, so
+/// that no wait may end.
 pub fn simulated_child<T>(work: impl FnOnce() -> T) -> T {
     world().is_child.set(true);
     let result = work();
@@ -283,7 +283,7 @@ impl World {
         self.suspend();
     }
 
-    /// Lets a thread that waits go on.
+    /// Wakes a waiting thread.
     pub fn unblock(&self, thread: usize) {
         self.inner.borrow_mut().unblock(thread);
     }
@@ -311,7 +311,7 @@ impl World {
         }
     }
 
-    /// Starts another thread.
+    /// Starts a thread.
     pub fn spawn(&self, name: String, work: Work) -> io::Result<usize> {
         let mut inner = self.inner.borrow_mut();
         let number = inner.threads.len();

@@ -82,7 +82,7 @@ impl Builder {
         Self { name: Some(name) }
     }
 
-    /// Starts it, if the machine gives another.
+    /// Starts a thread, if the machine allows another one.
     pub fn spawn<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

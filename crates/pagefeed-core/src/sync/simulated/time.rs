@@ -20,7 +20,7 @@ impl Instant {
     }
 }
 
-/// Lets others go on for so long.
+/// Lets other threads run for this long.
 pub fn sleep(duration: Duration) {
     let until = super::now().saturating_add(nanoseconds(duration));
     world().block("sleeps", Some(until));
