@@ -22,6 +22,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from models import machines
 from models.balanced_mixture_runs import BalancedMixtureMachine
+from models.fleet_budget_runs import FleetBudgetMachine
 from models.fleet_runs import FleetMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
@@ -32,7 +33,7 @@ from models.runs import BalancedMachine, BudgetMachine, EpochMachine, InfilledMa
 
 KINDS = [
     *([EpochMachine] * 4),
-    *([FleetMachine] * 2),
+    *(FleetMachine, FleetMachine, FleetBudgetMachine),
     *(MixtureMachine, InfilledMachine, GrowingMachine, GrowingMachine),
     *(BalancedMachine, BudgetMachine, CoarseMachine),
     *(LearningMachine, PackedLearningMachine, BalancedMixtureMachine),

@@ -9,6 +9,7 @@ from pagefeed.core.wiring import provide
 __all__ = ["PROVIDED"]
 
 PROVIDED = {
+    "room documents": "pagefeed.documents",
     "room launch": "pagefeed.launch",
     # What is refused, warned of, told and measured.
     "check of settings": "pagefeed.checks:check_options",

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from models.balanced_mixture_runs import BalancedMixtureMachine
+from models.fleet_budget_runs import FleetBudgetMachine
 from models.fleet_runs import FleetMachine
 from models.growing_runs import GrowingMachine
 from models.learning_runs import LearningMachine, PackedLearningMachine
@@ -20,6 +21,7 @@ TestEpochs = pytest.mark.timeout(120 * TIMES)(EpochMachine.TestCase)
 TestInfilled = pytest.mark.timeout(120 * TIMES)(InfilledMachine.TestCase)
 TestBalanced = pytest.mark.timeout(120 * TIMES)(BalancedMachine.TestCase)
 TestFleets = pytest.mark.timeout(120 * TIMES)(FleetMachine.TestCase)
+TestFleetBudgets = pytest.mark.timeout(120 * TIMES)(FleetBudgetMachine.TestCase)
 TestBudgets = pytest.mark.timeout(120 * TIMES)(BudgetMachine.TestCase)
 TestGrowing = pytest.mark.timeout(120 * TIMES)(GrowingMachine.TestCase)
 TestMixtures = pytest.mark.timeout(120 * TIMES)(MixtureMachine.TestCase)
@@ -48,6 +50,7 @@ TestBalanced.settings = settings(
 TestFleets.settings = TestBudgets.settings = TestGrowing.settings = (
     TestBalanced.settings
 )
+TestFleetBudgets.settings = settings(TestBalanced.settings, max_examples=15 * TIMES)
 TestMixtures.settings = TestCoarse.settings = settings(
     phases=[Phase.generate],
     derandomize=TIMES == 1,

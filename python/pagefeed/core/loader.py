@@ -38,7 +38,7 @@ from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_rank, resolve_threads
 from pagefeed.core.run import Origin, Slot
 from pagefeed.core.sequences import Cut, check_sequences
-from pagefeed.core.wiring import offered, parsed
+from pagefeed.core.wiring import offered, parsed, room
 from pagefeed.errors import InvalidArgumentError, PositionWarning
 
 __all__ = ["Loader", "as_rank", "share"]
@@ -67,7 +67,9 @@ class Loader(LoaderFacts):
             differ by one row at most; see :meth:`at` and
             docs/explanation/elastic.md.
         batch_tokens: Tokens per step on this rank at most, in place of ``batch_size``:
-            padding counts. A step of :class:`Documents` takes as many as fit.
+            padding counts. A step of :class:`Documents` takes as many as fit. Beside
+            ``global_batch_size`` a step has so many batches of this budget, and a rank
+            gets the documents of its share of them.
         seed: Seed of the order.
         shuffle: ``"page"``, ``"row_group"``, ``"auto"`` for the one of these two that
             suits a bucket, ``"row"``, ``"buffer"``, None for file order, or a
@@ -414,14 +416,16 @@ class Loader(LoaderFacts):
         found = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        cursor, route = session.run.at(session.begin), session.known().route
+        cursor, known = session.run.at(session.begin), session.known()
         now, end = cursor.position_of(session.state), cursor.end
         # After the last batch it is still the epoch of that batch.
         now = now if end is None else min(now, end - 1)
         slots = list[Slot]()
         for number, sequences, place in found:
-            here = route.slots(cursor.positions([(number, sequences)], now))
-            slots += [s if place is None else s._replace(row=place) for s in here]
+            here = known.route.slots(cursor.positions([(number, sequences)], now))
+            if place is not None:
+                here = room("documents").slots_in_batches(known, here, place)
+            slots += here
         return sorted(slots)
 
     def set_weights(self, weights: Mapping[str, float], *, anneal: int = 0) -> None:

@@ -1,9 +1,9 @@
 """Documents: every row is a sequence, with any of its columns.
 
 ``documents`` has the settings, ``document_index`` and ``budgets`` the sequences that
-they make of rows. ``row_columns`` says what comes of which column, ``document_feed``
-plans and delivers it; ``decoding`` and ``ahead`` run the user's own functions ahead of
-the consumer.
+they make of rows; ``shared_batches`` finds the rows of those that ranks share.
+``row_columns`` says what comes of which column, ``document_feed`` plans and delivers
+it; ``decoding`` and ``ahead`` run the user's own functions ahead of the consumer.
 """
 
 from pagefeed._names import name_as_imported
@@ -12,6 +12,11 @@ from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.decode import Decode
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
+from pagefeed.documents.shared_batches import (
+    document_at,
+    num_documents,
+    slots_in_batches,
+)
 
 __all__ = [
     "AheadEngine",
@@ -20,6 +25,9 @@ __all__ = [
     "DocumentBatches",
     "DocumentIndex",
     "Documents",
+    "document_at",
+    "num_documents",
+    "slots_in_batches",
 ]
 
 name_as_imported(__name__)

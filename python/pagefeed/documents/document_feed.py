@@ -97,12 +97,16 @@ class DocumentFeed(EngineFeed):
         if self._takes_batches:
             indexes = cast("Sequence[DocumentBatchIndex]", run.indexes)
             self._num_rows = max(index.most_documents for index in indexes)
+            if settings.fleet is not None:
+                _check_shared(documents)
         joins = documents.pad is None and not self._takes_batches
+        joins |= self._takes_batches and settings.fleet is not None
         is_mixed = len(datasets) > 1
         if joins and is_mixed and "dataset_ids" in settings.fields.names:
             raise InvalidArgumentError(
-                "dataset_ids tell of rows, and pad=None joins documents of several "
-                "datasets: give batch_tokens, whose batches are of one dataset each"
+                "dataset_ids tell of rows, and documents of several datasets are "
+                "joined: give batch_tokens without global_batch_size, whose batches "
+                "are of one dataset each"
             )
         if documents.pad is None and metadata is not None:
             raise InvalidArgumentError(
@@ -134,10 +138,11 @@ class DocumentFeed(EngineFeed):
         rows, part, which, are_left = found
         places, epochs = places[which], epochs_of(given)[which]
         if self._takes_batches:
-            # A sequence is a batch, whose rows follow each other.
-            num_rows = self._num_rows
-            place = np.arange(len(which)) - np.searchsorted(which, which)
-            places = places * num_rows + place
+            # A sequence is a batch; the rows of those of a step follow each other.
+            batch = places // num_rows
+            place = np.arange(len(batch)) - np.searchsorted(batch, batch)
+            num_rows = max(self._num_rows, int(place.max(initial=0)) + 1)
+            places = batch * num_rows + place
         places = places[are_left]
         page, row = self._cells(rows[are_left], part[are_left], epochs[are_left])
         num_columns = self._num_columns
@@ -211,7 +216,7 @@ class DocumentFeed(EngineFeed):
         if self._documents.pad is None:  # One row; null rows stand behind.
             return of_sequences[:1]
         if self._takes_batches:
-            return np.repeat(of_sequences, len(made["lengths"]))
+            return np.repeat(of_sequences.max(), len(made["lengths"]))
         return of_sequences
 
     def _taken(self, made: Batch, length: int) -> Batch:
@@ -260,6 +265,16 @@ class DocumentFeed(EngineFeed):
                     local = local + (epochs[which] << EPOCH_SHIFT)
                 page[which, column] = local + self._first_pages[place]
         return page, row
+
+
+def _check_shared(documents: RowCut) -> None:
+    """Refuse batches that would be filled up to the longest of several."""
+    if documents.pad == "longest":
+        raise InvalidArgumentError(
+            "pad='longest' fills the documents of a batch, which are of like length, "
+            "and with global_batch_size= ranks join several such batches: give "
+            "pad=None, which fills nothing, or pad='max_length'"
+        )
 
 
 def _refuse_infilled(datasets: Sequence[Dataset]) -> None:

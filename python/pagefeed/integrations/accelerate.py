@@ -182,7 +182,8 @@ class PreparedLoader(_Mixin, Skippable):
             return kept
         # A budget of documents: as many rows as fit, of each rank another number.
         counts = accelerate.utils.gather_object([self._num_rows])
-        return [np.repeat(one, count) for one, count in zip(kept, counts, strict=True)]
+        both = zip(kept, counts, strict=True)
+        return [np.repeat(one.any(), count) for one, count in both]
 
 
 class _Gather:

@@ -121,6 +121,12 @@ class TokenMeans:
                 "own, evaluation={name: loader}"
             )
         rows = self._loader.view().last_datasets()
+        if self._loader.batch_tokens is not None and len(rows) > 1:
+            raise InvalidArgumentError(
+                "the losses of a mixture's datasets are told apart by batches, and a "
+                "rank joins several with global_batch_size=: evaluate with "
+                "batch_tokens= alone"
+            )
         whole = (*labels.shape[:-1], labels.shape[-1] + first)
         datasets = np.repeat(rows, np.prod(whole) // len(rows)).reshape(whole)
         datasets = datasets[..., first:].ravel()

@@ -119,7 +119,7 @@ def trace(
     one = make_feed(alone, session.run)
     made = []
     for number in rows:
-        sequence = cursor.sequence_of(step, 0 if session.run.takes_batches else number)
+        sequence = cursor.row_at(step, number)[0]
         place = {"step": step, "rank": loader.rank, "row": number}
         try:
             origins = cursor.origins(step, number)

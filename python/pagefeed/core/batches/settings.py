@@ -108,7 +108,7 @@ def sized(
         batch_size: Sequences of a batch.
         batch_tokens: Or tokens of a batch at most.
         global_batch_size: Or sequences of a step on all ranks, of which this one's are
-            not known yet.
+            not known yet; beside ``batch_tokens`` batches of a step.
 
     Raises:
         InvalidArgumentError: If not one of them is given, or no sequence fits.
@@ -124,21 +124,33 @@ def sized(
         "global_batch_size": global_batch_size,
     }
     given = [f"{name}={size!r}" for name, size in sizes.items() if size is not None]
-    if batch_tokens is not None and global_batch_size is not None:
-        raise InvalidArgumentError(
-            f"{' and '.join(given)}: a budget fills the batch of one rank, and the "
-            "number of ranks may change; leave batch_tokens= out. With Windows or "
-            f"Packed, a step of {batch_tokens} tokens is global_batch_size="
-            f"{batch_tokens} // length"
-        )
+    if given and batch_size is None and len(given) == 2:
+        return _shared(sequences, batch_tokens, global_batch_size), 0
     if len(given) != 1:
         raise InvalidArgumentError(
             f"{' and '.join(given) or 'no size of a step'}: give one of them, "
             "batch_size=, sequences of a batch, batch_tokens=, tokens of it at most, "
-            "or global_batch_size=, sequences of a step on all ranks"
+            "or global_batch_size=, sequences of a step on all ranks; of Documents the "
+            "last two together"
         )
     if global_batch_size is not None:
         return sequences, 0
     if batch_tokens is None:
         return sequences, check_positive(batch_size, "batch_size")
     return sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))
+
+
+def _shared(sequences: Cut, batch_tokens: Any, global_batch_size: Any) -> Cut:
+    """Return the cut into batches of a budget, as many of which are a step."""
+    cut, rows = sequences.with_budget(check_positive(batch_tokens, "batch_tokens"))
+    if cut.takes_batches:
+        return cut
+    size = f"global_batch_size={global_batch_size} times {rows}"
+    if isinstance(global_batch_size, int):
+        size = f"global_batch_size={global_batch_size * rows}"
+    raise InvalidArgumentError(
+        f"batch_tokens={batch_tokens} and global_batch_size={global_batch_size!r:.60}: "
+        f"{sequences!r:.60} has no batches of a budget that ranks could share. Of "
+        f"Windows and Packed give {size} alone; of Documents a max_length, and "
+        "pad=None or 'max_length'"
+    )

@@ -40,6 +40,7 @@ from pagefeed.core.sequences import (
     numbers_of,
     with_epoch,
 )
+from pagefeed.core.wiring import room
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
@@ -481,10 +482,20 @@ class Cursor(ABC):
     def rows(self, step: int) -> list[int]:
         """Return the rows of this rank's batch of a step that are not padding."""
         found = self.sequences(self.route.checked_index(step), 1)
-        rows: list[int] = np.flatnonzero(found >= 0).tolist()
-        if self.run.takes_batches and rows:
-            rows = list(range(len(self.run.documents_of(int(found[0])))))
-        return rows
+        if self.run.takes_batches:
+            return list(range(room("documents").num_documents(self, found.tolist())))
+        return [row for row, sequence in enumerate(found.tolist()) if sequence >= 0]
+
+    def row_at(self, step: int, row: int) -> tuple[int, int]:
+        """Return the sequence of a row of this rank's batch, and the row in it.
+
+        Raises:
+            InvalidArgumentError: If there is none: no such step or row, or padding.
+        """
+        if self.run.takes_batches:
+            found: tuple[int, int] = room("documents").document_at(self, step, row)
+            return found
+        return self.sequence_of(step, row), 0
 
     def origins(self, step: int, row: int) -> list[Origin]:
         """Return the origins of the tokens in a row of a batch of this rank.
@@ -492,14 +503,16 @@ class Cursor(ABC):
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
-        if not self.run.takes_batches:
-            return self.run.origins(self.sequence_of(step, row))
-        sequence = self.sequence_of(step, 0)
-        are_left = self.run.documents_of(sequence)
-        if not 0 <= row < len(are_left):
-            raise InvalidArgumentError(f"row={row} must lie below {len(are_left)}")
-        place = int(are_left[:row].sum())
-        return self.run.origins(sequence)[place : place + int(are_left[row])]
+        sequence, place = self.row_at(step, row)
+        origins = self.run.origins(sequence)
+        if self.run.takes_batches:
+            *before, is_left = self.run.documents_of(sequence)[: place + 1].tolist()
+            origins = origins[sum(before) :][: int(is_left)]
+        return origins
+
+    def sequences_of(self, route: Route, index: int) -> Int64Array:
+        """Return the sequences of a step on a route, with their epochs: int64."""
+        return finished(self._sequences_at(route.positions(index, 1)))
 
     def last_sequences(self, ranks: Sequence[int]) -> Int64Array:
         """Return what some ranks were given in the step that was taken last.

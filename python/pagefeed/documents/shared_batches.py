@@ -1,0 +1,74 @@
+"""Rows of batches of documents, where a step of a rank has several such batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pagefeed.core._base import Int64Array
+from pagefeed.core.run import Route, Slot
+from pagefeed.errors import InvalidArgumentError
+
+__all__ = ["document_at", "num_documents", "slots_in_batches"]
+
+
+class Holding(Protocol):
+    """A cursor, which knows the sequences of steps and their documents."""
+
+    @property
+    def route(self) -> Route:
+        """The positions of this rank's steps."""
+
+    def sequences_of(self, route: Route, index: int) -> Int64Array:
+        """Return the sequences of a step on a route, with their epochs."""
+
+    @property
+    def run(self) -> Any:
+        """The run, which knows the documents of sequences."""
+
+
+def num_documents(cursor: Holding, sequences: Iterable[int]) -> int:
+    """Return the documents of sequences, of which padding has none."""
+    here = (each for each in sequences if each >= 0)
+    return sum(len(cursor.run.documents_of(sequence)) for sequence in here)
+
+
+def document_at(cursor: Holding, step: int, row: int) -> tuple[int, int]:
+    """Return the sequence that a row of this rank's batch is of, and its place there.
+
+    Raises:
+        InvalidArgumentError: If there is no such step or row.
+    """
+    route, before = cursor.route, 0
+    index = route.checked_index(step)
+    if route.number_of(index) != step:
+        raise InvalidArgumentError(f"step={step} is skipped")
+    for sequence in cursor.sequences_of(route, index).tolist():
+        count = num_documents(cursor, [sequence])
+        if before <= row < before + count:
+            return sequence, row - before
+        before += count
+    if not before:
+        raise InvalidArgumentError(f"step={step}, row={row} is padding")
+    raise InvalidArgumentError(f"row={row} must lie below {before}")
+
+
+def slots_in_batches(cursor: Holding, slots: Iterable[Slot], place: int) -> list[Slot]:
+    """Return the slots of a document, by those of the batches that it is in.
+
+    Args:
+        cursor: Knows the sequences of steps.
+        slots: Of the batches, among those of their step and rank.
+        place: Which document of each batch it is.
+    """
+    return [s._replace(row=_rows_before(cursor, s) + place) for s in slots]
+
+
+def _rows_before(cursor: Holding, slot: Slot) -> int:
+    """Return the rows of a rank's batch before those of one of its sequences."""
+    if slot.row == 0:
+        return 0
+    route = replace(cursor.route, rank=slot.rank)
+    found = cursor.sequences_of(route, route.index_of(slot.step))
+    return num_documents(cursor, found[: slot.row].tolist())
