@@ -9,6 +9,7 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 use crate::error::{Error, Result};
+use gzip::MORE;
 
 /// Compression codecs of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,9 +171,6 @@ fn brotli_head(stored: &[u8], output: &mut [u8]) -> (BrotliResult, Option<usize>
     let is_odd = matches!(result, BrotliResult::ResultSuccess) && input_left > 0;
     (result, (!is_odd).then_some(output_offset))
 }
-
-/// Error about a stream that is longer than the output.
-const MORE: &str = "it holds more bytes than the page header promises";
 
 #[cfg(test)]
 mod tests;

@@ -8,9 +8,10 @@
 //! process. `live` is the state that copies of a `Remote` share. `options` are the settings,
 //! which Python reads from arguments and the environment. `cache` keeps bytes on a local disk.
 //! `requests` joins and divides ranges, `pace` limits the requests under way and tries them
-//! again, `writing` puts objects there, `places` knows what a URL means and how each kind of server is asked. `transport`
-//! sends requests: no other module knows HTTP's headers, and no secret leaves it.
+//! again, `address` knows what a URL means, `places` how each kind of server is asked.
+//! `transport` sends requests: no other module knows HTTP's headers, and no secret leaves it.
 
+mod address;
 mod cache;
 mod counters;
 mod listing;
@@ -25,7 +26,7 @@ mod runtime;
 mod transport;
 
 pub use counters::Counts;
-pub use options::Options;
-pub use places::keys::{FindKeys, Keys};
+pub use live::Listed;
+pub use options::{FindKeys, Keys, Options};
 pub use places::uploads::{Condition, Version};
-pub use remote::{Listed, Remote};
+pub use remote::Remote;

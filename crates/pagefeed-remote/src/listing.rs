@@ -5,10 +5,9 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use pagefeed_core::error::{Error, Result};
 
-use crate::live::{Live, listed};
-use crate::places::address::{Address, Object, object_path};
+use crate::address::{Address, Object, object_path};
+use crate::live::{Listed, Live, listed};
 use crate::places::bucket::{Bucket, Meta, Page};
-use crate::remote::Listed;
 
 /// Objects of a folder, and folders in it that are still to be listed.
 type Walked = (Vec<(String, Meta)>, Vec<String>);

@@ -11,17 +11,17 @@ use pagefeed_core::storage::Stamp;
 use tokio::sync::Semaphore;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
+use crate::address::{Address, Object, Provider, object_path, shown};
 use crate::cache::PageCache;
 use crate::counters::{Counters, add};
 use crate::options::Options;
 use crate::pace::gate::Gate;
 use crate::pace::retry::{Limits, until_done};
-use crate::places::address::{Address, Object, Provider, object_path, shown};
 use crate::places::bucket::{Bucket, Meta};
 use crate::places::hub::Hub;
 use crate::places::keys::KeyRing;
+use crate::places::opening;
 use crate::places::web::Web;
-use crate::remote::Listed;
 use crate::transport::failure::Failure;
 use crate::transport::{Connector, Transport};
 
@@ -29,6 +29,17 @@ use crate::transport::{Connector, Transport};
 const QUESTIONS: usize = 128;
 /// A file that was listed is not asked about again for this long.
 const LISTING_KEPT: Duration = Duration::from_secs(60);
+
+/// A file in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// URL; on the hub with the commit.
+    pub url: String,
+    /// Bytes.
+    pub size: u64,
+    /// Text that changes whenever the file does; may be empty.
+    pub version: String,
+}
 
 /// Connections and states of files, shared by all copies of a storage.
 pub(crate) struct Live {
@@ -150,7 +161,7 @@ impl Live {
         let (owned, ring) = (name.to_string(), keys.clone());
         let open = move |region: Option<&str>| {
             let connector = Connector(Arc::clone(&transport));
-            options.bucket(provider, &owned, connector, ring.clone(), region)
+            opening::open(&options, provider, &owned, connector, ring.clone(), region)
         };
         let bucket = Arc::new(Bucket::new(Box::new(open), keys)?);
         buckets.insert(key, Arc::clone(&bucket));

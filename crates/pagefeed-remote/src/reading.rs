@@ -17,10 +17,10 @@ use pagefeed_core::storage::Stamp;
 use tokio::time::sleep;
 use twox_hash::XxHash3_64;
 
+use crate::address::{Address, HubFile};
 use crate::counters::add;
 use crate::live::{Live, UnderWay, stamp};
 use crate::pace::may_hedge;
-use crate::places::address::{Address, HubFile};
 use crate::places::bucket::Meta;
 use crate::requests::{Requests, joined};
 use crate::runtime;

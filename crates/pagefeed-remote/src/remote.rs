@@ -11,26 +11,15 @@ use pagefeed_core::error::{Error, Result};
 use pagefeed_core::storage::{FileId, FileRanges, Stamp, Storage};
 use pagefeed_core::store::Store;
 
+use crate::address::Address;
 use crate::counters::Counts;
-use crate::live::{Live, listed, stamp};
+use crate::live::{Listed, Live, listed, stamp};
 use crate::options::Options;
-use crate::places::address::Address;
 use crate::places::bucket::{Bucket, Meta};
 use crate::places::uploads::{Condition, Version};
 use crate::reading::Source;
 use crate::runtime;
 use crate::transport::failure::Failure;
-
-/// A file in a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// URL; on the hub with the commit.
-    pub url: String,
-    /// Bytes.
-    pub size: u64,
-    /// Text that changes whenever the file does; may be empty.
-    pub version: String,
-}
 
 /// Files named by URLs or by local paths.
 pub struct Remote {

@@ -2,7 +2,8 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::MORE;
+/// Error about a stream that is longer than the output.
+pub(super) const MORE: &str = "it holds more bytes than the page header promises";
 
 const FLAG_HEADER_CRC: u8 = 2;
 const FLAG_EXTRA: u8 = 4;

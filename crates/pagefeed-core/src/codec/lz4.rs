@@ -5,7 +5,7 @@ use std::io::Read;
 use lz4_flex::block::decompress_into;
 use lz4_flex::frame::FrameDecoder;
 
-use super::MORE;
+use super::gzip::MORE;
 
 const FRAME_MAGIC: [u8; 4] = 0x184D_2204_u32.to_le_bytes();
 

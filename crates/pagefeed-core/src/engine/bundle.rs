@@ -11,7 +11,7 @@ use super::page_hasher::PageHasher;
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 
-use self::append::append;
+use self::append::{PageRows, append};
 use super::page::Scratch;
 use super::{EngineConfig, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
@@ -92,14 +92,6 @@ fn are_offsets(offsets: &[u32], count: usize, last: usize) -> bool {
         && offsets.is_sorted()
         && offsets.first().is_none_or(|&first| first == 0)
         && offsets.last().map_or(0, |&end| end as usize) == last
-}
-
-/// Consecutive rows of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageRows {
-    pub page: u64,
-    pub first_row: u32,
-    pub num_rows: u32,
 }
 
 /// Joined rows of several pages. A bundle is loaded like a page, by its key.

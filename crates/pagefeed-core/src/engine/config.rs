@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Aligned;
-use super::assembly::refusal;
+use super::aligned::Aligned;
 use crate::error::{Error, Result};
 use crate::fields::{Borders, Fields, Sections};
 use crate::gather::{BatchToken, Separators};
@@ -150,6 +149,14 @@ impl EngineConfig {
         sum.saturating_add(metadata as usize)
     }
 
+    /// The error of a token among the settings.
+    pub(super) fn bad_token(&self, name: &str, token: i64) -> Error {
+        let token_type = self.token_type;
+        Error::invalid(format!(
+            "{name} {token} does not fit tokens of type {token_type:?}"
+        ))
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         if self.num_threads == 0 {
             return Err(Error::invalid("an engine needs at least one thread"));
@@ -160,7 +167,7 @@ impl EngineConfig {
             ("eos", self.layout.eos),
         ] {
             if token.is_some_and(|token| !self.token_type.holds(token)) {
-                return Err(refusal::bad_token(self, name, token.unwrap_or_default()));
+                return Err(self.bad_token(name, token.unwrap_or_default()));
             }
         }
         let num_tokens = self.row_length.checked_mul(self.batch_rows);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 
-use super::assembly::batch::Buffer;
+use super::assembly::buffer::Buffer;
 use super::bundle::Bundle;
 use super::page::Scratch;
 use super::pages::{BatchNumber, Slot};

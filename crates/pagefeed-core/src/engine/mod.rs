@@ -5,7 +5,9 @@
 //! budget allows, held until the last batch that needs it is built, and its memory
 //! used again. `schedule` decides under one lock, `worker` acts outside of it.
 
+mod aligned;
 mod assembly;
+mod batch;
 mod budget;
 mod bundle;
 mod config;
@@ -18,6 +20,7 @@ mod plan;
 mod schedule;
 mod source;
 mod spares;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod worker;
@@ -27,15 +30,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-pub use assembly::aligned::Aligned;
-pub use assembly::batch::{Batch, Buffer};
+pub use aligned::Aligned;
+pub use assembly::buffer::Buffer;
 pub use assembly::collect::RowCollector;
+pub use batch::Batch;
 pub use bundle::Bundles;
 pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
 pub use places::Places;
 pub use plan::Plan;
 pub use source::{ExtraReads, PageEntry, PagePart, PageSource, PartReads, PartSource};
+pub use stats::EngineStats;
 
 use crate::error::{Error, Kind, Result};
 use crate::sync::thread::{self, JoinHandle};
@@ -43,55 +48,6 @@ use crate::sync::{Instant, Mutex, MutexGuard, PoisonError};
 use plan::{PageNumbers, PreparedPlan};
 use schedule::State;
 use worker::{Role, Shared, unlock};
-
-macro_rules! stats {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What an engine has done so far.
-        #[derive(Clone, Debug, Default)]
-        pub struct EngineStats {
-            $($(#[$doc])* pub $name: u64,)*
-            /// Time the consumer waited for batches.
-            pub wait: Duration,
-        }
-
-        impl EngineStats {
-            /// Names and numbers of all but the time.
-            pub fn counts(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
-            }
-        }
-    };
-}
-
-stats! {
-    /// Loads of pages begun.
-    pages_loaded,
-    /// Those of pages that had been given up for want of memory.
-    pages_reloaded,
-    /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
-    parts_read,
-    /// Reads of where the payloads of spans lie.
-    index_reads,
-    /// Reads of these payloads.
-    payload_reads,
-    /// Bytes of all of these as stored, as far as the source knows them.
-    bytes_read,
-    /// Batches delivered.
-    batches,
-    /// Those of these that were finished when they were asked for.
-    batches_ready,
-    /// Tokens of the batches delivered, padding included.
-    tokens,
-    /// Padding in these.
-    padding_tokens,
-    /// Places in packed sequences of these at which a document goes on that would have
-    /// fitted into one.
-    splits,
-    /// Bytes of pages held and being loaded now.
-    held_bytes,
-    /// Most bytes that counted against the budget at one time.
-    peak_bytes,
-}
 
 /// Runs plans; dropping it stops and joins its threads.
 ///

@@ -2,7 +2,6 @@
 
 use arrow_array::{Array, ArrayRef};
 
-use super::assembly::loose::LooseParts;
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Postponed};
 use crate::page::PageOpener;
@@ -72,8 +71,6 @@ pub(super) struct Scratch {
     pub opener: PageOpener,
     /// A page of a bundle before it is joined.
     pub page: TokenPage,
-    /// Segments that are read alone.
-    pub loose: LooseParts,
 }
 
 impl Scratch {

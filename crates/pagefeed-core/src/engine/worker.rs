@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use super::assembly::batch::Buffer;
+use super::assembly;
+use super::assembly::buffer::Buffer;
 use super::assembly::gathering::Gathering;
 use super::assembly::loose::LooseParts;
 use super::budget::Budget;
@@ -160,6 +161,7 @@ fn work(shared: &Shared, role: Role) {
     let source = &*shared.source;
     limit_pages(Budget::largest_page(&shared.config));
     let mut scratch = Scratch::default();
+    let mut loose = LooseParts::default();
     let mut state = shared.lock();
     loop {
         let job = match role {
@@ -196,11 +198,10 @@ fn work(shared: &Shared, role: Role) {
             }
             Job::Gather(mut job) => {
                 // Counted here: a panic leaves memory behind, too.
-                let loose = &mut scratch.loose;
                 job.scratch_before = loose.num_bytes();
-                let result = catch_panic(|| gather(shared, loose, &mut job));
+                let result = catch_panic(|| gather(shared, &mut loose, &mut job));
                 if loose.num_bytes() > Budget::scratch_share(&shared.config) {
-                    *loose = LooseParts::default();
+                    loose = LooseParts::default();
                 }
                 job.scratch_after = loose.num_bytes();
                 // Outside the lock: they lie anywhere, and each counts those who hold it.
@@ -272,7 +273,7 @@ fn gather(shared: &Shared, loose: &mut LooseParts, job: &mut GatherJob) -> Resul
         is_last: job.is_last,
         source: &*shared.source,
     };
-    let result = batch.write(buffer, loose);
+    let result = assembly::write(&batch, buffer, loose);
     job.reads = loose.take_reads();
     result.map_err(|(page, error)| shared.source.locate(error, page))
 }

@@ -3,8 +3,14 @@
 
 use std::ops::Range;
 
-use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD};
 use crate::error::{Error, Result};
+
+/// The page begins in the middle of a record.
+pub const STARTS_MID_RECORD: u8 = 1;
+/// The page (probably) refers to the dictionary.
+pub const NEEDS_DICTIONARY: u8 = 2;
+/// A row of the page, a list, holds a null.
+pub const HOLDS_NULLS: u8 = 4;
 
 /// A data page as stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +50,7 @@ pub struct Page {
     pub num_rows: u64,
     /// Values of these records, in all pages.
     pub num_values: u64,
-    /// See [`super::table`].
+    /// [`STARTS_MID_RECORD`] and the others, together.
     pub flags: u8,
 }
 

@@ -8,8 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::Field;
 
-use super::columns::columns;
-use super::segment::{list_field, list_row, list_values, lists, unexpected};
+use super::columns::{columns, list_field, list_row, list_values, lists, unexpected};
 use crate::error::{Error, Result};
 use crate::storage::{FileId, Stamp};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::files::FilesBuilder;
+use super::page_index::{Index, field_of_all};
 use super::table::{Table, TableBuilder};
-use super::{Index, field_of_all};
 use crate::error::{Error, Result};
 use crate::schema::ColumnSchema;
 

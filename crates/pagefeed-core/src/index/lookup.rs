@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use super::table::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
-use super::{Index, PageRecord};
+use super::chunk::{HOLDS_NULLS, NEEDS_DICTIONARY, STARTS_MID_RECORD};
+use super::record::PageRecord;
+use super::table::Table;
 use crate::codec::Codec;
 use crate::error::{Error, Result};
 
@@ -17,40 +18,6 @@ pub struct Found {
     pub span: usize,
     /// Index into the arrays with one more number per span.
     pub fence: usize,
-}
-
-/// Writes `answer` for each number of `input` into `output`.
-fn each(input: &[i64], output: &mut [i64], answer: impl Fn(u64) -> Result<u64>) -> Result<()> {
-    if input.len() != output.len() {
-        return Err(Error::invalid(format!(
-            "{} numbers asked for, room for {}",
-            input.len(),
-            output.len()
-        )));
-    }
-    for (input, output) in input.iter().zip(output) {
-        let number =
-            u64::try_from(*input).map_err(|_| Error::invalid(format!("{input} is negative")))?;
-        // Counts of a file set stay far below 2^63.
-        *output = answer(number)?.cast_signed();
-    }
-    Ok(())
-}
-
-impl Index {
-    /// Looks up `numbers` in `table`: the stored bytes of pages, rows or values before
-    /// pages, or the pages of rows or values.
-    pub fn look_up(&self, table: &str, numbers: &[i64], found: &mut [i64]) -> Result<()> {
-        let pages = self.pages();
-        match table {
-            "stored_bytes" => each(numbers, found, |page| pages.bytes_of_page(page)),
-            "first_rows" => each(numbers, found, |page| pages.first_row_of_page(page)),
-            "first_values" => each(numbers, found, |page| pages.first_value_of_page(page)),
-            "pages_of_rows" => each(numbers, found, |row| pages.page_of_row(row)),
-            "pages_of_values" => each(numbers, found, |value| pages.page_of_value(value)),
-            _ => Err(Error::invalid(format!("{table} is no table"))),
-        }
-    }
 }
 
 fn out_of_range(what: &str, number: u64, count: u64) -> Error {

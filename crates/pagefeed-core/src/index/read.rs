@@ -4,9 +4,10 @@ use std::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 
-use super::Index;
+use super::chunk::{NEEDS_DICTIONARY, STARTS_MID_RECORD};
 use super::lookup::Found;
-use super::table::{NEEDS_DICTIONARY, STARTS_MID_RECORD, Table};
+use super::page_index::Index;
+use super::table::Table;
 use crate::buffers::RecycledBuffer;
 use crate::decode::PageRun;
 use crate::error::{Error, Result};

@@ -1,7 +1,8 @@
 //! Runs of pages that a shuffle moves as one: how much is read for what is used.
 
-use super::Index;
-use super::table::{NEEDS_DICTIONARY, Table};
+use super::chunk::NEEDS_DICTIONARY;
+use super::page_index::Index;
+use super::table::Table;
 
 /// Dictionaries that take no more than this together can simply be kept.
 const SMALL_DICTIONARIES: u64 = 64 << 20;

@@ -4,11 +4,13 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
+use arrow_buffer::Buffer;
 use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{Footer, root_as_footer};
 
-use super::segment::map;
 use crate::error::{Error, Result};
 
 /// Key of the checksum.
@@ -51,6 +53,15 @@ pub fn footer(bytes: &[u8]) -> Result<(usize, Footer<'_>)> {
     let footer =
         root_as_footer(&before[start..]).map_err(|error| Error::corrupt(error.to_string()))?;
     Ok((start, footer))
+}
+
+/// The bytes of a file.
+pub fn map(file: &File) -> Result<Buffer> {
+    // SAFETY: segments are written elsewhere, renamed into place and never changed.
+    let map = unsafe { memmap2::Mmap::map(file)? };
+    let (start, length) = (NonNull::from(&map[..]).cast(), map.len());
+    // SAFETY: the mapping stays where it is for as long as the buffer owns it.
+    Ok(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(map)) })
 }
 
 /// The file ends too early.

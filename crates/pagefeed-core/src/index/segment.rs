@@ -5,24 +5,23 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::Path;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::ArrowPrimitiveType;
-use arrow_array::{Array, ArrayRef, BinaryArray, LargeListArray, PrimitiveArray, RecordBatch};
-use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_array::{Array, ArrayRef, BinaryArray, RecordBatch};
+use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{MetadataVersion, convert::try_fb_to_schema};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Schema};
 
+use super::columns::{list_array, list_of, list_values, unexpected};
 use super::files::{FileNumbers, FileNumbersBuilder, Files};
 use super::flat::Flat;
-use super::seal::{self, truncated};
+use super::page_index::{Index, field_of_all};
+use super::seal::{self, map, truncated};
 use super::table::Table;
-use super::{Index, field_of_all};
 use crate::error::{Error, Kind, Result, catch_damage};
 use crate::schema::ColumnSchema;
 
@@ -37,70 +36,6 @@ const FINGERPRINT: &str = "pagefeed.fingerprint";
 const OF_TABLE: &str = "pagefeed.of_table";
 /// Metadata key of the records of pages that are not Parquet pages.
 const FLAT: &str = "pagefeed.flat";
-
-/// A column that holds one list of numbers per leaf.
-pub fn list_field<T: ArrowPrimitiveType>(name: &str) -> Field {
-    list_of(name, T::DATA_TYPE)
-}
-
-pub(super) fn list_of(name: &str, item: DataType) -> Field {
-    let item = Field::new_list_field(item, false);
-    Field::new(name, DataType::LargeList(Arc::new(item)), false)
-}
-
-/// One list per buffer. A single buffer is not copied.
-pub fn lists<T: ArrowPrimitiveType>(buffers: &[&ScalarBuffer<T::Native>]) -> Result<ArrayRef> {
-    let values = match buffers {
-        [buffer] => (*buffer).clone(),
-        _ => buffers
-            .iter()
-            .flat_map(|buffer| buffer.iter().copied())
-            .collect(),
-    };
-    let lengths = buffers.iter().map(|buffer| buffer.len());
-    list_array(Arc::new(PrimitiveArray::<T>::new(values, None)), lengths)
-}
-
-fn list_array(values: ArrayRef, lengths: impl Iterator<Item = usize>) -> Result<ArrayRef> {
-    let item = Field::new_list_field(values.data_type().clone(), false);
-    let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok(Arc::new(LargeListArray::try_new(
-        Arc::new(item),
-        offsets,
-        values,
-        None,
-    )?))
-}
-
-/// The list of numbers in `row` of a column, without a copy.
-pub fn list_row<T: ArrowPrimitiveType>(
-    batch: &RecordBatch,
-    name: &str,
-    row: usize,
-) -> Result<ScalarBuffer<T::Native>> {
-    let values = list_values(batch, name, row)?;
-    let values = values
-        .as_primitive_opt::<T>()
-        .ok_or_else(|| unexpected(name))?;
-    Ok(values.values().clone())
-}
-
-pub(super) fn list_values(batch: &RecordBatch, name: &str, row: usize) -> Result<ArrayRef> {
-    let column = batch.column_by_name(name).ok_or_else(|| unexpected(name))?;
-    let lists = column
-        .as_list_opt::<i64>()
-        .ok_or_else(|| unexpected(name))?;
-    if row >= lists.len() || lists.null_count() > 0 || lists.values().null_count() > 0 {
-        return Err(unexpected(name));
-    }
-    Ok(lists.value(row))
-}
-
-pub(super) fn unexpected(name: &str) -> Error {
-    Error::corrupt(format!(
-        "the page index lacks column {name:?}, or has it otherwise"
-    ))
-}
 
 impl Index {
     /// Writes the index to one file, atomically.
@@ -200,15 +135,6 @@ fn to_batch(index: &Index) -> Result<RecordBatch> {
     }
     let schema = Schema::new_with_metadata(fields, metadata);
     Ok(RecordBatch::try_new(Arc::new(schema), arrays)?)
-}
-
-/// The bytes of a file.
-pub fn map(file: &File) -> Result<Buffer> {
-    // SAFETY: segments are written elsewhere, renamed into place and never changed.
-    let map = unsafe { memmap2::Mmap::map(file)? };
-    let (start, length) = (NonNull::from(&map[..]).cast(), map.len());
-    // SAFETY: the mapping stays where it is for as long as the buffer owns it.
-    Ok(unsafe { Buffer::from_custom_allocation(start, length, Arc::new(map)) })
 }
 
 fn decode(buffer: &Buffer) -> Result<RecordBatch> {

@@ -8,17 +8,9 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::Field;
 
 use super::chunk::{ChunkPages, Page};
-use super::columns::columns;
-use super::segment::{list_field, list_row, lists};
+use super::columns::{columns, list_field, list_row, lists};
 use crate::codec::Codec;
 use crate::error::{Error, Result};
-
-/// The page begins in the middle of a record.
-pub const STARTS_MID_RECORD: u8 = 1;
-/// The page (probably) refers to the dictionary.
-pub const NEEDS_DICTIONARY: u8 = 2;
-/// A row of the page, a list, holds a null.
-pub const HOLDS_NULLS: u8 = 4;
 
 columns! {
     /// The pages of one leaf in all files, read-only.

@@ -1,6 +1,6 @@
 //! Definition levels of a page, counted stretch by stretch.
 
-use super::{check_run, num_levels};
+use super::checks::{check_run, num_levels};
 use crate::encodings::hybrid::{Run, Runs};
 use crate::error::{Error, Result};
 use crate::page::{DataPage, level_width};

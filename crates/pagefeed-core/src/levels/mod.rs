@@ -1,5 +1,6 @@
 //! Repetition and definition levels, read run by run.
 
+mod checks;
 mod definitions;
 
 use std::ops::Range;
@@ -7,9 +8,11 @@ use std::ops::Range;
 use crate::buffers::reserve;
 use crate::encodings::hybrid::{Run, Runs};
 use crate::encodings::unpack::{Part, parts};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
+pub(crate) use checks::num_levels;
+use checks::{check_level, check_run};
 pub(crate) use definitions::Definitions;
 
 /// Numbers of rows and values that follow from the levels of a data page.
@@ -60,13 +63,6 @@ pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
         null_elements: (before.null_elements + rest.null_elements) as u64,
         leading_null_elements: before.null_elements as u64,
     })
-}
-
-/// Number of levels of a data page.
-pub(crate) fn num_levels(page: &DataPage<'_>) -> Result<usize> {
-    page.header
-        .num_levels()
-        .ok_or_else(|| Error::corrupt("a data page was expected, found another kind"))
 }
 
 /// Calls `found` with the position of each level at which a record begins: those with
@@ -213,26 +209,6 @@ pub(crate) fn unpack_levels(
         }
         Ok(())
     })
-}
-
-/// Refuses a run of levels above the maximum.
-fn check_run(run: &Run<'_>, max: u32) -> Result<()> {
-    let exceeds = match run {
-        Run::Repeated { value, .. } => *value > max,
-        Run::Packed(packed) => {
-            (max + 1..1 << packed.width).any(|level| packed.count_equal(level, 0, packed.count) > 0)
-        }
-    };
-    check_level(exceeds, max)
-}
-
-fn check_level(exceeds: bool, max: u32) -> Result<()> {
-    match exceeds {
-        true => Err(Error::corrupt(format!(
-            "a level is above its maximum of {max}"
-        ))),
-        false => Ok(()),
-    }
 }
 
 #[cfg(test)]

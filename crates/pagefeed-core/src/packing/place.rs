@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Method;
 use super::rooms::Rooms;
+use super::rule::Method;
 
 /// A document, or the rest of one that is longer than a sequence.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Method;
+use super::rule::Method;
 
 /// Finds a sequence with room for each item.
 pub(super) enum Rooms {

@@ -1,5 +1,6 @@
 //! One stored page: checksum, decompression, and where its levels and values lie.
 
+mod areas;
 mod kept;
 mod levels;
 mod scratch;
@@ -11,8 +12,9 @@ use crate::header::{DataV1, DataV2, PageHeader, PageKind};
 use crate::limits::{MAX_COUNTED_PAGE_BYTES, MAX_LEVEL_BYTES};
 use crate::schema::Leaf;
 use crate::tokens::TokenPage;
+use areas::Areas;
 use levels::{levels_size, split_levels};
-use scratch::{Areas, KEEP_BYTES, Scratch, check_size};
+use scratch::{KEEP_BYTES, Scratch, check_size};
 
 pub(crate) use levels::level_width;
 pub(crate) use scratch::Dictionary;

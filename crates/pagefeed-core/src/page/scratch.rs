@@ -1,6 +1,5 @@
 //! Buffers that pages are decompressed into, kept between pages.
 
-use super::kept::KeptPages;
 use crate::buffers::RecycledBuffer;
 use crate::codec::{Codec, Decompressor};
 use crate::error::{Error, Result};
@@ -9,35 +8,6 @@ use crate::limits::check_page_size;
 /// Larger scratch buffers are freed after each page: every thread has some, which
 /// together could exceed the pages.
 pub(super) const KEEP_BYTES: usize = 2 << 20;
-
-/// Decompressors of pages, and the memory they write to.
-#[derive(Default)]
-pub(super) struct Areas {
-    pub decompressor: Decompressor,
-    pub scratch: Scratch,
-    pub kept: KeptPages,
-}
-
-impl Areas {
-    /// Decompresses `stored`, or borrows it if it is kept or not compressed. Returns
-    /// whether the page may take over the scratch buffer.
-    pub fn decompress<'a>(
-        &'a mut self,
-        codec: Codec,
-        stored: &'a [u8],
-        size: usize,
-    ) -> Result<(&'a [u8], bool)> {
-        if codec == Codec::Uncompressed && stored.len() == size {
-            return Ok((stored, false));
-        }
-        if let Some(bytes) = self.kept.find(codec, stored, size) {
-            return Ok((bytes, false));
-        }
-        let scratch = &mut self.scratch;
-        scratch.fill(&mut self.decompressor, codec, stored, size)?;
-        Ok((&scratch.memory[..size], scratch.is_takeable()))
-    }
-}
 
 /// Refuses a size that no page may have, or not one of so few stored bytes.
 pub(super) fn check_size(codec: Codec, stored: usize, size: usize) -> Result<()> {
@@ -100,7 +70,7 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Decompresses a page of `size` bytes into it.
-    fn fill(
+    pub fn fill(
         &mut self,
         decompressor: &mut Decompressor,
         codec: Codec,

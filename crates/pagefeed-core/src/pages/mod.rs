@@ -31,6 +31,7 @@ pub mod reader;
 pub mod record_column;
 pub mod row_column;
 pub mod row_ranges;
+mod sizes;
 pub mod source;
 pub mod stream_spans;
 pub mod text;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
 use crate::error::{Error, Result};
-use crate::index::PageRecord;
 use crate::infill::split_epoch;
 use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
@@ -200,16 +199,4 @@ impl PartSource for NumberedPages {
         }
         Ok(sum)
     }
-}
-
-/// Returns the sizes of a page, stored and in memory.
-pub(super) fn entry_of(record: &PageRecord, stored: u64, decoded: u64) -> PageEntry {
-    PageEntry {
-        file: record.file as usize,
-        ..PageEntry::new(saturated(stored), saturated(decoded))
-    }
-}
-
-pub(super) fn saturated(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

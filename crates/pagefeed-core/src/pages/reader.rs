@@ -18,7 +18,7 @@ use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
 use crate::pages::flat;
 use crate::pages::indexed::Indexed;
-use crate::pages::numbering::saturated;
+use crate::pages::sizes::saturated;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
 

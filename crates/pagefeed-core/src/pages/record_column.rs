@@ -11,7 +11,7 @@ use crate::engine::{ExtraReads, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
-use crate::pages::numbering::entry_of;
+use crate::pages::sizes::entry_of;
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;

@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef};
 
 use super::dictionaries::{Cache, Cached};
 use super::indexed::Indexed;
-use super::numbering::saturated;
+use super::sizes::saturated;
 use crate::decode::OpenedRun;
 use crate::error::{Error, Result};
 use crate::index::PageRecord;

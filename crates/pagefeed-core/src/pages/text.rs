@@ -11,7 +11,7 @@ use crate::engine::PageEntry;
 use crate::error::{Error, Kind, Result};
 use crate::index::{Index, PageRecord};
 use crate::lists::list_array;
-use crate::pages::numbering::{entry_of, saturated};
+use crate::pages::sizes::{entry_of, saturated};
 use crate::text::{Encode, EncodeRows, Visit};
 use crate::tokens::{Joins, Numbers, TokenPage, Tokens, with_values};
 

@@ -12,7 +12,7 @@ use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
-use crate::pages::numbering::{entry_of, saturated};
+use crate::pages::sizes::{entry_of, saturated};
 use crate::pages::source::{ColumnSource, Loading};
 use crate::pages::token_ids::TokenIds;
 use crate::pages::{flat_parts, reader};

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::counters::Counters;
-use crate::pace::pulse::queued;
 use crate::pace::{Depth, Durations};
+use crate::transport::pulse::queued;
 
 /// A round lasts at least this long, since shorter ones measure little.
 const LEAST_ROUND: Duration = Duration::from_millis(250);

@@ -1,7 +1,6 @@
 //! How many requests may be under way, and when one of them is slow, from measurements.
 
 pub(crate) mod gate;
-pub(crate) mod pulse;
 pub(crate) mod retry;
 
 use std::time::Duration;

@@ -9,8 +9,8 @@ use pagefeed_core::error::{Error, Kind, Result};
 use tokio::time::{Instant, sleep};
 
 use crate::counters::{Counters, add};
-use crate::pace::pulse::Pulse;
 use crate::transport::failure::Failure;
+use crate::transport::pulse::Pulse;
 
 /// Pauses grow from the first to the last, doubling.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

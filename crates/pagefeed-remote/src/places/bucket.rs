@@ -5,16 +5,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use futures_util::TryStreamExt;
-use object_store::list::PaginatedListOptions;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::multipart::MultipartStore;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectMeta};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use pagefeed_core::error::{Error, Result};
 
 use crate::places::keys::KeyRing;
-use crate::places::uploads::Objects;
 use crate::transport::body::Body;
 use crate::transport::failure::{Failure, error_code, region};
 use crate::transport::{Answer, observed};
+
+/// Operations of buckets.
+pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
+
+impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
 
 /// Words of servers for keys that were valid once.
 const EXPIRED: [&str; 3] = [

@@ -15,8 +15,8 @@ use pagefeed_core::error::{Error, Result};
 use reqwest::Response;
 use url::Url;
 
-use crate::options::{Options, check_web_address};
-use crate::places::address::HubFile;
+use crate::address::{HubFile, check_web_address};
+use crate::options::Options;
 use crate::places::bucket::Meta;
 use crate::places::web::{read_range, redirect, request, secret, send, text, whole_size};
 use crate::transport::body::Body;

@@ -2,39 +2,24 @@
 //! before they expire. The control plane knows where they come from.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_trait::async_trait;
 use object_store::CredentialProvider;
 use object_store::aws::AwsCredential;
-use pagefeed_core::error::{Error, Kind, Result};
+use pagefeed_core::error::{Error, Result};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
+use crate::options::{FindKeys, Keys};
+use crate::transport::failure::may_pass;
 use crate::transport::refuse;
 
 /// Keys are renewed so long before they expire.
 const AHEAD: Duration = Duration::from_secs(300);
 /// Least time between two requests for keys: a service may return the same ones.
 const LEAST: Duration = Duration::from_secs(10);
-
-/// Keys that the control plane found.
-#[derive(Clone)]
-pub struct Keys {
-    /// Names them.
-    pub id: String,
-    /// Signs with them.
-    pub secret: String,
-    /// Goes with temporary ones.
-    pub token: Option<String>,
-    /// When they expire; nothing if they do not.
-    pub expires: Option<SystemTime>,
-}
-
-/// Function that finds keys. It may take seconds, and runs on its own thread.
-pub type FindKeys = Arc<dyn Fn() -> Result<Keys> + Send + Sync>;
 
 /// The keys of a storage, shared by its buckets.
 pub(crate) struct KeyRing {
@@ -169,14 +154,12 @@ impl CredentialProvider for KeyRing {
     }
 }
 
-/// Whether an error of finding keys may pass.
-pub(crate) fn may_pass(error: &Error) -> bool {
-    error.kind() == Kind::Io(ErrorKind::TimedOut)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    use pagefeed_core::error::Kind;
 
     use super::*;
 

@@ -2,20 +2,14 @@
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
-use object_store::list::PaginatedListStore;
-use object_store::multipart::{MultipartStore, PartId};
+use object_store::multipart::PartId;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutResult, UpdateVersion};
 
-use crate::pace::pulse::arrived;
 use crate::places::bucket::Bucket;
 use crate::transport::Answer;
 use crate::transport::failure::{Failure, error_code, is_bucket_missing};
-
-/// Operations of buckets.
-pub(crate) trait Objects: ObjectStore + MultipartStore + PaginatedListStore {}
-
-impl<T: ObjectStore + MultipartStore + PaginatedListStore> Objects for T {}
+use crate::transport::pulse::arrived;
 
 /// Tag and number of an object's version; a provider compares one of them.
 pub type Version = (Option<String>, Option<String>);

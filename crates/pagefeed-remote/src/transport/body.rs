@@ -6,8 +6,8 @@ use bytes::Bytes;
 use pagefeed_core::buffers::RecycledBuffer;
 use pagefeed_core::error::Result;
 
-use crate::pace::pulse::arrived;
 use crate::transport::failure::Failure;
+use crate::transport::pulse::arrived;
 
 /// The bytes of a range that have arrived.
 pub(crate) struct Body {

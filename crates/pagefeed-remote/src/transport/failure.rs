@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use pagefeed_core::error::{Error, Kind};
 
-use crate::places::keys::may_pass;
 use crate::transport::{Answer, STUCK, Sent};
 
 /// Seconds by which clocks may differ: servers refuse signatures that are 15 minutes old.
@@ -193,6 +192,11 @@ fn stale(what: &str) -> Error {
         Kind::Stale,
         format!("{what}; put the indexed object back or build the index again"),
     )
+}
+
+/// Whether an error of finding keys may pass.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    error.kind() == Kind::Io(ErrorKind::TimedOut)
 }
 
 /// Whether an error code means that the bucket does not exist.

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::places::address::object_path;
+use crate::address::object_path;
 
 /// Elements of a list, and the inner element with the name.
 const ENTRIES: [(&str, &str); 4] = [

@@ -3,6 +3,7 @@
 pub(crate) mod body;
 pub(crate) mod failure;
 mod lists;
+pub(crate) mod pulse;
 mod upload;
 
 use std::convert::Infallible;
@@ -27,7 +28,7 @@ use reqwest::redirect::Policy;
 
 use crate::counters::{Counters, add};
 use crate::options::Options;
-use crate::pace::pulse::{Pulse, current};
+use crate::transport::pulse::{Pulse, current};
 use crate::transport::upload::Upload;
 
 /// The server's last answer, before object_store interprets it.

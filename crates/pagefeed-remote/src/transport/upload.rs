@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-use crate::pace::pulse::{Pulse, current};
+use crate::transport::pulse::{Pulse, current};
 
 /// Bytes that are handed to a connection at a time.
 const PIECE: usize = 64 << 10;

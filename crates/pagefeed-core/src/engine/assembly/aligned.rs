@@ -2,46 +2,10 @@
 
 use std::ops::Range;
 
-use crate::engine::EngineConfig;
+use crate::engine::{Aligned, EngineConfig};
 use crate::fields::{Borders, Slots};
 use crate::gather::{Misfit, OwnTokens};
-use crate::tokens::{NumberType, Numbers, PerToken, TokenPage, as_numbers};
-
-/// A column with numbers for each token.
-#[derive(Clone, Copy, Debug)]
-pub struct Aligned {
-    /// Type of its numbers in a batch.
-    pub number: NumberType,
-    /// Numbers for each token, and padding where there is none.
-    pub per_token: PerToken,
-    /// Bits of the number for a separator after a row.
-    pub behind: u64,
-    /// Whether numbers are shifted to the position before their token, as shifted
-    /// labels are.
-    pub is_shifted: bool,
-}
-
-impl Aligned {
-    /// Bytes of a token in a batch.
-    pub(in crate::engine) fn token_bytes(&self) -> usize {
-        self.number.num_bytes().saturating_mul(self.per_token.width)
-    }
-
-    /// Returns the positions of the numbers for some tokens, and how many leading
-    /// positions get none.
-    fn places(&self, tokens: Range<usize>) -> (Range<usize>, usize) {
-        match self.is_shifted {
-            true => {
-                let lost = usize::from(tokens.start == 0 && tokens.end > 0);
-                (
-                    tokens.start.saturating_sub(1)..tokens.end.saturating_sub(1),
-                    lost,
-                )
-            }
-            false => (tokens, 0),
-        }
-    }
-}
+use crate::tokens::{Numbers, TokenPage, as_numbers};
 
 /// A column while it is written.
 struct Column<'a> {

@@ -5,7 +5,6 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::interleave::interleave;
 use arrow_select::take::take;
 
-use super::batch::Batch;
 use super::gathering::Gathering;
 use crate::engine::Page;
 use crate::error::{Error, Result};
@@ -50,25 +49,6 @@ struct Picks {
     places: Vec<u32>,
 }
 
-impl Batch {
-    /// Rows up to the last one with a cell.
-    pub fn num_filled_rows(&self) -> usize {
-        let columns = self.collectors().iter();
-        let places = columns.flat_map(|column| column.parts.iter().flat_map(|(_, at)| at));
-        places.max().map_or(0, |&last| last as usize + 1)
-    }
-
-    /// Returns the columns of the batch: `num_rows` rows each, with nulls where the
-    /// plan has no cell. They have these types unless pages have others. Can be called
-    /// once.
-    pub fn take_columns(&mut self, types: &[DataType], num_rows: usize) -> Result<Vec<ArrayRef>> {
-        let mut columns = self.take_collectors();
-        columns.resize_with(types.len(), RowCollector::default);
-        let finish = |(column, data_type): (RowCollector, _)| column.finish(data_type, num_rows);
-        columns.into_iter().zip(types).map(finish).collect()
-    }
-}
-
 /// Rows of one column on their way into a batch. A page may be let go as soon as its
 /// rows were added: they are copied.
 #[derive(Debug, Default)]
@@ -101,6 +81,12 @@ impl RowCollector {
         let picked = take(page, &UInt32Array::from(rows), None).map_err(failed)?;
         self.parts.push((picked, places));
         Ok(())
+    }
+
+    /// Rows up to the last one that was added.
+    pub fn num_rows(&self) -> usize {
+        let places = self.parts.iter().flat_map(|(_, places)| places);
+        places.max().map_or(0, |&last| last as usize + 1)
     }
 
     /// The batch: `num_rows` rows, null where none was added.

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use super::batch::Buffer;
-use super::loose::LooseParts;
-use super::{collect, scatter};
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::{Cell, PreparedPlan, Segment};
 use crate::engine::{EngineConfig, Page, PageSource};
-use crate::error::Error;
 
 /// A batch to be written, wholly or in part.
 pub(in crate::engine) struct Gathering<'a> {
@@ -28,18 +24,6 @@ pub(in crate::engine) struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    /// Writes the pages in memory, and segments read without their pages. An error
-    /// names a page.
-    pub fn write(&self, buffer: &mut Buffer, loose: &mut LooseParts) -> Result<(), (u64, Error)> {
-        if self.config.num_columns > 0 {
-            collect::gather(self, &mut buffer.columns)?;
-        }
-        if self.config.row_length > 0 {
-            scatter::gather(self, buffer, loose)?;
-        }
-        Ok(())
-    }
-
     /// Segments of tokens by destination; they do not overlap.
     pub fn segments(&self) -> impl Iterator<Item = Segment> {
         let row_length = self.config.row_length;

@@ -1,6 +1,5 @@
 //! What is said of tokens that do not fit, or are not there.
 
-use crate::engine::EngineConfig;
 use crate::error::{Error, Kind};
 use crate::gather::{BatchToken, Misfit};
 use crate::infill::split_epoch;
@@ -31,12 +30,4 @@ pub(super) fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Er
              the file does not hold what the index promises"
         )),
     }
-}
-
-/// The error of a token among the settings.
-pub(in crate::engine) fn bad_token(config: &EngineConfig, name: &str, token: i64) -> Error {
-    let token_type = config.token_type;
-    Error::invalid(format!(
-        "{name} {token} does not fit tokens of type {token_type:?}"
-    ))
 }

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::aligned::AlignedWriter;
-use super::batch::{Buffer, Written};
+use super::buffer::{Buffer, Written};
 use super::gathering::Gathering;
 use super::loose::LooseParts;
 use super::parts::{Parts, Place};
-use super::refusal::{bad_token, describe};
+use super::refusal::describe;
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
 use crate::engine::{EngineConfig, Page, TokenType};
@@ -187,7 +187,7 @@ impl<'a, T: BatchToken> Writer<'a, T> {
     ) -> Result<Self> {
         // Checked to fit when the engine was made.
         let cast =
-            |name, token: i64| T::from_i64(token).ok_or_else(|| bad_token(config, name, token));
+            |name, token: i64| T::from_i64(token).ok_or_else(|| config.bad_token(name, token));
         let layout = &config.layout;
         let separators = Separators {
             bos: layout.bos.map(|token| cast("bos", token)).transpose()?,

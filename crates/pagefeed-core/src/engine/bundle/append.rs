@@ -3,11 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::PageRows;
 use crate::engine::Aligned;
 use crate::error::{Error, Result};
 use crate::infill::{Arranged, Pending, Postponed};
 use crate::tokens::{Numbers, TokenPage, Tokens};
+
+/// Consecutive rows of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct PageRows {
+    pub page: u64,
+    pub first_row: u32,
+    pub num_rows: u32,
+}
 
 /// Appends rows of `page`; all rows together have about `count` tokens.
 pub(super) fn append(

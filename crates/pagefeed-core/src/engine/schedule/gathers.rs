@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::State;
 use super::pending::{DONE, Phase};
 use crate::engine::PartReads;
-use crate::engine::assembly::batch::Buffer;
+use crate::engine::assembly::buffer::Buffer;
 use crate::engine::job::{BatchMemory, GatherJob, Job};
 use crate::engine::pages::{BatchNumber, FETCHED_AT_ONCE, Slot};
 use crate::error::Result;

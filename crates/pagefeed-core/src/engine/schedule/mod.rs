@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::assembly::batch::Buffer;
+use super::assembly::buffer::Buffer;
 use super::budget::Budget;
 use super::job::{Garbage, LoadJob};
 use super::page_hasher::PageHasher;

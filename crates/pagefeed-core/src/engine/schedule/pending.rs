@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::assembly::batch::Buffer;
+use crate::engine::assembly::buffer::Buffer;
 use crate::engine::pages::Slot;
 use crate::engine::plan::PreparedPlan;
 

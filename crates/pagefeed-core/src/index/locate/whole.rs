@@ -6,7 +6,7 @@ use super::offset_index::{LevelHistograms, PageLevels};
 use crate::error::{Error, Kind, Result};
 use crate::footer::Chunk;
 use crate::index::chunk::{ChunkPages, Page};
-use crate::index::table::{HOLDS_NULLS, NEEDS_DICTIONARY};
+use crate::index::chunk::{HOLDS_NULLS, NEEDS_DICTIONARY};
 use crate::schema::Leaf;
 
 /// The one page that a chunk of `num_rows` rows is.

@@ -144,6 +144,21 @@ pub(crate) fn without_query(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or_default()
 }
 
+/// Refuses an endpoint that a request could not be sent to.
+pub(crate) fn check_web_address(name: &str, value: Option<&str>) -> Result<()> {
+    let Some(value) = value else { return Ok(()) };
+    let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    if Url::parse(value).is_ok_and(|url| is_web(&url) && is_open(&url)) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{name} is {:?}: it must be a web address such as \"https://minio.example:9000\", without user \
+         and password",
+        shown(value)
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

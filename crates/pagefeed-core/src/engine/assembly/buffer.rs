@@ -2,17 +2,15 @@
 //! 4 KiB, and mapped several batches at once, so that the system can hand it out in
 //! huge pages: batches are written all over, row by row.
 
-use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::collect::RowCollector;
-use crate::engine::worker::Shared;
 use crate::error::{Error, Result};
-use crate::fields::{Borders, Field, Made, Parts, Sections};
+use crate::fields::{Borders, Made, Parts, Sections};
 
 /// Bytes that are mapped at once, if batches use as many.
 const MAPPED_BYTES: usize = 8 << 20;
@@ -26,7 +24,7 @@ const ALIGNMENT: usize = 64;
 pub struct Buffer {
     start: NonNull<u8>,
     num_bytes: usize,
-    sections: Arc<Sections>,
+    pub(in crate::engine) sections: Arc<Sections>,
     /// Given back to the system with the last of its buffers.
     mapping: Arc<MmapMut>,
     /// Rows of the batch.
@@ -105,13 +103,13 @@ impl Buffer {
         Arc::strong_count(&self.mapping) == 1
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(in crate::engine) fn bytes(&self) -> &[u8] {
         // SAFETY: `map` made it of so many bytes of the mapping, which lives as long
         // as the buffer.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.num_bytes) }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(in crate::engine) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: likewise, and nobody else has a part of these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.num_bytes) }
     }
@@ -136,93 +134,6 @@ impl Written {
     /// Forgets a batch, but not the memory.
     pub fn clear(&mut self) {
         (self.num_padding, self.num_splits) = (0, 0);
-    }
-}
-
-/// A finished batch: `num_rows * row_length` tokens, row-major, and the columns of its
-/// cells. Dropping it gives its memory back to the engine.
-pub struct Batch {
-    /// The buffer; present until dropped.
-    buffer: Option<Buffer>,
-    engine: Weak<Shared>,
-}
-
-impl Batch {
-    pub(in crate::engine) fn new(buffer: Buffer, engine: Weak<Shared>) -> Self {
-        Self {
-            buffer: Some(buffer),
-            engine,
-        }
-    }
-
-    /// Number of rows, including padding.
-    pub fn num_rows(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.num_rows)
-    }
-
-    /// The cells of the batch.
-    pub(in crate::engine) fn collectors(&self) -> &[RowCollector] {
-        let buffer = self.buffer.as_ref();
-        buffer.map_or(&[], |buffer| &buffer.columns)
-    }
-
-    /// Takes out the cells of the batch.
-    pub(in crate::engine) fn take_collectors(&mut self) -> Vec<RowCollector> {
-        let buffer = self.buffer.as_mut();
-        buffer.map_or_else(Vec::new, |buffer| std::mem::take(&mut buffer.columns))
-    }
-
-    /// Takes out the metadata table of its documents, if metadata was asked for.
-    pub fn take_metadata(&mut self) -> Option<RecordBatch> {
-        self.buffer.as_mut()?.metadata.pop()
-    }
-
-    /// Tokens and fields as bytes in native order, aligned to 64.
-    pub fn bytes(&self) -> &[u8] {
-        self.buffer.as_ref().map_or(&[], Buffer::bytes)
-    }
-
-    /// Byte range of a field; empty unless it was asked for.
-    pub fn range(&self, field: Field) -> Range<usize> {
-        let buffer = self.buffer.as_ref();
-        buffer.map_or(0..0, |buffer| buffer.sections.range(field))
-    }
-
-    /// Byte range of an aligned column.
-    pub fn aligned_range(&self, column: usize) -> Range<usize> {
-        let buffer = self.buffer.as_ref();
-        buffer.map_or(0..0, |buffer| buffer.sections.aligned_range(column))
-    }
-
-    /// Results of making the fields; `None` without memory.
-    pub fn made(&self) -> Option<&Made> {
-        self.buffer.as_ref().map(|buffer| &buffer.made)
-    }
-
-    /// Returns the bytes for writing; nothing else reads a delivered batch.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.buffer.as_mut().map_or(&mut [], Buffer::bytes_mut)
-    }
-}
-
-impl From<Buffer> for Batch {
-    /// A batch of no engine: dropping it gives its memory back to the system.
-    fn from(buffer: Buffer) -> Self {
-        Self::new(buffer, Weak::new())
-    }
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Batch")
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        if let (Some(buffer), Some(engine)) = (self.buffer.take(), self.engine.upgrade()) {
-            engine.take_back(buffer);
-        }
     }
 }
 

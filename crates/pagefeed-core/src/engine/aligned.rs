@@ -1,0 +1,41 @@
+//! Columns that come with the tokens: what a batch has of them.
+
+use std::ops::Range;
+
+use crate::tokens::{NumberType, PerToken};
+
+/// A column with numbers for each token.
+#[derive(Clone, Copy, Debug)]
+pub struct Aligned {
+    /// Type of its numbers in a batch.
+    pub number: NumberType,
+    /// Numbers for each token, and padding where there is none.
+    pub per_token: PerToken,
+    /// Bits of the number for a separator after a row.
+    pub behind: u64,
+    /// Whether numbers are shifted to the position before their token, as shifted
+    /// labels are.
+    pub is_shifted: bool,
+}
+
+impl Aligned {
+    /// Bytes of a token in a batch.
+    pub(super) fn token_bytes(&self) -> usize {
+        self.number.num_bytes().saturating_mul(self.per_token.width)
+    }
+
+    /// Returns the positions of the numbers for some tokens, and how many leading
+    /// positions get none.
+    pub(super) fn places(&self, tokens: Range<usize>) -> (Range<usize>, usize) {
+        match self.is_shifted {
+            true => {
+                let lost = usize::from(tokens.start == 0 && tokens.end > 0);
+                (
+                    tokens.start.saturating_sub(1)..tokens.end.saturating_sub(1),
+                    lost,
+                )
+            }
+            false => (tokens, 0),
+        }
+    }
+}

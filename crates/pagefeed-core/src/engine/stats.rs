@@ -1,0 +1,52 @@
+//! What an engine has done.
+
+use std::time::Duration;
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What an engine has done so far.
+        #[derive(Clone, Debug, Default)]
+        pub struct EngineStats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Time the consumer waited for batches.
+            pub wait: Duration,
+        }
+
+        impl EngineStats {
+            /// Names and numbers of all but the time.
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+stats! {
+    /// Loads of pages begun.
+    pages_loaded,
+    /// Those of pages that had been given up for want of memory.
+    pages_reloaded,
+    /// Reads of tokens whose pages were not loaded for them: of one range of a file each.
+    parts_read,
+    /// Reads of where the payloads of spans lie.
+    index_reads,
+    /// Reads of these payloads.
+    payload_reads,
+    /// Bytes of all of these as stored, as far as the source knows them.
+    bytes_read,
+    /// Batches delivered.
+    batches,
+    /// Those of these that were finished when they were asked for.
+    batches_ready,
+    /// Tokens of the batches delivered, padding included.
+    tokens,
+    /// Padding in these.
+    padding_tokens,
+    /// Places in packed sequences of these at which a document goes on that would have
+    /// fitted into one.
+    splits,
+    /// Bytes of pages held and being loaded now.
+    held_bytes,
+    /// Most bytes that counted against the budget at one time.
+    peak_bytes,
+}
