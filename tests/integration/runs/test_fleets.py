@@ -327,6 +327,53 @@ def test_a_change_of_place_keeps_the_pages_it_still_needs(long_pages):
     assert moved < new / 2
 
 
+@pytest.fixture(scope="module")
+def a_page_a_lane(tmp_path_factory):
+    """As many pages of one size as there are lanes: these end together."""
+    path = tmp_path_factory.mktemp("lanes") / "0.parquet"
+    rows = pa.array(np.arange(48 * 400 * 32).reshape(-1, 32).tolist())
+    table = pa.table({"input_ids": rows.cast(pa.list_(pa.int32()))})
+    pq.write_table(table, path, row_group_size=400)
+    return path
+
+
+def test_a_change_of_place_reads_the_pages_of_new_lanes_alone(a_page_a_lane):
+    loader = fleet(a_page_a_lane, shuffle=IN_LANES, global_batch_size=96)
+    run, last = loader.view().run, len(loader)
+
+    def needed(world_size, begin, end):
+        """Pages of the first rank's part of some steps."""
+        cursor = run.at(run.beginning(0), rank=0, world_size=world_size)
+        sequences = cursor.sequences(begin, end - begin)
+        return set(run.index.segments(sequences).page.tolist())
+
+    def border(world_size, least):
+        """A step at which all pages of the next steps are of use later, too."""
+        return next(
+            step
+            for step in range(least, last)
+            if needed(world_size, step, step + 20)
+            <= needed(world_size, step + 20, last)
+        )
+
+    borders = [0, first := border(4, 20), border(2, first + 20), last]
+    parts = [*zip((4, 2, 1), itertools.pairwise(borders), strict=True)]
+    expected, held = 0, set[int]()
+    for world_size, (begin, end) in parts:
+        for step in range(begin, end):
+            loader.at(step, rank=0, world_size=world_size)
+        here = needed(world_size, begin, end)
+        expected += len(here - held)
+        held = (held | here) & needed(world_size, end, last)
+        # All that is read ahead here is of use at the places that follow.
+        assert needed(world_size, end, last) <= needed(1, end, last)
+    assert loader.stats()["pages_loaded"] == expected
+    assert expected < sum(len(needed(n, *ends)) for n, ends in parts)
+    for _ in range(3):  # Asking again reads nothing.
+        loader.at(last - 1, rank=0, world_size=1)
+    assert loader.stats()["pages_loaded"] == expected
+
+
 def test_after_a_change_of_place_little_is_planned_before_the_batch(long_pages):
     def planned(step, rank):
         loader.at(step, rank=rank, world_size=2)
