@@ -3,9 +3,10 @@
 import json
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ class Written(NamedTuple):
     """Field ids of an equality delete."""
     path: str = ""
     """Where it was written; "" if it was not yet."""
+    metrics: Mapping[str, Mapping[int, Any]] = MappingProxyType({})
+    """What is told of its columns by their ids, such as ``lower_bounds``."""
 
 
 class Vector(NamedTuple):
@@ -136,6 +139,7 @@ class IcebergLog:
             record_count=len(written.rows),
             file_size_in_bytes=Path(path).stat().st_size,
             equality_ids=[*written.keys] or None,
+            **written.metrics,
         )
         file.spec_id = written.spec
         return file

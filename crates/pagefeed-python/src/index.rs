@@ -241,6 +241,17 @@ impl Index {
         }
     }
 
+    /// The same index, whose values have the type that a table gives them: that of an array.
+    fn with_type(&self, table: &ArrowArray) -> Self {
+        Self {
+            index: Arc::new(self.index.with_type(table.array.data_type())),
+            tokenization: self.tokenization.clone(),
+            infilling: self.infilling.clone(),
+            if_missing: self.if_missing.clone(),
+            storage: PerProcess::new(self.storage()),
+        }
+    }
+
     /// Files, by their numbers, whose rows have no value as they lack the column.
     fn lacking_files(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         detached(py, || self.index.lacking_files())

@@ -17,6 +17,7 @@ from pagefeed.core.dataset import (
     cache_folder,
     folder_columns,
     part_of,
+    read_by_engines,
 )
 from pagefeed.errors import (
     ColumnNotFoundError,
@@ -61,6 +62,8 @@ class DescribedRecipe(IndexRecipe):
     """Folder with a shared index of these files, and possibly others."""
     constants: FolderColumn | None = None
     """Values for files of a table that lack the column."""
+    kind: Any = None
+    """The Arrow type that a table gives it; None to read it as files have it."""
 
     @property
     def naming(self) -> Naming | None:
@@ -104,11 +107,15 @@ class DescribedRecipe(IndexRecipe):
         return IndexRecipe.build(self, num_threads, advance)
 
     def completed(self, core: _core.Index) -> _core.Index:
-        """Return the index with what rows have of files that lack the column.
+        """Return the index with what a table says of the column.
+
+        Its type, and what rows have of files that lack it.
 
         Raises:
             ColumnNotFoundError: If nothing says what they have.
         """
+        if self.kind is not None:
+            core = core.with_type(read_by_engines([], self.kind))
         constants = self.constants
         lacking = [] if constants is None else core.lacking_files()
         if constants is None or not lacking:
@@ -149,6 +156,7 @@ class DescribedRows(ParquetRows):
             table=table,
             shared=self.shared,
             constants=self._constants_of(column),
+            kind=self._type_of(column),
         )
         if table is not None:
             for path in table.inner_defaults_of(column):
@@ -247,10 +255,18 @@ class DescribedRows(ParquetRows):
 
     def _constants_of(self, column: str) -> FolderColumn | None:
         """Return what rows of files have that lack a column of a table."""
-        of_tokens = {self.column, *(each.column for each in self.aligned)}
-        if self.table is None or column in of_tokens:
+        if self.table is None or self._is_of_tokens(column):
             return None
         return self.table.constants_of(column, len(self.files))
+
+    def _type_of(self, column: str) -> Any:
+        """Return the type that a table gives a column beside the tokens."""
+        if self.table is None or self._is_of_tokens(column):
+            return None
+        return self.table.type_of(column)
+
+    def _is_of_tokens(self, column: str) -> bool:
+        return column in (self.column, *(each.column for each in self.aligned))
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""

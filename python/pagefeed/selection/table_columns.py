@@ -189,7 +189,7 @@ class TableColumns:
         if found is None and default is None and not has_rule:
             return None
         if found is None:
-            kind = self._type_of(column)
+            kind = self.type_of(column)
             if kind is None:
                 return None
             found = FolderColumn(
@@ -208,10 +208,10 @@ class TableColumns:
             number = np.where(found.is_given, number, of_default)
         return replace(found, values=values, number_of_file=number, is_given=None)
 
-    def _type_of(self, column: str) -> Any | None:
-        """Arrow type as pages have it: of a field in structs, these with it alone.
+    def type_of(self, column: str) -> Any | None:
+        """Return the Arrow type as pages have it: a field in structs with it alone.
 
-        None of what lists and maps hold.
+        None of what lists and maps hold, and of what the table does not have.
         """
         if column in self.types:
             return self.types[column]

@@ -45,13 +45,16 @@ from pagefeed.tables.snapshot import (
 __all__ = ["delta"]
 
 READER_VERSION = 3
+VECTORS = "deletionVectors"
 READER_FEATURES = frozenset(
     {
-        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint"),
+        *("columnMapping", VECTORS, "timestampNtz", "v2Checkpoint"),
         *("vacuumProtocolCheck", "variantType", "variantType-preview"),
     }
 )
-"""Features of tables that can be read. Columns of variants are refused."""
+"""What a reader of a table must know."""
+WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
+"""Known of tables without deletion vectors: deltalake reads none of them beside it."""
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _QUOTED = re.compile("%[0-9A-Fa-f]{2}")
 _ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")
@@ -235,7 +238,9 @@ def _check_features(uri: str, protocol: Any) -> None:
     Raises:
         UnsupportedError: Naming what is not known.
     """
-    unknown = sorted({*(protocol.reader_features or ())} - READER_FEATURES)
+    features = {*(protocol.reader_features or ())}
+    known = READER_FEATURES if VECTORS in features else READER_FEATURES | WIDENING
+    unknown = sorted(features - known)
     if protocol.min_reader_version > READER_VERSION:
         unknown.append(f"reader version {protocol.min_reader_version}")
     if unknown:
@@ -286,7 +291,9 @@ def _files(opened: Any, root: str, naming: Naming) -> _Files:
         found = opened.get_add_actions()
         if found.num_rows == 0:
             return _Files([], DeltaBounds(None, naming), {})
-        actions, deleted = table(found), _deleted(opened)
+        actions, deleted = table(found), {}
+        if not WIDENING & {*(opened.protocol().reader_features or ())}:
+            deleted = _deleted(opened)
     times, paths = (actions[n].to_pylist() for n in ("modification_time", "path"))
     partitions: list[dict[str, Any]] = [{}] * len(paths)
     types = {}

@@ -1,5 +1,6 @@
 """Columns whose files have other types than the table, as its own library writes."""
 
+import datetime
 import decimal
 import json
 from collections.abc import Callable, Iterable
@@ -9,11 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyiceberg.types import DecimalType, DoubleType, LongType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 import pagefeed as pf
 from made.tables import catalog_in, rows_table, write_delta
-from pagefeed.errors import UnsupportedError
 
 PREDICATES: dict[str, Callable[[str | None], bool]] = {
     "source == 'web'": lambda value: value == "web",
@@ -216,15 +224,116 @@ def test_types_that_iceberg_promotes(tmp_path):
     assert {row["price"] for row in told} == {*prices}
 
 
-def test_types_that_delta_widened_are_refused_by_name(tmp_path):
-    """deltalake reads no table with this feature."""
-    write_delta(tmp_path, [rows_table(0, 10)])
-    path = tmp_path / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in path.read_text().splitlines()]
-    names = {"readerFeatures": ["typeWidening"], "writerFeatures": ["typeWidening"]}
+WIDENED: list[tuple[str, pa.DataType, list[Any], str, pa.DataType, list[Any], Any]] = [
+    ("byte", pa.int8(), [1, -2], "short", pa.int16(), [300, 2], 1),
+    ("integer", pa.int32(), [1, -2], "long", pa.int64(), [2**40, 2], 1),
+    ("integer", pa.int32(), [1, -2], "double", pa.float64(), [0.5, 2.0], 1),
+    ("float", pa.float32(), [1.5, -2.0], "double", pa.float64(), [1e300, 2.0], 1.5),
+    (
+        *("short", pa.int16(), [1, -2], "decimal(12,1)", pa.decimal128(12, 1)),
+        *([decimal.Decimal("12345678901.5"), decimal.Decimal("2.0")], 1),
+    ),
+    (
+        *("decimal(5,2)", pa.decimal128(5, 2), [decimal.Decimal("1.25")] * 2),
+        *("decimal(10,4)", pa.decimal128(10, 4)),
+        *([decimal.Decimal("100000.1234"), decimal.Decimal("2.0000")], 1.25),
+    ),
+    (
+        *("date", pa.date32(), [datetime.date(1969, 1, 2), datetime.date(2026, 1, 2)]),
+        *("timestamp_ntz", pa.timestamp("us")),
+        [datetime.datetime(2026, 1, 2, 3, 4), datetime.datetime(1, 1, 1)],
+        datetime.datetime(2026, 1, 2),
+    ),
+]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("has_wide", [False, True])
+@pytest.mark.parametrize("case", WIDENED, ids=lambda case: f"{case[0]} to {case[3]}")
+def test_types_that_delta_widens(tmp_path, case, has_wide, nested):
+    """Files of before hold narrower ones; values come in the type of the table."""
+    _, narrow, old, name, wide, new, limit = case
+
+    def rows(first: int, values: list[Any], kind: pa.DataType) -> pa.Table:
+        column = pa.array([*values, None], kind)
+        if nested:
+            column = pa.StructArray.from_arrays([column], ["x"])
+        return rows_table(first, first + 3, q=column)
+
+    write_delta(tmp_path, [rows(0, old, narrow)])
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    features = ["typeWidening", "timestampNtz"]
+    names = {"readerFeatures": features, "writerFeatures": features}
     for action in actions:
         if "protocol" in action:
             action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **names}
-    path.write_text("\n".join(map(json.dumps, actions)))
-    with pytest.raises(UnsupportedError, match="must know typeWidening"):
-        pf.delta(tmp_path, column="tokens")
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            [field] = [each for each in schema["fields"] if each["name"] == "q"]
+            [field] = field["type"]["fields"] if nested else [field]
+            field["type"] = name
+            action["metaData"]["schemaString"] = json.dumps(schema)
+    expected = [*old, None]
+    if has_wide:
+        path = tmp_path / "wide.parquet"
+        pq.write_table(rows(3, new, wide), path)
+        size, now = path.stat().st_size, 2**42
+        add = {"path": path.name, "size": size, "modificationTime": now}
+        actions.append({"add": {**add, "partitionValues": {}, "dataChange": True}})
+        expected += [*new, None]
+    log.write_text("\n".join(map(json.dumps, actions)))
+    expected = [
+        datetime.datetime(value.year, value.month, value.day)
+        if type(value) is datetime.date
+        else value
+        for value in expected
+    ]
+    web = pf.delta(tmp_path, column="tokens", metadata=["id", "q"])
+    fields: Any = ("input_ids", "metadata")
+    windows = pf.Windows(99, tail="pad")
+    [batch] = pf.Loader(web, sequences=windows, batch_size=1, fields=fields)
+    told = pa.table(batch["metadata"])
+    values = told["q"].combine_chunks()
+    values = values.field("x") if nested else values
+    assert values.type == wide
+    assert dict(zip(told["id"].to_pylist(), values.to_pylist(), strict=True)) == dict(
+        enumerate(expected)
+    )
+    literal = f"'{limit}'" if isinstance(limit, datetime.datetime) else limit
+    column = "q.x" if nested else "q"
+    held = [(n, value) for n, value in enumerate(expected) if value is not None]
+    assert ids(web.where(f"{column} >= {literal}")) == [
+        n for n, v in held if v >= limit
+    ]
+    assert ids(web.where(f"{column} < {literal}")) == [n for n, v in held if v < limit]
+    assert len(web.where(f"{column} is null")) == len(expected) - len(held)
+
+
+def test_missing_columns_have_the_type_of_the_table(tmp_path):
+    """Where those files that hold the column, or a field in it, have narrower ones."""
+    catalog, _ = catalog_in(tmp_path)
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
+    table.append(rows_table(0, 2))
+    with table.update_schema() as changed:
+        changed.add_column("q", FloatType())
+        changed.add_column("s", StructType(NestedField(90, "t", StringType())))
+    s = pa.array([{"t": "a"}, None])
+    second = rows_table(2, 4, q=pa.array([0.5, None], pa.float32()), s=s)
+    table.append(second)
+    with table.update_schema() as changed:
+        changed.update_column("q", DoubleType())
+        changed.add_column(("s", "late"), LongType())
+    catalog.close()
+    names = ["id", "q", "s"]
+    web = pf.iceberg(table, column="tokens", metadata=names, missing="null")
+    rows = [[row[name] for name in names] for row in web]
+    assert rows == [
+        [0, None, None],
+        [1, None, None],
+        [2, 0.5, {"t": "a", "late": None}],
+        [3, None, None],
+    ]
+    pages = [pa.array(web.column_index("q").read_page(n)) for n in range(2)]
+    assert [page.type for page in pages] == [pa.float64()] * 2
+    assert ids(web.where("q < 1 and s.late is null")) == [2]

@@ -32,7 +32,7 @@ columns! {
 }
 
 /// The files of an index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Files {
     pub(super) paths: StringArray,
     pub(super) numbers: FileNumbers,

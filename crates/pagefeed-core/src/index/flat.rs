@@ -93,7 +93,7 @@ pub struct FlatPages<'a> {
 }
 
 /// The records and rows of the pages of an index of flat files.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Flat {
     /// Records of the files.
     pub records: Records,

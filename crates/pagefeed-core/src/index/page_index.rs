@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_schema::Field;
+use arrow_schema::{DataType, Field};
 use twox_hash::XxHash3_128;
 
 use super::files::Files;
@@ -22,7 +22,8 @@ use crate::storage::{FileId, Storage};
 /// Files whose states are checked together; their names take memory meanwhile.
 const FILES_CHECKED: usize = 1 << 12;
 
-/// The page index of one column.
+/// The page index of one column. A clone shares what it holds.
+#[derive(Clone)]
 pub struct Index {
     pub(super) column: String,
     pub(super) files: Files,
@@ -61,6 +62,15 @@ impl Index {
             flat: None,
             fingerprint,
             of_table,
+        }
+    }
+
+    /// The same index, whose values have the type that a table gives them.
+    pub fn with_type(&self, table: &DataType) -> Self {
+        let field = naming::typed(&self.field, table);
+        Self {
+            field,
+            ..self.clone()
         }
     }
 

@@ -18,7 +18,8 @@ pub fn common_field(first: &Field, second: &Field) -> Option<FieldRef> {
     }))
 }
 
-fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
+/// The type that takes the values of both; `None` if there is none.
+pub(super) fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
     use DataType as T;
     if first == second {
         return Some(first.clone());
@@ -42,10 +43,29 @@ fn common_type(first: &DataType, second: &DataType) -> Option<DataType> {
             let digits = u8::try_from(digits).ok()?;
             (digits <= DECIMAL128_MAX_PRECISION).then_some(T::Decimal128(digits, scale))?
         }
+        (T::Date32, time @ T::Timestamp(_, None)) | (time @ T::Timestamp(_, None), T::Date32) => {
+            time.clone()
+        }
+        (T::Decimal128(digits, scale), whole) | (whole, T::Decimal128(digits, scale))
+            if whole.is_integer() && *scale >= 0 =>
+        {
+            let digits = (*digits).max(digits_of(whole) + scale.unsigned_abs());
+            (digits <= DECIMAL128_MAX_PRECISION).then_some(T::Decimal128(digits, *scale))?
+        }
         _ if first.is_integer() && second.is_integer() => common_integer(first, second),
         _ if first.is_numeric() && second.is_numeric() => common_number(first, second)?,
         _ => common_list(first, second)?,
     })
+}
+
+/// Digits that an integer may have.
+fn digits_of(whole: &DataType) -> u8 {
+    match whole.primitive_width() {
+        Some(1) => 3,
+        Some(2) => 5,
+        Some(4) => 10,
+        _ => 20,
+    }
 }
 
 /// By name, in the order of the first.
@@ -156,9 +176,7 @@ mod tests {
             T::Int32,
             T::Boolean,
             T::Date32,
-            T::Timestamp(TimeUnit::Second, None),
             T::Timestamp(TimeUnit::Second, Some("UTC".into())),
-            T::Decimal128(5, 2),
             list(&T::Int32),
             list(&T::Utf8),
             T::Struct(Fields::from(vec![Field::new("a", T::Int32, true)])),
@@ -180,6 +198,21 @@ mod tests {
         let (coarse, fine) = (time(TimeUnit::Microsecond), time(TimeUnit::Nanosecond));
         assert_eq!(common(&coarse, &fine), Some(fine.clone()));
         assert_eq!(common(&fine, &coarse), Some(fine));
+    }
+
+    #[test]
+    fn dates_and_integers_become_what_a_table_widens_them_to() {
+        use DataType as T;
+        let time = T::Timestamp(TimeUnit::Microsecond, None);
+        assert_eq!(common(&T::Date32, &time), Some(time));
+        for (whole, decimal, expected) in [
+            (T::Int32, T::Decimal128(12, 2), Some(T::Decimal128(12, 2))),
+            (T::Int16, T::Decimal128(3, 1), Some(T::Decimal128(6, 1))),
+            (T::Int64, T::Decimal128(38, 20), None),
+        ] {
+            assert_eq!(common(&whole, &decimal), expected);
+            assert_eq!(common(&decimal, &whole), expected);
+        }
     }
 
     #[test]

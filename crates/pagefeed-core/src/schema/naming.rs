@@ -5,9 +5,12 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
-use arrow_schema::{Field, FieldRef, Fields};
+use arrow_schema::{DataType, Field, FieldRef, Fields};
 
+use super::common::common_type;
+use super::leaf::children;
 use super::tree::SchemaTree;
 use crate::error::{Error, Result};
 use crate::thrift::{Reader, Wire, put_varint, read_fields};
@@ -215,6 +218,37 @@ pub fn widened(field: &FieldRef, other: &FieldRef) -> FieldRef {
     retyped(field, data_type)
 }
 
+/// A field whose values have the type that the table gives them, where that takes them:
+/// wider numbers, a type in the place of null, and the fields that no file has.
+pub fn typed(field: &FieldRef, table: &DataType) -> FieldRef {
+    use DataType as T;
+    let data_type = match (field.data_type(), table) {
+        (T::Struct(fields), T::Struct(others)) => T::Struct(typed_fields(fields, others)),
+        (T::List(item), T::List(other)) => T::List(typed(item, other.data_type())),
+        (T::LargeList(item), T::List(other)) => T::LargeList(typed(item, other.data_type())),
+        (T::Map(entries, sorted), T::Map(other, _)) => {
+            T::Map(typed(entries, other.data_type()), *sorted)
+        }
+        (own, _) if children(own).is_empty() => {
+            common_type(own, table).unwrap_or_else(|| own.clone())
+        }
+        (own, _) => own.clone(),
+    };
+    retyped(field, data_type)
+}
+
+/// Those of a file in the types of the table, then those of the table alone.
+fn typed_fields(fields: &Fields, others: &Fields) -> Fields {
+    let own = fields.iter().map(|field| match others.find(field.name()) {
+        Some((_, other)) => typed(field, other.data_type()),
+        None => Arc::clone(field),
+    });
+    let new = others
+        .iter()
+        .filter(|other| fields.find(other.name()).is_none());
+    own.chain(new.map(nullable)).collect()
+}
+
 fn all_fields(fields: &Fields, others: &Fields) -> Fields {
     let own = fields.iter().map(|field| match others.find(field.name()) {
         Some((_, other)) => widened(field, other),
@@ -244,7 +278,7 @@ fn map_structs(field: &FieldRef, change: &dyn Fn(&Fields) -> Fields) -> FieldRef
     retyped(field, data_type)
 }
 
-fn retyped(field: &FieldRef, data_type: arrow_schema::DataType) -> FieldRef {
+fn retyped(field: &FieldRef, data_type: DataType) -> FieldRef {
     Field::clone(field).with_data_type(data_type).into()
 }
 

@@ -19,7 +19,12 @@ from pagefeed.core.dataset.dataset import (
     wide_bytes,
 )
 from pagefeed.core.dataset.derived import derived_arrays, derived_key
-from pagefeed.core.dataset.folders import FolderColumn, column_of_values, folder_columns
+from pagefeed.core.dataset.folders import (
+    FolderColumn,
+    column_of_values,
+    folder_columns,
+    read_by_engines,
+)
 from pagefeed.core.dataset.identity import (
     identity_of_data,
     same_files,
@@ -92,6 +97,7 @@ __all__ = [
     "known_vocab_size",
     "lengths_of_rows",
     "part_of",
+    "read_by_engines",
     "refuse_null_tokens",
     "refuse_nulls",
     "refuse_texts",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, require
 
-__all__ = ["FolderColumn", "column_of_values", "folder_columns"]
+__all__ = ["FolderColumn", "column_of_values", "folder_columns", "read_by_engines"]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
@@ -66,23 +66,41 @@ class FolderColumn:
         return self._read_by_engines([self.value_of_file(file) for file in files])
 
     def _read_by_engines(self, values: list[Any]) -> Any:
-        if self.kind is None:
-            return values
-        arrow = require("pyarrow", extra="pyarrow", purpose="partitions of tables")
-        # As files have texts, or wider ones, which take these.
-        narrow = {arrow.large_string(): "string", arrow.large_binary(): "binary"}
-        kind = narrow.get(self.kind, self.kind)
-        batch = arrow.record_batch({"": arrow.array(values, kind)})
-        stream = arrow.BufferOutputStream()
-        with arrow.ipc.new_stream(stream, batch.schema) as writer:
-            writer.write(batch)
-        return _core.ArrowArray._from_bytes(stream.getvalue().to_pybytes())  # noqa: SLF001
+        return values if self.kind is None else read_by_engines(values, self.kind)
 
     def with_files(self, numbers: Sequence[int]) -> FolderColumn:
         """Return the column for some of the files."""
         at = np.array(numbers, dtype=np.int64)
         is_given = None if self.is_given is None else self.is_given[at]
         return replace(self, number_of_file=self.number_of_file[at], is_given=is_given)
+
+
+def read_by_engines(values: list[Any], kind: Any) -> Any:
+    """Return values of an Arrow type in the form that engines read."""
+    arrow = require("pyarrow", extra="pyarrow", purpose="columns of tables")
+    batch = arrow.record_batch({"": arrow.array(values, _as_in_files(kind))})
+    stream = arrow.BufferOutputStream()
+    with arrow.ipc.new_stream(stream, batch.schema) as writer:
+        writer.write(batch)
+    return _core.ArrowArray._from_bytes(stream.getvalue().to_pybytes())  # noqa: SLF001
+
+
+def _as_in_files(kind: Any) -> Any:
+    """Return a type as files have texts and lists, or wider ones, which take these."""
+    arrow = require("pyarrow", extra="pyarrow", purpose="columns of tables")
+    types = arrow.types
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return arrow.string()
+    if types.is_large_binary(kind) or types.is_binary_view(kind):
+        return arrow.binary()
+    if types.is_struct(kind):
+        return arrow.struct([each.with_type(_as_in_files(each.type)) for each in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        item = kind.value_field
+        return arrow.list_(item.with_type(_as_in_files(item.type)))
+    if types.is_map(kind):
+        return arrow.map_(_as_in_files(kind.key_type), _as_in_files(kind.item_type))
+    return kind
 
 
 def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, ByteArrayType, Decimal128Type, Float16Type, Float32Type, Float64Type,
-    Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+    ArrowPrimitiveType, ByteArrayType, Date32Type, Decimal128Type, Float16Type, Float32Type,
+    Float64Type, Int16Type, Int32Type, Int64Type, LargeBinaryType, LargeUtf8Type, UInt16Type,
+    UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, GenericByteArray, GenericListArray, Int64Array, MapArray,
-    OffsetSizeTrait, PrimitiveArray, StructArray, downcast_integer_array, make_array,
-    new_null_array,
+    Array, ArrayRef, Decimal128Array, FixedSizeListArray, GenericByteArray, GenericListArray,
+    Int64Array, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, downcast_integer_array,
+    make_array, new_null_array,
 };
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{DataType, FieldRef, Fields};
+use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
 
 use crate::error::{Error, Result};
 use crate::lists::list_array;
@@ -40,10 +40,33 @@ pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
         (T::Timestamp(from, _), T::Timestamp(to, _)) => {
             times(array, *to as u32 - *from as u32, target)?
         }
+        (T::Date32, T::Timestamp(unit, None)) => dates(array, *unit, target)?,
+        (from, T::Decimal128(digits, scale)) if from.is_integer() => {
+            let whole = integers(array, &T::Int64)?;
+            let factor = 10i128.pow(u32::from(scale.unsigned_abs()));
+            let decimals = whole.as_primitive::<Int64Type>();
+            let decimals: Decimal128Array = decimals
+                .iter()
+                .map(|value| value.map(|value| i128::from(value) * factor))
+                .collect();
+            Arc::new(decimals.with_precision_and_scale(*digits, *scale)?)
+        }
         (from, _) if from.is_integer() => integers(array, target)?,
         (from, _) if from.is_floating() => floats(array, target)?,
         _ => return Err(impossible(array, target)),
     })
+}
+
+/// Days as the times at which they begin.
+fn dates(array: &ArrayRef, unit: TimeUnit, target: &DataType) -> Result<ArrayRef> {
+    let per_day = 86_400 * 1000i64.pow(unit as u32);
+    let days = array.as_primitive::<Date32Type>();
+    let times = days.try_unary::<_, Int64Type, Error>(|day| {
+        let time = i64::from(day).checked_mul(per_day);
+        time.ok_or_else(|| Error::unsupported(format!("day {day} does not fit {target}")))
+    })?;
+    let times = times.into_data().into_builder().data_type(target.clone());
+    Ok(make_array(times.build()?))
 }
 
 /// Times in a unit that is some thousandths finer.
