@@ -23,7 +23,10 @@ The core turns rows into batches in five steps, and each has one interface here:
    a :data:`Batch`. A cut whose ``feed`` returns None uses the feed of tokens.
 
 Adapters and reports read a loader through ``loader.view()``, a :class:`RunView`: the
-settings, the run, the position, and how to move and iterate. It makes no copy.
+settings, the run, and the :class:`Position`, which three moves change: ``begin``,
+``go_on`` and, behind the last step, ``done``. It makes no copy. ``loader.plan(steps)``
+is the table that goes to the engine, of any steps: a :class:`Plan` of rows, their
+sequences, and :class:`Segments` of these.
 
 The core imports no room. A room that the core needs registers by name in
 :mod:`pagefeed.rooms`, and the core asks for it with :func:`provided` or :func:`room`.
@@ -35,7 +38,15 @@ Example:
         loader = pf.Loader(data, sequences=FirstTokens(128), batch_size=8)
 """
 
-from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, RunView
+from pagefeed.core.batches import (
+    Batch,
+    BatchPlan,
+    Feed,
+    LoaderSettings,
+    Plan,
+    Position,
+    RunView,
+)
 from pagefeed.core.dataset import (
     Dataset,
     PageIndex,
@@ -75,6 +86,8 @@ __all__ = [
     "Origin",
     "PageIndex",
     "Permutation",
+    "Plan",
+    "Position",
     "Route",
     "RowNumbers",
     "Run",

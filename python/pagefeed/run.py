@@ -1,11 +1,13 @@
-"""Where tokens came from, and where documents are seen: results of a loader."""
+"""What steps read, where tokens came from, where documents are seen: of a loader."""
 
 from pagefeed._names import name_as_imported
+from pagefeed.core.batches import Plan
 from pagefeed.core.run import LoaderState, Origin, Slot
 
 __all__ = [
     "LoaderState",
     "Origin",
+    "Plan",
     "Slot",
 ]
 

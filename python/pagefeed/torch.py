@@ -186,10 +186,11 @@ class LoaderDataset(IterableDataset[Batch]):
             self.loader.load_state_dict(news)
         elif self._again is not None:
             session.resume(self._again)
-        if (news or self._again) and self._notice.is_over(session.again):
-            session.resume(self.loader.view().run.after(session.again))
+        again = session.position.again
+        if (news or self._again) and self._notice.is_over(again):
+            session.resume(self.loader.view().run.after(again))
         self._num_begun += 1
-        self._again = session.again
+        self._again = session.position.again
         return session.iterate(worker=worker.id, num_workers=worker.num_workers)
 
     def _become(self, num_workers: int) -> None:
@@ -202,7 +203,7 @@ class LoaderDataset(IterableDataset[Batch]):
         worker: Any = get_worker_info()
         # The same in all workers of an iteration, and in those of no other.
         iteration = worker.seed - worker.id, self._num_begun
-        state = self.loader.view().state.to_dict()
+        state = self.loader.view().position.now.to_dict()
         return _End, (self._name, stop.worker_id, iteration, worker.num_workers, state)
 
     def ended(
@@ -240,8 +241,8 @@ class LoaderDataset(IterableDataset[Batch]):
         self.loader.load_state_dict(state)
         session = self.loader.view()
         if worker is not None and isinstance(session, RunView):
-            left = session.run.at(session.saved).route.num_steps
-            self._notice.loaded(session.again, is_over=left == 0)
+            left = session.run.at(session.position.saved).route.num_steps
+            self._notice.loaded(session.position.again, is_over=left == 0)
 
 
 _DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()

@@ -7,7 +7,7 @@ import pagefeed as pf
 
 def tokens_by_file(loader: pf.Loader, num_steps: int) -> dict[str, int]:
     view = loader.view()
-    cursor = view.run.at(view.state)
+    cursor = view.run.at(view.position.now)
     counts: Counter[str] = Counter()
     for sequence in cursor.sequences(0, num_steps).tolist():
         if sequence >= 0:

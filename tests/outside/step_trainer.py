@@ -23,7 +23,7 @@ class StepTrainer:
             self._step(batch)
 
     def checkpoint(self) -> dict[str, Any]:
-        return self._view.state.to_dict()
+        return self._view.position.now.to_dict()
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
         self._view.resume(LoaderState.from_dict(checkpoint))

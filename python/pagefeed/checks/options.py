@@ -215,7 +215,7 @@ CALLS: dict[str, Collection[str]] = {
     "DataLoader(num_workers=2)": ("uncounted",),
     "len, num_sequences": ("uncounted",),
     "seek, skip": ("uncounted",),
-    "locate, steps_of": ("uncounted",),
+    "locate, steps_of, plan": ("uncounted",),
     "set_weights": (*_LINES, "uncounted", "documents", "rows"),
     "verify, diagnose, trace": ("uncounted",),
     "forecast": ("uncounted",),

@@ -26,6 +26,7 @@ from pagefeed.core.batches import (
     Fields,
     Format,
     LoaderSettings,
+    Plan,
     RunView,
     check_padding,
     open_session,
@@ -209,7 +210,7 @@ class Loader(LoaderFacts):
     def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
         """Pickle settings and position, without threads and open files."""
         session = self._session
-        return _rebuild, (self._settings, session.saved, session.learning)
+        return _rebuild, (self._settings, session.position.saved, session.learning)
 
     def close(self) -> None:
         """Stop the threads of this process and give their memory back.
@@ -359,9 +360,9 @@ class Loader(LoaderFacts):
                 with another batch size or world size.
         """
         with self._session.lock:
-            cursor = self._session.known()
+            cursor = self._session.position.known
             index = cursor.route.checked_index(step, past_end=True)
-            self._session.move(cursor.state_after(index), is_new=True)
+            self._session.go_on(cursor.state_after(index), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
         """Leave out steps of the current iteration, such as those of bad batches.
@@ -380,8 +381,8 @@ class Loader(LoaderFacts):
         """
         with self._session.lock:
             session, run = self._session, self._session.run
-            state = session.state
-            session.move(state.skipping(run.at(state).route, steps), is_new=False)
+            now = session.position.now
+            session.go_on(now.skipping(run.at(now).route, steps), is_new=False)
 
     def locate(self, step: int, row: int) -> list[Origin]:
         """Return where a row of this rank's batches comes from, without running.
@@ -394,7 +395,39 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such row, the step is skipped, or it
                 lies before a resume with another batch size or world size.
         """
-        return self._session.known().origins(step, row)
+        return self._session.position.known.origins(step, row)
+
+    def plan(self, steps: Iterable[int]) -> Plan:
+        """Return what steps of this rank read, without reading it: nothing moves.
+
+        Rows of batches are sequences, and these are segments: token ranges of pages, as
+        the engine is given them. Pages are numbered through all datasets in turn, see
+        ``loader.view().run.index.first_page``. Of :class:`Packed` a segment names a
+        bundle: an element of ``bundles.key``, whose pages are packed as one; ``locate``
+        reads them to say which documents. Where documents are infilled, bits of a page
+        from 40 on are its epoch. Of :class:`Documents` a segment is a row of a column,
+        and pages are numbered through all columns.
+
+        Args:
+            steps: Numbers of steps in the current iteration, such as ``range(3)``.
+
+        Returns:
+            :class:`~pagefeed.run.Plan`: ``step``, ``row`` and ``sequence``, int64
+            [rows] each; ``segments`` with int64 ``sequence`` (an index into these) and
+            ``page``, uint32 ``row``, ``first_token``, ``num_tokens`` and ``offset``
+            [segments] each; ``bundles``, or None.
+
+        Raises:
+            InvalidArgumentError: If a step does not exist, is skipped, or lies before a
+                resume with another batch size or world size.
+
+        Example:
+            >>> plan = loader.plan(range(3))  # doctest: +SKIP
+            >>> pages = np.unique(plan.segments.page)  # doctest: +SKIP
+            >>> [loader.dataset.index.locate(page) for page in pages]  # doctest: +SKIP
+            [Page(file='/data/corpus/0.parquet', row_group=2, page=7, ...), ...]
+        """
+        return self._session.plan(steps)
 
     def steps_of(self, file: str | os.PathLike[str], row: int) -> list[Slot]:
         """Return the steps that deliver a document in the current epoch.
@@ -416,13 +449,13 @@ class Loader(LoaderFacts):
         found = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        cursor, known = session.run.at(session.begin), session.known()
-        now, end = cursor.position_of(session.state), cursor.end
+        known = session.position.known
+        now, end = known.position_of(session.position.now), known.end
         # After the last batch it is still the epoch of that batch.
         now = now if end is None else min(now, end - 1)
         slots = list[Slot]()
         for number, sequences, place in found:
-            here = known.route.slots(cursor.positions([(number, sequences)], now))
+            here = known.route.slots(known.positions([(number, sequences)], now))
             if place is not None:
                 here = room("documents").slots_in_batches(known, here, place)
             slots += here
@@ -530,13 +563,13 @@ def share(loader: Loader, num_shares: int) -> Loader:
     to the process that talks to the device.
     """
     session = loader.view()
-    return _rebuild(session.settings.share(num_shares), session.following)
+    return _rebuild(session.settings.share(num_shares), session.position.next)
 
 
 def as_rank(loader: Loader, rank: int) -> Loader:
     """Return a loader for another rank of the same run, at the position of this one."""
     session = loader.view()
-    return _rebuild(replace(session.settings, rank=rank), session.saved)
+    return _rebuild(replace(session.settings, rank=rank), session.position.saved)
 
 
 def _rebuild(settings: LoaderSettings, state: Any, learning: object = None) -> Loader:

@@ -107,7 +107,7 @@ class LoaderFacts:
                 process does not know their position.
         """
         self._session.check_state()
-        return int(self._session.state.step)
+        return int(self._session.position.now.step)
 
     @property
     def num_steps_left(self) -> int | None:

@@ -31,8 +31,7 @@ class FleetSession(RunView):
 
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
-        self._rank: int | None = settings.rank
-        self._world_size = settings.world_size
+        self._take_place(settings.rank, settings.world_size)
         self._held: tuple[int, Batch | None] | None = None
         """The step asked for last, and its batch; None if ranks may have changed since.
         """
@@ -45,27 +44,28 @@ class FleetSession(RunView):
 
         None for a rank that gets none.
         """
-        return self._rank, self._world_size
+        position = self.position
+        return position.rank, position.world_size or self.settings.world_size
+
+    def _take_place(self, rank: int | None, world_size: int) -> None:
+        self._position = replace(self._position, rank=rank, world_size=world_size)
 
     @property
     def num_given(self) -> int:
         """Steps up to the one held, or else before the next one."""
         return super().num_given if self._held is None else self._held[0] + 1
 
-    @property
-    def _place(self) -> dict[str, Any]:
-        return {"rank": self._rank, "world_size": self._world_size}
-
-    @property
-    def _unfinished(self) -> LoaderState:
-        """Position at which another loop begins: the step that is held."""
-        return super()._unfinished if self._held is None else self.state
+    def _hold(self, held: tuple[int, Batch | None] | None) -> None:
+        """Keep the step that was asked for: another loop begins with it."""
+        self._held, is_held = held, held is not None
+        if self.position.is_held != is_held:  # The same one knows its first step.
+            self._position = replace(self._position, is_held=is_held)
 
     @property
     def weight(self) -> float:
-        """Weight of the last batch, see :attr:`Loader.weight`."""
-        held, running = self._held, self._iteration
-        if held is not None and self._rank is None:
+        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        held, running = self._held, self.position.running
+        if held is not None and self.position.rank is None:
             return 0.0
         if running is None or not (held or running.cursor.num_taken):
             raise InvalidArgumentError("no batch was taken that could have a weight")
@@ -87,7 +87,12 @@ class FleetSession(RunView):
             if held is None or not is_here or held[0] != step:
                 is_next = held is not None and is_here and held[0] + 1 == step
                 self._go_to(step, rank, world_size, is_next=is_next)
-                held = self._held = step, self._taken()
+                try:
+                    held = step, self._taken()
+                except BaseException:
+                    self._hold(None)
+                    raise
+                self._hold(held)
             batch = held[1]
             # Consumers take fields out of it.
             return dict(batch) if isinstance(batch, dict) else batch
@@ -95,27 +100,28 @@ class FleetSession(RunView):
     def _go_to(
         self, step: int, rank: int | None, world_size: int, *, is_next: bool
     ) -> None:
-        """Go to the beginning of a step; keep the plan if it is the next step."""
-        known = self.known()
+        """Stand at the beginning of a step, with what was planned if it is the next."""
+        known = self.position.known
         index = known.route.checked_index(step)
         is_ahead, self._held, self._is_ahead = self._is_ahead, None, False
-        self._rank, self._world_size, running = rank, world_size, self._iteration
+        running = self.position.running
         if is_next and is_ahead and running is not None:
             running.count()
             return
+        self._take_place(rank, world_size)
         state = known.state_after(index)
         if rank is None:
-            self.restart(state)
+            self.begin(state)
         elif running is not None and running.is_here:
-            self.move(state, is_new=True)
+            self.go_on(state, is_new=True)
         else:
             self._check_learned()
             self._start(state, 0, 1)
 
     def _taken(self) -> Batch | None:
         """Return the next batch, without counting it; None for who gets none."""
-        running = self._iteration
-        if self._rank is None or running is None:
+        running = self.position.running
+        if self.position.rank is None or running is None:
             return None
         try:
             delivered = running.take()
@@ -128,34 +134,34 @@ class FleetSession(RunView):
         self._is_ahead = True
         return batch
 
-    def move(self, state: LoaderState, *, is_new: bool) -> None:
-        """Continue this iteration at ``state``, the running iterator too."""
+    def go_on(self, state: LoaderState, *, is_new: bool) -> None:
+        """Continue this iteration at ``state``, the running loop too."""
         self._held = None
-        super().move(state, is_new=is_new)
+        super().go_on(state, is_new=is_new)
 
-    def restart(self, begin: LoaderState) -> None:
-        """End the running iteration; the next begins at ``begin``."""
+    def _leave(self, move: Any, state: LoaderState) -> None:
         self._held = None
-        super().restart(begin)
+        super()._leave(move, state)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
-        """Mix with other weights from the step after the held one."""
-        held, known = self._held, self.known()
+        """Mix with other weights from the next step on: behind the one that is held."""
+        held, known = self._held, self.position.known
         if held is None:
             super().reweight(weights, anneal)
             return
         after = known.state_after(known.route.index_of(held[0]) + 1)
         mixture = self.run.reweighted(after, weights, anneal).mixture
-        self.move(replace(self.state, mixture=mixture), is_new=False)
-        self._held, self._is_ahead = held, False
+        self.go_on(replace(self.position.now, mixture=mixture), is_new=False)
+        self._hold(held)
+        self._is_ahead = False
 
-    def _start(self, begin: LoaderState, worker: int, num_workers: int) -> Iteration:
-        """Begin an iteration that can change its rank and world size at any step."""
-        running = super()._start(begin, worker, num_workers)
+    def _start(self, state: LoaderState, worker: int, num_workers: int) -> Iteration:
+        """Begin a loop, which may be moved to another place at any step."""
+        running = super()._start(state, worker, num_workers)
         running.begin_sequences = MOVED_SEQUENCES
         return running
 
-    def _begin(self, worker: int, num_workers: int) -> Iteration:
-        """Begin a loop with the rank and world size of the settings."""
-        self._rank, self._world_size = self.settings.rank, self.settings.world_size
-        return super()._begin(worker, num_workers)
+    def _opened(self, worker: int, num_workers: int) -> Iteration:
+        """Begin a loop, whose place is that of the settings."""
+        self._take_place(self.settings.rank, self.settings.world_size)
+        return super()._opened(worker, num_workers)

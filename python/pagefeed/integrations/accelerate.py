@@ -81,7 +81,7 @@ class Remaining(_IterableDataset):
         """Yield None for steps that are done, then the batches."""
         num_behind = self._num_behind
         if num_behind is None:
-            num_behind = self._delivery.loader.view().following.step
+            num_behind = self._delivery.loader.view().position.next.step
         yield from [None] * num_behind
         yield from self._delivery
 

@@ -165,7 +165,7 @@ class Delivery:
         self._is_logged = True
         self._session = loader.view()
         self._session.is_adapted = True
-        self._beginning = self._session.following
+        self._beginning = self._session.position.next
 
     def begin_run(self, checkpoint: str | None = None) -> None:
         """Begin a run, and check that all ranks agree. Call it on all of them.
@@ -174,10 +174,10 @@ class Delivery:
             checkpoint: Name of the checkpoint that has placed the loader, if one has.
         """
         session = self._session
-        if checkpoint is not None or session.loaded is not None:
+        if checkpoint is not None or session.position.is_loaded:
             self._checkpoint = checkpoint or self._checkpoint
         elif self._start == "here":
-            session.resume(session.state)
+            session.resume(session.position.now)
         else:
             self._begin_anew()
         self.loader.check_ranks(self._gather)
@@ -185,7 +185,7 @@ class Delivery:
 
     def _begin_anew(self) -> None:
         """Go to the beginning of an epoch, a policy and its weights to their first."""
-        session, place = self._session, self._session.following
+        session, place = self._session, self._session.position.next
         if session.epoch > self.epoch:  # An iteration without end is in a later one.
             place = self.loader.view().run.beginning(session.epoch)
         if session.learning is not None:
@@ -213,17 +213,17 @@ class Delivery:
     @property
     def is_resumed(self) -> bool:
         """Whether a state was loaded and no iteration has begun since."""
-        return self._session.loaded is not None
+        return self._session.position.is_loaded
 
     @property
     def epoch(self) -> int:
         """The epoch in which an iteration would begin."""
-        return int(getattr(self._session.following, "epoch", self._session.epoch))
+        return int(getattr(self._session.position.next, "epoch", self._session.epoch))
 
     @property
     def step(self) -> int:
         """The step of its epoch at which an iteration would begin."""
-        return int(getattr(self._session.following, "step", 0))
+        return int(getattr(self._session.position.next, "step", 0))
 
     def __len__(self) -> int:
         """Return the steps of a whole epoch; never less after a resume."""
@@ -248,8 +248,8 @@ class Delivery:
         session = self._session
         if self._kind == "again":
             self.rewind()
-        elif self._kind == "run" and session.loaded is None:
-            session.resume(session.state)
+        elif self._kind == "run" and not session.position.is_loaded:
+            session.resume(session.position.now)
         if not self._is_logged:
             self._is_logged = True
             self._log()
@@ -264,11 +264,11 @@ class Delivery:
         loader, session = self.loader, self._session
         if loader.rank:
             return
-        place, steps, left = session.following, "no end", "all"
+        place, steps, left = session.position.next, "no end", "all"
         if loader.num_steps_left is not None:
             route = loader.view().run.at(place).route
             steps, left = str(len(loader)), str(route.num_sequences)
-        loaded = "none" if session.loaded is None else "a state that was loaded"
+        loaded = "a state that was loaded" if session.position.is_loaded else "none"
         logger.info(
             "%s begins at epoch %d, step %d of %s, %s sequences left, on %d rank(s), "
             "checkpoint: %s",

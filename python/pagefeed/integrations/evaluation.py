@@ -64,7 +64,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
                 f"{who} must end: give its Loader epochs=1, or its mixture an end"
             )
         session = loader.view()
-        num_sequences = session.run.at(session.following).route.num_sequences or 0
+        num_sequences = session.run.at(session.position.next).route.num_sequences or 0
         rest = num_sequences % session.run.step_sequences
         if loader.drop_last and rest:
             raise InvalidArgumentError(

@@ -93,7 +93,7 @@ class PagefeedDataLoader(_Base):
         """Continue at a position; at an epoch's end the epoch has no batches left."""
         self._batches.load_state_dict(state_dict)
         session = self.loader.view()
-        left = session.run.at(session.saved).route.num_steps
+        left = session.run.at(session.position.saved).route.num_steps
         total = self.total_batches
         self.batches_processed = total - min(total, total if left is None else left)
 

@@ -141,7 +141,7 @@ def slowest_rank(view: RunView) -> dict[str, float]:
     settings = view.settings
     if settings.balance is None:
         return {}
-    cursor = view.running
+    cursor = view.position.cursor
     if cursor is None or not cursor.num_taken:
         return {}
     apart = -(-settings.world_size // MOST_RANKS)

@@ -168,7 +168,7 @@ def forecast(loader: Loader) -> Forecast:
     session = loader.view()
     run, joined = session.run, session.run.index
     parts = joined.parts
-    begin = session.first
+    begin = session.run.first_of(session.position.start)
     track = run.at(begin)
     datasets, stages = dict[str, DatasetForecast](), list[StageForecast]()
     if isinstance(track, MixtureCursor):

@@ -78,7 +78,9 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
 def _latest(loader: Loader) -> MixtureCursor:
     """Return where the latest iteration of a mixture begins."""
     session = loader.view()
-    track = session.run.at(session.latest)
+    track = session.run.at(
+        session.run.first_of(session.position.finished or session.position.start)
+    )
     if not isinstance(track, MixtureCursor):
         raise InvalidArgumentError("this is one dataset, not a mixture")
     return track

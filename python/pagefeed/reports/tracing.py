@@ -101,7 +101,7 @@ def trace(
         True
     """
     session = loader.view()
-    cursor = session.known()
+    cursor = session.position.known
     rows = cursor.rows(step) if row is None else [check_whole(row, "row", least=0)]
     feed = session.settings
     alone = replace(

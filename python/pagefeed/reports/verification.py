@@ -99,7 +99,8 @@ def verify(
             "only the last leg may run to the end: give the others their steps"
         )
     session = loader.view()
-    state = replace(session.first, epoch=epoch, first_epoch=epoch)
+    state = session.run.first_of(session.position.start)
+    state = replace(state, epoch=epoch, first_epoch=epoch)
     runs = [_run_of(session.settings, leg) for leg in legs]
     now, begin = rest_of(runs[0], state, "next-epoch")
     cursor = now.at(begin)

@@ -8,7 +8,7 @@ import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -49,6 +49,16 @@ from pagefeed.uncounted.packed_block import PackedBlock
 from pagefeed.uncounted.state import UncountedState, lanes_of_rank
 
 __all__ = ["UncountedSession"]
+
+
+class LanesPosition(NamedTuple):
+    """Where a loader of uncounted text stands: another loop goes on there."""
+
+    saved: UncountedState
+    now: UncountedState
+    next: UncountedState
+    again: None = None
+    is_loaded: bool = False
 
 
 class UncountedSession(AnyView):
@@ -310,9 +320,9 @@ class UncountedSession(AnyView):
         return replace(self._state, step=0, steps_before=steps, first_epoch=epoch)
 
     @property
-    def state(self) -> UncountedState:
-        """Positions of the lanes."""
-        return self._state
+    def position(self) -> LanesPosition:
+        """Where the lanes are."""
+        return LanesPosition(self._state, self._state, self._state)
 
     @property
     def epoch(self) -> int:

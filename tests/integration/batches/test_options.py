@@ -259,7 +259,7 @@ def calls(name, folder, kind):
         ],
         "len, num_sequences": [lambda: len(loader), lambda: loader.num_sequences],
         "seek, skip": [lambda: loader.seek(1), lambda: loader.skip([3])],
-        "locate, steps_of": [
+        "locate, steps_of, plan": [
             lambda: loader.locate(4, 0),
             *([] if kind == "mixture" else [lambda: loader.steps_of(file, 0)]),
         ],

@@ -17,7 +17,7 @@ BEGIN, END = "These call each other, in this order:", "\n\n"
 
 PLACES = ("EpochOrder.reading", "WindowIndex.segments", "Fields.arrays")
 """Where an order, a cut and the fields of a batch are asked."""
-MOST = 18
+MOST = 16
 
 
 def own_names(frame: FrameType | None) -> list[str]:

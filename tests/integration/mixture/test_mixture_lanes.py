@@ -118,7 +118,7 @@ def test_documents_of_an_endless_mixture_are_found_an_epoch_ahead(tiny, shuffle)
     slots = located([loader], range(900))
     for now in (0, 1, 30, 77):
         loader.seek(now)
-        track = loader.view().run.at(loader.view().begin)
+        track = loader.view().run.at(loader.view().position.now)
         assert isinstance(track, MixtureCursor)
         for number, (name, dataset) in enumerate(tiny.items()):
             size = TINY[name]
@@ -254,7 +254,7 @@ def test_one_dataset_in_a_mixture_is_planned_as_far_ahead_as_alone(datasets):
     for data in (datasets["web"], mixture(datasets, {"web": 1}, max_steps=9)):
         loader = make(data)
         session = loader.view()
-        state = replace(session.state, num_lanes=LEAST_LANES)
+        state = replace(session.position.now, num_lanes=LEAST_LANES)
         tracks.append(session.run.at(state))
     alone, mixed = (track.horizon(1 << 23) for track in tracks)
     assert alone == mixed > 2 * LEAST_LANES

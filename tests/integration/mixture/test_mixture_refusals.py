@@ -170,7 +170,7 @@ def test_too_many_changes_are_refused_and_leave_all_as_it_was(datasets, monkeypa
 
 def test_weights_change_until_the_first_lane_has_run_out(datasets):
     loader = make(mixture(datasets, max_epochs=dict.fromkeys(ROWS, 1)), batch_size=1)
-    track = loader.view().run.at(loader.view().begin)
+    track = loader.view().run.at(loader.view().position.now)
     assert isinstance(track, MixtureCursor)
     last = track.course.end_of_changes
     assert last < len(loader)

@@ -161,7 +161,7 @@ def test_a_long_epoch_is_looked_at_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(Cursor, "pieces", counted)
     forecast(loader)
     session = loader.view()
-    ahead = steps_ahead(session.run.at(session.begin).horizon(loader.memory), 64)
+    ahead = steps_ahead(session.run.at(session.position.now).horizon(loader.memory), 64)
     assert 1 << 16 < 64 * 2 * ahead < loader.num_sequences // 2
     assert 0 < max(counts) - 2 * ahead <= 2
 

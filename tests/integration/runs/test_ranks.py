@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 def sequences_of_steps(loader, count):
     """Sequences of the next steps on all ranks together, from the plan alone."""
-    run, begin = loader.view().run, loader.view().begin
+    run, begin = loader.view().run, loader.view().position.now
     whole = run.at(begin).route
     parts = []
     for rank in range(loader.world_size):
@@ -81,7 +81,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         if model is None:
             model = sequences_of_steps(loader, 10**6)
             assert sorted(model) == list(range(loader.num_sequences))
-        route = loader.view().run.at(loader.view().begin).route
+        route = loader.view().run.at(loader.view().position.now).route
         assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
         numbers = [route.number_of(index) for index in range(route.num_steps)]
@@ -92,7 +92,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         left = [number for n, number in enumerate(numbers) if n not in indices]
         if not left:  # The loader stands at its next iteration.
             break
-        remaining = loader.view().run.at(loader.view().begin).route
+        remaining = loader.view().run.at(loader.view().position.now).route
         assert remaining.num_steps is not None
         kept = range(remaining.num_steps)
         assert [remaining.number_of(index) for index in kept] == left

@@ -111,7 +111,7 @@ def test_erased_tokens_are_padding_without_loss(folder, kind, across):
     before = loader_of(data_of(folder, **options), SETTINGS[kind], fields=fields)
     after = loader_of(erased(data_of(folder, **options)), SETTINGS[kind], fields=fields)
     assert len(after) == len(before)
-    cursor, changed = before.view().run.at(before.view().begin), []
+    cursor, changed = before.view().run.at(before.view().position.now), []
     for step, (then, now) in enumerate(zip(before, after, strict=True)):
         tokens, weights = then["input_ids"].copy(), then["weights"].copy()
         parts, told = [], []

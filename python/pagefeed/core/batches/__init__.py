@@ -20,7 +20,8 @@ from pagefeed.core.batches.formats import (
     transformed,
 )
 from pagefeed.core.batches.iteration import Iteration, steps_ahead
-from pagefeed.core.batches.plan import BatchPlan, plan_batches
+from pagefeed.core.batches.plan import BatchPlan, Plan, plan_batches
+from pagefeed.core.batches.position import Position
 from pagefeed.core.batches.run_view import (
     AnyView,
     BatchIterator,
@@ -46,6 +47,8 @@ __all__ = [
     "Iteration",
     "LoaderSettings",
     "MoveListener",
+    "Plan",
+    "Position",
     "ProcessEngine",
     "RunView",
     "check_infills",

@@ -19,7 +19,7 @@ from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, known_vocab_size
 from pagefeed.core.run import Run
-from pagefeed.core.sequences import SequenceLayout
+from pagefeed.core.sequences import AnyIndex, SequenceLayout
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 
@@ -153,7 +153,8 @@ class TokenFeed(EngineFeed):
         layout = run.index.layout
         self._aligned.check_eos(layout, run.datasets)
         check_vocab_size(settings.vocab_size, eos=layout.eos, bos=layout.bos)
-        self._index, self._fields = run.index, settings.fields
+        parts, self._fields = run.index.parts, settings.fields
+        self._index: AnyIndex = parts[0] if len(parts) == 1 else run.index
         self._cuts_documents = layout.multiple_of > 1 and (
             settings.context_parallel is not None
         )

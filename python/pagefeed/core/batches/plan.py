@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.core._base import Int64Array, distinct
-from pagefeed.core.run import NO_SEQUENCE
+from pagefeed.core._base import Int64Array, check_whole, distinct
+from pagefeed.core.run import NO_SEQUENCE, Cursor
 from pagefeed.core.sequences import (
     EPOCH_SHIFT,
     AnyIndex,
@@ -18,8 +20,9 @@ from pagefeed.core.sequences import (
     epochs_of_bundles,
     numbers_of,
 )
+from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["BatchPlan", "plan_batches"]
+__all__ = ["BatchPlan", "Plan", "plan_batches", "plan_of_steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,56 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
         num_batches=len(sequences) // batch_size,
         bundles=_bundles(index, segments.page) if has_bundles else None,
         batch_rows=batch_size,
+    )
+
+
+class Plan(NamedTuple):
+    """What some steps of a rank read: steps, their sequences, and segments of these.
+
+    ``step``, ``row`` and ``sequence`` have an element for each row of the batches, step
+    after step. ``segments`` and ``bundles`` are what the engine is given.
+    """
+
+    step: Int64Array
+    """Number of the step: int64 [rows]."""
+    row: Int64Array
+    """Row of the step's batch: int64 [rows]."""
+    sequence: Int64Array
+    """Sequence, numbered through all datasets; -1 for padding: int64 [rows]."""
+    segments: Segments
+    """Token ranges of pages. Their ``sequence`` is an index into the arrays above."""
+    bundles: Bundles | None
+    """Of :class:`Packed`, the pages of each bundle that ``segments.page`` names."""
+
+
+def plan_of_steps(
+    cursor: Cursor, make: Callable[[Int64Array], BatchPlan], steps: Iterable[int]
+) -> Plan:
+    """Return what steps read.
+
+    Args:
+        cursor: Finds their sequences.
+        make: Plans whole batches of sequences.
+        steps: Numbers of the steps.
+
+    Raises:
+        InvalidArgumentError: If there is none, one does not exist, or is skipped.
+    """
+    numbers = [check_whole(step, "steps", least=0) for step in steps]
+    if not numbers:
+        raise InvalidArgumentError("steps=[] must name a step, such as [7] or range(3)")
+    found = [cursor.sequences_of(step) for step in numbers]
+    sequences = np.full((len(found), max(map(len, found))), NO_SEQUENCE)
+    for line, own in zip(sequences, found, strict=True):
+        line[: len(own)] = own
+    made = make(sequences)
+    rows = made.batch_rows or sequences.shape[1]  # Of a batch of documents, all rows.
+    return Plan(
+        step=np.repeat(numbers, rows),
+        row=np.tile(np.arange(rows), len(numbers)),
+        sequence=numbers_of(np.repeat(sequences, rows // sequences.shape[1])),
+        segments=made.segments,
+        bundles=made.bundles,
     )
 
 

@@ -52,8 +52,6 @@ class AnyView(Locked, ABC):
         """The settings of the loader."""
         self.listener: MoveListener | None = None
         """Hears of moves. An adapter that iterates in other processes sets it."""
-        self.loaded: Any = None
-        """A state that was loaded, until an iteration begins."""
         self._meter: Any = None
         self._begun = time.monotonic()
 
@@ -67,28 +65,13 @@ class AnyView(Locked, ABC):
 
     @property
     @abstractmethod
-    def state(self) -> Any:
-        """The position after the last batch handed out."""
+    def position(self) -> Any:
+        """Where the loader stands: ``saved``, ``now``, ``next`` and ``again``."""
 
     @property
     def num_given(self) -> int:
         """The steps of this iteration whose batches were handed out, skipped or not."""
-        return int(self.state.step)
-
-    @property
-    def saved(self) -> Any:
-        """The position that ``state_dict`` returns."""
-        return self.state
-
-    @property
-    def following(self) -> Any:
-        """Position at which the next ``iter(loader)`` begins."""
-        return self.state
-
-    @property
-    def again(self) -> Any:
-        """Position of an iteration that was left early, to begin again. Else None."""
-        return None
+        return int(self.position.now.step)
 
     @property
     @abstractmethod
@@ -172,7 +155,7 @@ class AnyView(Locked, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, see :meth:`Loader.state_dict`."""
         self.check_state()
-        return self.saved.to_dict()
+        return dict(self.position.saved.to_dict())
 
     def check_state(self) -> None:
         """Raise if other processes iterate: they know the position."""
@@ -182,7 +165,7 @@ class AnyView(Locked, ABC):
     def tell(self) -> None:
         """Call the listener with the position at which the next iteration begins."""
         if self.listener is not None:
-            self.listener.moved(self.following)
+            self.listener.moved(self.position.next)
 
     def metrics(self, group: Any) -> dict[str, float]:
         """Return the run's numbers, see :meth:`Loader.metrics`."""

@@ -201,11 +201,9 @@ class Run(ABC):
         """Return this state; if no step is left, the state of the next iteration."""
         return begin if self.at(begin).route.num_steps != 0 else self.after(begin)
 
-    def known(self, begin: LoaderState) -> Cursor:
-        """Return the cursor at the first step known to have the present sizes."""
-        if self.has_one_size(begin):
-            begin = replace(begin, epoch=begin.first_epoch, position=0, step=0)
-        return self.at(begin)
+    def first_of(self, state: LoaderState) -> LoaderState:
+        """Return where the iteration of a state began, with the weights that it has."""
+        return replace(self.beginning(state.first_epoch), mixture=state.mixture)
 
     def has_one_size(self, begin: LoaderState) -> bool:
         """Whether all steps of this iteration had this run's sizes."""
@@ -462,19 +460,27 @@ class Cursor(ABC):
         """
         return numbers_of(finished(self._found(first, count)))
 
+    def sequences_of(self, step: int) -> Int64Array:
+        """Return the sequences of this rank's batch of a step, with their epochs.
+
+        Raises:
+            InvalidArgumentError: If there is no such step, or it is skipped.
+        """
+        index = self.route.checked_index(step)
+        if self.route.number_of(index) != step:
+            raise InvalidArgumentError(f"step={step} is skipped")
+        return finished(self._found(index, 1))
+
     def sequence_of(self, step: int, row: int) -> int:
         """Return the sequence in a row of this rank's batches, with its epoch.
 
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
-        route = self.route
-        index = route.checked_index(step)
-        if not 0 <= row < (rows := route.rows(index)):
-            raise InvalidArgumentError(f"row={row} must lie below {rows}")
-        if route.number_of(index) != step:
-            raise InvalidArgumentError(f"step={step} is skipped")
-        sequence = int(finished(self._found(index, 1))[row])
+        found = self.sequences_of(step)
+        if not 0 <= row < len(found):
+            raise InvalidArgumentError(f"row={row} must lie below {len(found)}")
+        sequence = int(found[row])
         if sequence == NO_SEQUENCE:
             raise InvalidArgumentError(f"step={step}, row={row} is padding")
         return sequence
@@ -564,11 +570,11 @@ class Cursor(ABC):
         """Find the sequences of steps, yielding every few milliseconds."""
         positions = self.route.progression(first, count)
         if positions is not None:
-            return (yield from gathered(self.at(positions)))
+            return gathered(self.at(positions))
         wanted = self.route.positions(first, count)
         if len(wanted) and wanted[0] >= 0 and np.all(wanted[1:] > wanted[:-1]):
-            return (yield from gathered(self.at(wanted)))
-        return (yield from self._sequences_at(wanted))
+            return gathered(self.at(wanted))
+        return self._sequences_at(wanted)
 
     def _sequences_at(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
         """Find the sequences at positions in any order, or ``NO_POSITION``."""

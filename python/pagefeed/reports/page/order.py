@@ -34,7 +34,7 @@ def order_counts(loader: Loader) -> Int64Array:
     """
     session = loader.view()
     run = session.run
-    cursor = run.at(session.first)
+    cursor = run.at(run.first_of(session.position.start))
     steps = cursor.route.num_steps or MOST_STEPS
     chosen = evenly(steps, MOST_STEPS)
     held = [cursor.sequences(step, 1) for step in chosen.tolist()]

@@ -83,7 +83,7 @@ class _Loaded:
 
     def __init__(self, loader: Loader) -> None:
         self._settings = loader.view().settings
-        self._run, self._saved = loader.view().run, loader.view().saved
+        self._run, self._saved = loader.view().run, loader.view().position.saved
         if self._run.index.num_sequences > MOST_UNITS:
             raise InvalidArgumentError(
                 f"{self._run.index.num_sequences} sequences are too many to follow "
