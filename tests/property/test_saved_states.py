@@ -248,10 +248,16 @@ def test_an_end_may_be_cut_elsewhere_by_other_sizes(datasets):
             batch_size,
             world_size,
             sequences=pf.Packed(8, eos=1),
-            balance=pf.Balance(stretch=8, exact=True),
+            balance=pf.Balance(attention=1.0, stretch=8, exact=True),
         )
 
-    moves = [("seek", 7), ("finish", None), ("take", 1), ("set_epoch", 0)]
+    moves = [
+        *(("seek", 7), ("finish", None)),
+        ("set_weights", ({"code": 0.1, "math": 0, "web": 3}, 1)),
+        ("take", 1),
+        ("set_weights", ({"math": 3, "code": 0.1, "web": 0}, 40)),
+        ("set_epoch", 0),
+    ]
     check(make, moves, (2, 3))
 
 
