@@ -37,7 +37,10 @@ PROVIDED = {
     "rest of a dataset": "pagefeed.growth:rest_of_dataset",
     "rest of a mixture": "pagefeed.mixture:rest_of_mixture",
     "run of a mixture": "pagefeed.mixture:MixtureRun",
-    "mixture of a state": "pagefeed.mixture:Schedule.from_dict",
+    # What they add to states.
+    "state part cuts": "pagefeed.mixture:CUTS",
+    "state part learning": "pagefeed.mixing.memory:LEARNING",
+    "state part mixture": "pagefeed.mixture:MIXTURE",
     "session of uncounted text": "pagefeed.uncounted:UncountedSession",
 }
 

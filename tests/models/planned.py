@@ -166,7 +166,7 @@ def order_of_mixture(setting: Setting, state: LoaderState) -> list[int]:
     size = (1, 16) if setting.has_budget else (16, 1)
     run = run_of(setting, size, max_steps=FAR)
     # What ends the run there is no end of this order.
-    begin = replace(run.accept(state), cuts=state.cuts)
+    begin = run.accept(state).having(cuts=state.parts.get("cuts"))
     num_lanes = 1 if setting.shuffle is None else state.num_lanes
     cursor: Any = run.at(begin)
     order: list[int] = joined(cursor.at(range(16 * FAR)))

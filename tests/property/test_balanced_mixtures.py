@@ -206,7 +206,7 @@ def test_the_order_stays_up_to_the_first_end_at_other_sizes(parts, name, batch_s
     whole, saved = delivered(made), run.at(run.beginning(0)).state_after(20)
     other = loader(parts, weights, BALANCES[name], max_steps=50, batch_size=batch_size)
     resumed = other.view().run.accept(saved)
-    assert resumed.cuts[:1] == saved.cuts == (len(whole),)
+    assert resumed.parts["cuts"][:1] == saved.parts["cuts"] == (len(whole),)
     rest = delivered(other, resumed)[: len(whole) - saved.position]
     assert rest.tolist() == whole[saved.position :][: len(rest)].tolist()
     assert len(rest) == min(30 * 4, 30 * batch_size) * 8

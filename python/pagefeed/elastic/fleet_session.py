@@ -150,8 +150,8 @@ class FleetSession(RunView):
             super().reweight(weights, anneal)
             return
         after = known.state_after(known.route.index_of(held[0]) + 1)
-        mixture = self.run.reweighted(after, weights, anneal).mixture
-        self.go_on(replace(self.position.now, mixture=mixture), is_new=False)
+        mixture = self.run.reweighted(after, weights, anneal).parts["mixture"]
+        self.go_on(self.position.now.having(mixture=mixture), is_new=False)
         self._hold(held)
         self._is_ahead = False
 

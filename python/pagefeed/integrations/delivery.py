@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from pagefeed.core._base import check_choice, check_flag, logger
@@ -189,7 +188,7 @@ class Delivery:
         if session.epoch > self.epoch:  # An iteration without end is in a later one.
             place = self.loader.view().run.beginning(session.epoch)
         if session.learning is not None:
-            place = replace(place, mixture=self._beginning.mixture)
+            place = place.having(mixture=self._beginning.parts["mixture"])
         session.resume(place)
         if session.learning is not None:
             session.learning = None

@@ -10,12 +10,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagefeed.core.run import StatePart
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixing.policy import Policy, Replacing
 
 __all__ = ["Memory", "check_unlearned", "on_host"]
 
 VERSION = 2
+
+
+def _as_it_is(remembered: Any) -> Any:
+    return remembered
+
+
+LEARNING = StatePart(to_json=_as_it_is, from_json=_as_it_is)
+"""In states: what a learner remembers, which checks it when it goes on from it."""
 
 
 class Memory:

@@ -29,14 +29,16 @@ from pagefeed.mixture.mixture_totals import (
 )
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Interval, Schedule
-from pagefeed.mixture.state_part import MAX_STATE_BYTES
+from pagefeed.mixture.state_part import CUTS, MAX_STATE_BYTES, MIXTURE
 from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.mixture.tree import Tree
 from pagefeed.mixture.weights import WeightChange
 
 __all__ = [
+    "CUTS",
     "LEAST_LANES",
     "MAX_STATE_BYTES",
+    "MIXTURE",
     "Anchor",
     "Component",
     "Course",

@@ -31,7 +31,7 @@ from pagefeed.growth import (
 from pagefeed.mixture.component import Component, Former, Mixed
 from pagefeed.mixture.mixture_run import MixtureRun
 from pagefeed.mixture.schedule import Schedule
-from pagefeed.mixture.state_part import schedule_of
+from pagefeed.mixture.state_part import cuts_in, schedule_of, with_cuts
 
 __all__ = ["GrownMixtureRun", "rest_of_mixture"]
 
@@ -90,7 +90,7 @@ def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderSt
             parts[number] = _grown(whole, part, new, last, is_mixed=is_mixed)
     if tuple(parts) == schedule.parts:
         return state
-    state = replace(state, mixture=replace(schedule, parts=tuple(parts)))
+    state = state.having(mixture=replace(schedule, parts=tuple(parts)))
     if not is_mixed:
         return state
     if any(end > state.position for _, end in state.skipped):
@@ -101,7 +101,7 @@ def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderSt
     if whole.balance is None or not border:
         return state
     # What was dealt to ranks before stays.
-    return replace(state, cuts=tuple(sorted({*state.cuts, border})))
+    return with_cuts(state, sorted({*cuts_in(state), border}))
 
 
 def _grown(

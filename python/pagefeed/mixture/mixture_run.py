@@ -35,7 +35,14 @@ from pagefeed.mixture.mixture_route import by_turns
 from pagefeed.mixture.mixture_totals import last_position, totals, totals_as_text
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
-from pagefeed.mixture.state_part import check_size, cuts_of, make_parts, schedule_of
+from pagefeed.mixture.state_part import (
+    check_size,
+    cuts_in,
+    cuts_of,
+    make_parts,
+    schedule_of,
+    with_cuts,
+)
 from pagefeed.mixture.tokenizers import check_tokenizers
 
 __all__ = ["MixtureCursor", "MixtureRun"]
@@ -97,7 +104,9 @@ class MixtureCursor(Cursor):
         begin, balance = self.begin, self.run.balance
         if balance is None or begin.ranks is None:
             return None
-        divisions = MixtureDivisions(self.course, ranks=begin.ranks, cuts=begin.cuts)
+        divisions = MixtureDivisions(
+            self.course, ranks=begin.ranks, cuts=cuts_in(begin)
+        )
         return Dealing(
             self,
             balance=cast("Balance", balance),
@@ -323,7 +332,9 @@ class MixtureRun(Run):
             orders.check_window()
         anchor = Anchor(step_sequences=self.step_sequences)
         schedule = resolve(self.mixture, self.parts, anchor)
-        self.initial = self._initial_state(orders.num_lanes, "mixture", schedule)
+        self.initial = self._initial_state(
+            orders.num_lanes, "mixture", mixture=schedule
+        )
         check_size(self.initial)
         # Its course is looked at when it begins, as a state may bring another, unless
         # datasets may run out before weights change.
@@ -383,7 +394,15 @@ class MixtureRun(Run):
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration begins with this epoch."""
         begin = super().beginning(epoch)
-        return replace(begin, cuts=self._cuts(begin, 0))
+        return with_cuts(begin, self._cuts(begin, 0))
+
+    def first_of(self, state: LoaderState) -> LoaderState:
+        """Return where the iteration of a state began, with the weights that it has."""
+        return super().first_of(state).having(mixture=state.parts.get("mixture"))
+
+    def data_of(self, state: LoaderState) -> str:
+        """Return the record of the data in a state, of all datasets."""
+        return schedule_of(state).data
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""
@@ -401,7 +420,7 @@ class MixtureRun(Run):
         )
         border = self.border(state)
         schedule = adopt(schedule_of(state), self.mixture, self.parts, anchor, border)
-        return self._checked(replace(state, mixture=schedule), border)
+        return self._checked(state.having(mixture=schedule), border)
 
     def route(self, cursor: Cursor, **settings: Any) -> Route:
         """Return a route of a cursor's rank, with these settings of :class:`Route`."""
@@ -440,7 +459,7 @@ class MixtureRun(Run):
             )
         by_sequence = sequence_weights(self.mixture, schedule.parts, weights)
         changed = schedule.reweighted(position, anneal, by_sequence)
-        return self._checked(replace(state, mixture=changed), position)
+        return self._checked(state.having(mixture=changed), position)
 
     def border(self, state: LoaderState) -> int:
         """Return the first position from which on weights may change.
@@ -453,12 +472,12 @@ class MixtureRun(Run):
 
     def _cuts(self, state: LoaderState, border: int) -> tuple[int, ...]:
         if self.balance is None:
-            return state.cuts
+            return cuts_in(state)
         return cuts_of(self.mixture, self.step_sequences, state, border)
 
     def _checked(self, state: LoaderState, border: int) -> LoaderState:
         """Refuse a schedule that cannot be followed, before anything moves."""
-        state = replace(state, cuts=self._cuts(state, border))
+        state = with_cuts(state, self._cuts(state, border))
         self.course(state)
         check_size(state)
         return state

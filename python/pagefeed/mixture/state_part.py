@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from pagefeed.core._base import check_positive
 from pagefeed.core.dataset import Dataset, identity_of_data
-from pagefeed.core.run import LoaderState
+from pagefeed.core.run import LoaderState, StatePart, reading_state
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.mixture import Mixture
 from pagefeed.mixture.schedule import Schedule
 
-__all__ = ["MAX_STATE_BYTES", "check_size", "cuts_of", "make_parts", "schedule_of"]
+__all__ = [
+    "CUTS",
+    "MAX_STATE_BYTES",
+    "MIXTURE",
+    "check_size",
+    "cuts_in",
+    "cuts_of",
+    "make_parts",
+    "schedule_of",
+    "with_cuts",
+]
 
 MOST_CUTS = 16
 """Ends of a run that a state holds, about; further ones do not cut its order."""
@@ -86,12 +98,41 @@ def schedule_of(state: LoaderState) -> Schedule:
     Raises:
         StateMismatchError: If it has none.
     """
-    if state.mixture is None:
+    schedule: Schedule | None = state.parts.get("mixture")
+    if schedule is None:
         raise StateMismatchError(
             "the state is of a mixture, but holds no datasets and weights; expected "
             "what state_dict() returned"
         )
-    return state.mixture
+    return schedule
+
+
+def cuts_in(state: LoaderState) -> tuple[int, ...]:
+    """Return the positions over which balancing moves nothing.
+
+    Runs ended there, or went on in another way.
+    """
+    cuts: tuple[int, ...] = state.parts.get("cuts", ())
+    return cuts
+
+
+def with_cuts(state: LoaderState, cuts: Iterable[int]) -> LoaderState:
+    """Return a state with other such positions."""
+    return state.having(cuts=tuple(cuts) or None)
+
+
+def _read_cuts(given: Any) -> tuple[int, ...]:
+    with reading_state({}, {}):
+        if not isinstance(given, list | tuple):
+            raise InvalidArgumentError(f"cuts={given!r:.60} must be a list")
+        found = tuple(check_positive(cut, "cuts") for cut in given)
+        if list(found) != sorted(set(found)):
+            raise InvalidArgumentError(f"cuts={given!r:.60} must rise")
+        return found
+
+
+CUTS = StatePart(to_json=list, from_json=_read_cuts)
+MIXTURE = StatePart(to_json=Schedule.to_dict, from_json=Schedule.from_dict)
 
 
 def cuts_of(
@@ -104,17 +145,17 @@ def cuts_of(
     no such place ahead keeps what was dealt before the border.
     """
     ends = set[int]()
-    if len(state.cuts) > MOST_CUTS:
-        return state.cuts
+    if len(cuts_in(state)) > MOST_CUTS:
+        return cuts_in(state)
     if mixture.max_tokens is not None:
         ends.add(schedule_of(state).position_of_tokens(mixture.max_tokens))
     if mixture.max_steps is not None and mixture.max_steps > state.step:
         left = mixture.max_steps - state.step
         ends.add(state.position + left * step_sequences)
-    last, end = max(state.cuts, default=0), min(ends, default=0)
+    last, end = max(cuts_in(state), default=0), min(ends, default=0)
     if end <= max(border, last):
-        return state.cuts
-    return *state.cuts, *([border] if border > last else []), end
+        return cuts_in(state)
+    return *cuts_in(state), *([border] if border > last else []), end
 
 
 def check_size(state: LoaderState) -> None:

@@ -266,7 +266,9 @@ def _are_balanced(track: MixtureCursor, end: int) -> dict[str, bool]:
     schedule, ranks = track.course.schedule, track.begin.ranks
     if ranks is None:
         return {}
-    divisions = MixtureDivisions(track.course, ranks=ranks, cuts=track.begin.cuts)
+    divisions = MixtureDivisions(
+        track.course, ranks=ranks, cuts=track.begin.parts.get("cuts", ())
+    )
     starts = [change.start for change in schedule.changes if change.start < end]
     stay = np.any([divisions.staying(start) for start in starts], axis=0)
     return dict(zip(schedule.names, (~stay).tolist(), strict=True))

@@ -324,7 +324,7 @@ def test_workers_share_the_steps_of_a_mixture(datasets):
 def test_temperature_goes_from_proportional_to_uniform(datasets):
     def parts(temperature: float | None) -> np.ndarray:
         mixed = pf.mix(datasets, temperature=temperature, unit="sequences")
-        plan = make(mixed).view().run.initial.mixture
+        plan = make(mixed).view().run.initial.parts["mixture"]
         assert plan is not None
         return np.array(plan.changes[0].weights)
 

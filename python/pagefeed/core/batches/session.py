@@ -29,9 +29,6 @@ from pagefeed.errors import CancelledError, InvalidArgumentError
 __all__ = ["RunView", "open_session"]
 
 
-LEARNING = "learning"
-"""Name of what a learner adds to a state."""
-
 STEPS_BETWEEN_LOOKS = 64
 """Steps after which a session looks again whether pages are read again."""
 
@@ -117,25 +114,23 @@ class RunView(AnyView):
                 skipped.
             StateMismatchError: If it belongs to another run, or is none.
         """
-        learning = None
-        if isinstance(state, Mapping) and LEARNING in state:
-            learning = state[LEARNING]
-            state = {name: state[name] for name in state if name != LEARNING}
+        read = LoaderState.from_dict(state)
+        learning, wanted = read.parts.get("learning"), _learned(read, None)
         if self._learner is not None:
             self._learner.check(learning)
-        wanted = LoaderState.from_dict(state)
-        grown = grown or self._answers.get(wanted.data)
+        data = self.run.data_of(wanted)
+        grown = grown or self._answers.get(data)
         self._load(wanted, grown)
         if grown is not None:
-            self._answers[wanted.data] = grown
+            self._answers[data] = grown
         self._position = replace(self._position, is_loaded=True)
         self.learning = learning
         self.tell()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, and what a learner remembers."""
-        state, learning = super().state_dict(), self.learning
-        return state if learning is None else {**state, LEARNING: learning}
+        self.check_state()
+        return _learned(self.position.saved, self.learning).to_dict()
 
     @property
     def learning(self) -> Any:
@@ -170,7 +165,7 @@ class RunView(AnyView):
 
         Used when a session is copied.
         """
-        self._load(state, None if state.mixture is not None else "next-epoch")
+        self._load(state, None if self.run.is_of_state else "next-epoch")
         self.tell()
 
     def _load(self, state: LoaderState, grown: Grown | None) -> None:
@@ -379,6 +374,12 @@ class RunView(AnyView):
             made |= converted({"dataset_ids": dataset_ids}, self._convert)
         transform = self.settings.transform
         return made if transform is None else transformed(transform, made)
+
+
+def _learned(state: LoaderState, learning: Any) -> LoaderState:
+    """Return a state, and the end before it, with what a learner remembers now."""
+    ended = state.ended and _learned(state.ended, learning)
+    return replace(state.having(learning=learning), ended=ended)
 
 
 def open_session(settings: LoaderSettings) -> RunView:

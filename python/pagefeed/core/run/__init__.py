@@ -20,6 +20,7 @@ from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.run.state_parts import (
     MOST_RANGES,
     Records,
+    StatePart,
     check_same_run,
     reading_state,
     records_after,
@@ -45,6 +46,7 @@ __all__ = [
     "Run",
     "SequencesOf",
     "Slot",
+    "StatePart",
     "check_bound",
     "check_same_run",
     "joined_ranges_of",

@@ -116,9 +116,7 @@ class Run(ABC):
         if self.balance is not None:
             self.costs = self.balance.costs(self.index)
 
-    def _initial_state(
-        self, num_lanes: int, data: str, mixture: Any = None
-    ) -> LoaderState:
+    def _initial_state(self, num_lanes: int, data: str, **parts: Any) -> LoaderState:
         """Return the state at the beginning of epoch 0."""
         return LoaderState(
             num_lanes=num_lanes,
@@ -129,7 +127,7 @@ class Run(ABC):
             balance=self.balance.identity if self.balance else None,
             ranks=self.world_size if self.balance else None,
             erased=self.erased,
-            mixture=mixture,
+            parts=parts,
         )
 
     @abstractmethod
@@ -203,7 +201,11 @@ class Run(ABC):
 
     def first_of(self, state: LoaderState) -> LoaderState:
         """Return where the iteration of a state began, with the weights that it has."""
-        return replace(self.beginning(state.first_epoch), mixture=state.mixture)
+        return self.beginning(state.first_epoch)
+
+    def data_of(self, state: LoaderState) -> str:
+        """Return the record of the data in a state."""
+        return state.dataset
 
     def has_one_size(self, begin: LoaderState) -> bool:
         """Whether all steps of this iteration had this run's sizes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 from pagefeed.core._base import MOST, check_positive, check_whole
@@ -13,6 +13,7 @@ from pagefeed.core.order import ORDER_VERSION
 from pagefeed.core.run.route import Ranges, Route, merge_ranges
 from pagefeed.core.run.state_parts import (
     Records,
+    StatePart,
     check_same_run,
     checked_records,
     packed_ranges,
@@ -20,7 +21,7 @@ from pagefeed.core.run.state_parts import (
     reading_state,
     unpacked_ranges,
 )
-from pagefeed.core.wiring import parsed
+from pagefeed.core.wiring import offered, provided
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["Grown", "LoaderState"]
@@ -29,7 +30,7 @@ VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
 Grown: TypeAlias = Literal["next-epoch", "now"]
 """When data are delivered that were added."""
 Growths: TypeAlias = tuple[tuple[str, int], ...]
-OPTIONAL = ("balance", "ranks", "cuts", "erased", "grown", "mixture", "ended")
+OPTIONAL = ("balance", "ranks", "erased", "grown", "ended", "parts")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
@@ -71,24 +72,24 @@ class LoaderState:
     """Identity of the balance; None without balance."""
     ranks: int | None = None
     """Number of ranks that the epoch's order balances."""
-    cuts: tuple[int, ...] = ()
-    """Positions of a mixture where a run ended or changed: balance moves nothing over
-    them."""
     erased: Records = ()
     """Records of erased rows by dataset; "" for a dataset without erased rows."""
     grown: Growths = ()
-    """Positions in the epoch where data were added, with the record of the data before.
-    """
-    mixture: Any = None
-    """Datasets and weights of a mixture, by position."""
+    """Where in the epoch data were added, and what the record of all was before."""
+    parts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What rooms add, by name: each a :class:`StatePart`."""
     ended: LoaderState | None = None
     """State at the end of the iteration before, until a step of this one is taken."""
 
-    @property
-    def data(self) -> str:
-        """Record of the data, of a mixture of all datasets."""
-        data: str = self.dataset if self.mixture is None else self.mixture.data
-        return data
+    def having(self, **parts: Any) -> LoaderState:
+        """Return this state with other parts; None takes one out.
+
+        Example:
+            >>> state.having(learning={"at": 7}).parts["learning"]  # doctest: +SKIP
+            {'at': 7}
+        """
+        kept = {**self.parts, **parts}
+        return replace(self, parts={n: v for n, v in kept.items() if v is not None})
 
     def goes_on(self, epoch: int) -> bool:
         """Whether this is inside an iteration that began with an epoch.
@@ -128,19 +129,19 @@ class LoaderState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
-        values = asdict(replace(self, mixture=None, ended=None))
+        values = asdict(replace(self, parts={}, ended=None))
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = packed_ranges(self.skipped)
         values["erased"] = dict(self.erased) or None
-        values["cuts"] = list(self.cuts) or None
         values["grown"] = [list(each) for each in self.grown] or None
         for name in OPTIONAL:
-            if values[name] is None:
+            if not values[name]:
                 del values[name]
-        if self.mixture is not None:
-            values["mixture"] = self.mixture.to_dict()
+        for name, value in self.parts.items():
+            values[name] = _part(name).to_json(value)
         if self.ended is not None and not self.goes_on(self.first_epoch):
-            before = dict.fromkeys(OPTIONAL) | self.ended.to_dict()
+            names = (*OPTIONAL[:-1], *self.parts)
+            before = dict.fromkeys(names) | self.ended.to_dict()
             values["ended"] = {
                 name: value
                 for name, value in before.items()
@@ -191,12 +192,11 @@ class LoaderState:
             StateMismatchError: If it is not such a dict, or of another version.
         """
         names = [field.name for field in fields(cls) if field.name not in OPTIONAL]
-        _check_names(state, names)
+        added = _check_names(state, names)
         with reading_state(state, VERSIONS):
             values = _checked(state)
-        mixture = state.get("mixture")
-        values["mixture"] = parsed("mixture of a state", mixture)
-        return cls(**values, ended=cls._ended(state))
+        parts = {name: _part(name).from_json(state[name]) for name in added}
+        return cls(**values, parts=parts, ended=cls._ended(state))
 
     @classmethod
     def _ended(cls, state: Mapping[str, Any]) -> LoaderState | None:
@@ -212,7 +212,7 @@ class LoaderState:
         kept = {
             name: value
             for name, value in {**state, **before}.items()
-            if name != "ended" and (value is not None or name not in OPTIONAL)
+            if name != "ended" and (value is not None or name == "sizes")
         }
         return cls.from_dict(kept)
 
@@ -247,14 +247,21 @@ class LoaderState:
         )
 
 
-def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
+def _part(name: str) -> StatePart:
+    part: StatePart = provided(f"state part {name}")
+    return part
+
+
+def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
+    """Return the names of parts; refuse a state without all names, or with others."""
     if not isinstance(state, Mapping):
         raise StateMismatchError(
             f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
         )
     missing = [name for name in names if name not in state]
-    known = {*names, *OPTIONAL, *VERSIONS}
-    foreign = [str(name) for name in state if name not in known]
+    known = {*names, *OPTIONAL[:-1], *VERSIONS}
+    added = [name for name in state if name not in known]
+    foreign = [str(n) for n in added if offered(f"state part {n}", None) is None]
     if missing or foreign:
         what = f"lacks {', '.join(missing)}" if missing else ""
         also = f"has {', '.join(foreign)} too" if foreign else ""
@@ -263,10 +270,11 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> None:
             f"{' and '.join(filter(None, (what, also)))}; expected what state_dict() "
             "returned"
         )
+    return added
 
 
 def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a state without its mixture, checked."""
+    """Return the fields of a state without what rooms add, checked."""
     values: dict[str, Any] = {}
     for name in ("epoch", "position", "step", "first_epoch", "num_lanes"):
         least = int(name == "num_lanes")
@@ -282,7 +290,6 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(balance, str):
             raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
         values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
-    values["cuts"] = _checked_cuts(state.get("cuts", []))
     values["grown"] = _checked_growths(state.get("grown", []))
     values["erased"] = checked_records(state.get("erased", {}))
     values["skipped"] = unpacked_ranges(state["skipped"])
@@ -294,15 +301,6 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
             check_whole(world_size, "sizes", least=0),
         )
     return values | {"sizes": sizes}
-
-
-def _checked_cuts(given: Any) -> tuple[int, ...]:
-    if not isinstance(given, list | tuple):
-        raise InvalidArgumentError(f"cuts={given!r:.60} must be a list")
-    found = tuple(check_positive(cut, "cuts") for cut in given)
-    if list(found) != sorted(set(found)):
-        raise InvalidArgumentError(f"cuts={given!r:.60} must rise")
-    return found
 
 
 def _checked_growths(given: Any) -> Growths:

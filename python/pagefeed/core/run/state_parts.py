@@ -6,8 +6,9 @@ Skipped positions are stored as one short list, so that a state stays below 1 KB
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import gcd
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 __all__ = [
     "MOST_RANGES",
     "Records",
+    "StatePart",
     "check_same_run",
     "checked_records",
     "packed_ranges",
@@ -29,6 +31,21 @@ __all__ = [
     "records_of",
     "unpacked_ranges",
 ]
+
+
+@dataclass(frozen=True)
+class StatePart:
+    """What a room adds to states under a name, ``"state part NAME"`` in its table.
+
+    Args:
+        to_json: Returns a value as plain JSON types.
+        from_json: Returns the value that ``to_json`` wrote, checked; raises a
+            StateMismatchError if it did not write this.
+    """
+
+    to_json: Callable[[Any], Any]
+    from_json: Callable[[Any], Any]
+
 
 Records: TypeAlias = tuple[tuple[str, str], ...]
 """Records of :class:`~pagefeed.dataset.Erased` by the name of the dataset, or ""."""
