@@ -19,6 +19,7 @@ from pagefeed.core.batches import (
     Batch,
     BatchIterator,
     LoaderSettings,
+    Position,
     RunView,
     converted,
     make_converter,
@@ -59,6 +60,10 @@ class LanesPosition(NamedTuple):
     next: UncountedState
     again: None = None
     is_loaded: bool = False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Refuse what positions have whose sequences are counted."""
+        _refuse(Position, name)
 
 
 class UncountedSession(AnyView):
@@ -129,18 +134,8 @@ class UncountedSession(AnyView):
         self._num_ready = self._num_padding = 0
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Refuse what runs have whose sequences are counted.
-
-        Raises:
-            UncountedError: Saying what counts them.
-        """
-        if not hasattr(RunView, name):
-            raise AttributeError(name)
-        raise UncountedError(
-            "the tokens of these texts are not counted, so that sequences have no "
-            "number: length, seek, skip, locate and reports need counts; `pagefeed "
-            "count` makes them ahead, and tokenize(tokenizer, count=True) uses them"
-        )
+        """Refuse what runs have whose sequences are counted."""
+        _refuse(RunView, name)
 
     def _begin(self, state: UncountedState) -> None:
         """Have all lanes at the begin of a pass, or where a state has them."""
@@ -373,6 +368,21 @@ class UncountedSession(AnyView):
 
     def _agreed(self) -> dict[str, Any]:
         return self._state.to_dict() | {"lanes": None}
+
+
+def _refuse(kind: type, name: str) -> NoReturn:
+    """Refuse what an object of counted text has under a name.
+
+    Raises:
+        UncountedError: Saying what counts tokens.
+    """
+    if not hasattr(kind, name):
+        raise AttributeError(name)
+    raise UncountedError(
+        "the tokens of these texts are not counted, so that sequences have no number: "
+        "length, seek, skip, locate, plan and reports need counts; `pagefeed count` "
+        "makes them ahead, and tokenize(tokenizer, count=True) uses them"
+    )
 
 
 def _vocab_size(text: UncountedText, cut: TokenCut) -> int:

@@ -37,6 +37,7 @@ ASKS: dict[str, Any] = {
     "seek": lambda loader: loader.seek(3),
     "skip": lambda loader: loader.skip([3]),
     "locate": lambda loader: loader.locate(0, 0),
+    "plan": lambda loader: loader.plan([0]),
     "steps_of": lambda loader: loader.steps_of("0.parquet", 0),
     "num_sequences": lambda loader: loader.num_sequences,
     "verify": pf.verify,
