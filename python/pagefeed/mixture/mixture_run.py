@@ -402,7 +402,8 @@ class MixtureRun(Run):
 
     def data_of(self, state: LoaderState) -> str:
         """Return the record of the data in a state, of all datasets."""
-        return schedule_of(state).data
+        is_mixed = "mixture" in state.parts
+        return schedule_of(state).data if is_mixed else super().data_of(state)
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         """Return a saved state as this run continues it, see :func:`adopt`."""
