@@ -63,7 +63,7 @@ class FleetSession(RunView):
 
     @property
     def weight(self) -> float:
-        """What the batch handed out last weighs, see :attr:`Loader.weight`."""
+        """Weight of the last batch, see :attr:`Loader.weight`."""
         held, running = self._held, self.position.running
         if held is not None and self.position.rank is None:
             return 0.0
@@ -100,7 +100,7 @@ class FleetSession(RunView):
     def _go_to(
         self, step: int, rank: int | None, world_size: int, *, is_next: bool
     ) -> None:
-        """Stand at the beginning of a step, with what was planned if it is the next."""
+        """Go to the beginning of a step; keep the plan if it is the next step."""
         known = self.position.known
         index = known.route.checked_index(step)
         is_ahead, self._held, self._is_ahead = self._is_ahead, None, False
@@ -144,7 +144,7 @@ class FleetSession(RunView):
         super()._leave(move, state)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
-        """Mix with other weights from the next step on: behind the one that is held."""
+        """Mix with other weights from the step after the held one."""
         held, known = self._held, self.position.known
         if held is None:
             super().reweight(weights, anneal)
@@ -156,12 +156,12 @@ class FleetSession(RunView):
         self._is_ahead = False
 
     def _start(self, state: LoaderState, worker: int, num_workers: int) -> Iteration:
-        """Begin a loop, which may be moved to another place at any step."""
+        """Begin a loop that can change its rank and world size at any step."""
         running = super()._start(state, worker, num_workers)
         running.begin_sequences = MOVED_SEQUENCES
         return running
 
     def _opened(self, worker: int, num_workers: int) -> Iteration:
-        """Begin a loop, whose place is that of the settings."""
+        """Begin a loop with the rank and world size of the settings."""
         self._take_place(self.settings.rank, self.settings.world_size)
         return super()._opened(worker, num_workers)

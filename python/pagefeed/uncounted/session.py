@@ -316,7 +316,7 @@ class UncountedSession(AnyView):
 
     @property
     def position(self) -> LanesPosition:
-        """Where the lanes are."""
+        """Positions of the lanes."""
         return LanesPosition(self._state, self._state, self._state)
 
     @property

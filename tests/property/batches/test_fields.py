@@ -251,7 +251,7 @@ def test_types_are_names_or_those_of_numpy(kind):
 
 
 def test_settings_of_other_names_are_refused():
-    config = {"num_threads": 1, "memory": ROOMY, "batch_rows": 1, "rows": 2}
+    config: Any = {"num_threads": 1, "memory": ROOMY, "batch_rows": 1, "rows": 2}
     with pytest.raises(TypeError, match='there is no setting "rows"'):
         _core.Engine(config)
     del config["rows"]

@@ -56,7 +56,7 @@ class RunView(AnyView):
         self._grown: tuple[int, Run, Feed] | None = None
         """An epoch of grown data, with its run and its feed."""
         self._answers: dict[str, Grown] = {}
-        """What was said of states of the data of before, for which it holds again."""
+        """Answers to earlier states over grown data, in case they are loaded again."""
         self._num_made = self._num_padding_rows = 0
         self._has_logged = False
         self._tells_datasets = "dataset_ids" in settings.fields.names
@@ -71,7 +71,7 @@ class RunView(AnyView):
 
     @property
     def run(self) -> Run:
-        """What the loader delivers, and in which sizes."""
+        """The run of the loader, with its sizes."""
         return self._position.run
 
     @property
@@ -317,7 +317,7 @@ class RunView(AnyView):
             self._position = move(self._position, state)
 
     def _stop(self) -> None:
-        """Stop the running loop, whoever takes batches of it."""
+        """Stop the running loop, also if another thread takes its batches."""
         if (running := self.position.running) is not None:
             running.stop()
             self._num_padding_rows += running.num_padding_rows

@@ -75,7 +75,8 @@ class LoaderState:
     erased: Records = ()
     """Records of erased rows by dataset; "" for a dataset without erased rows."""
     grown: Growths = ()
-    """Where in the epoch data were added, and what the record of all was before."""
+    """Positions in the epoch where data were added, with the record of the data before.
+    """
     parts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What rooms add, by name: each a :class:`StatePart`."""
     ended: LoaderState | None = None
