@@ -104,7 +104,7 @@ class FleetBudgetMachine(FleetMachine):
             step = data.draw(st.sampled_from(full))
             found = list[int]()
             for rank, loader in enumerate(self.loaders):
-                rows = loader.view().known().rows(step.number)
+                rows = loader.view().position.known.rows(step.number)
                 for row in rows:
                     [origin] = loader.locate(step.number, row)
                     if not origin.num_tokens:

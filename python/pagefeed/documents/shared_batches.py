@@ -23,6 +23,9 @@ class Holding(Protocol):
     def sequences_of(self, route: Route, index: int) -> Int64Array:
         """Return the sequences of a step on a route, with their epochs."""
 
+    def sequences_in(self, step: int) -> Int64Array:
+        """Return those of this rank's batch of a step."""
+
     @property
     def run(self) -> Any:
         """The run, which knows the documents of sequences."""
@@ -40,11 +43,8 @@ def document_at(cursor: Holding, step: int, row: int) -> tuple[int, int]:
     Raises:
         InvalidArgumentError: If there is no such step or row.
     """
-    route, before = cursor.route, 0
-    index = route.checked_index(step)
-    if route.number_of(index) != step:
-        raise InvalidArgumentError(f"step={step} is skipped")
-    for sequence in cursor.sequences_of(route, index).tolist():
+    before = 0
+    for sequence in cursor.sequences_in(step).tolist():
         count = num_documents(cursor, [sequence])
         if before <= row < before + count:
             return sequence, row - before

@@ -89,8 +89,9 @@ def test_a_step_is_the_next_batches_whoever_asks(folders, kind):
             batch = fleet.at(step, rank=rank, world_size=world_size)
             mine = documents(batch)
             # It is some whole batches, one after another.
-            own = [b for b in batches if b[0] in mine]
-            own.sort(key=lambda batch, mine=mine: mine.index(batch[0]))
+            places = sorted(mine.index(b[0]) for b in batches if b[0] in mine)
+            firsts = [mine[place] for place in places]
+            own = [b for first in firsts for b in batches if b[0] == first]
             assert mine == [document for batch in own for document in batch]
             given.update(map(str, mine))
             sizes.append(len(own))

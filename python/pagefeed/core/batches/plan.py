@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -104,19 +104,29 @@ def plan_of_steps(
     numbers = [check_whole(step, "steps", least=0) for step in steps]
     if not numbers:
         raise InvalidArgumentError("steps=[] must name a step, such as [7] or range(3)")
-    found = [cursor.sequences_of(step) for step in numbers]
-    sequences = np.full((len(found), max(map(len, found))), NO_SEQUENCE)
-    for line, own in zip(sequences, found, strict=True):
-        line[: len(own)] = own
+    found = [cursor.sequences_in(step) for step in numbers]
+    sequences = _table(found, max(map(len, found)))
     made = make(sequences)
-    rows = made.batch_rows or sequences.shape[1]  # Of a batch of documents, all rows.
+    rows = made.batch_rows or sequences.shape[1]
+    if cursor.run.takes_batches:  # Each of their documents is a row.
+        found = [own[own != NO_SEQUENCE] for own in found]
+        each = ([*map(cursor.run.documents_of, own.tolist())] for own in found)
+        found = [np.repeat(o, [*map(len, e)]) for o, e in zip(found, each, strict=True)]
     return Plan(
         step=np.repeat(numbers, rows),
         row=np.tile(np.arange(rows), len(numbers)),
-        sequence=numbers_of(np.repeat(sequences, rows // sequences.shape[1])),
+        sequence=numbers_of(_table(found, rows).reshape(-1)),
         segments=made.segments,
         bundles=made.bundles,
     )
+
+
+def _table(lines: Sequence[Int64Array], width: int) -> Int64Array:
+    """Return sequences of steps as int64 [steps, width], filled up with padding."""
+    table = np.full((len(lines), width), NO_SEQUENCE)
+    for row, own in zip(table, lines, strict=True):
+        row[: len(own)] = own
+    return table
 
 
 def _bundles(index: AnyIndex, pages: Int64Array) -> Bundles:

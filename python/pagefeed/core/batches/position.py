@@ -51,15 +51,10 @@ class Position:
         """Return the position behind a loop: another iteration begins at a state."""
         return replace(self.begin(state), finished=self.now)
 
-    def at(self, state: LoaderState, worker: int = 0, num_workers: int = 1) -> Cursor:
+    def at(self, state: LoaderState, **worker: int) -> Cursor:
         """Return the cursor at a state, see :meth:`Run.at`."""
-        return self.run.at(
-            state,
-            rank=self.rank,
-            world_size=self.world_size,
-            worker=worker,
-            num_workers=num_workers,
-        )
+        rank, world_size = self.rank, self.world_size
+        return self.run.at(state, rank=rank, world_size=world_size, **worker)
 
     @property
     def cursor(self) -> Cursor | None:

@@ -81,20 +81,14 @@ class RunView(AnyView):
         last = self.run.after(state).epoch - 1
         return state.epoch if self.run.epochs is None else min(state.epoch, last)
 
-    @property
-    def num_iterations(self) -> int:
-        """Number of iterations before the next batch's; trainers call these epochs."""
-        return self.run.going_on(self.position.now).epoch // (self.run.epochs or 1)
-
     def plan(self, steps: Iterable[int]) -> Plan:
         """Return what steps of this rank read, see :meth:`Loader.plan`."""
         return plan_of_steps(self.position.known, self._feed.plan, steps)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
         """Mix with other weights from the next step on."""
-        self.go_on(
-            self.run.reweighted(self.position.now, weights, anneal), is_new=False
-        )
+        state = self.run.reweighted(self.position.now, weights, anneal)
+        self.go_on(state, is_new=False)
 
     def facts(self) -> Facts:
         """Return facts about the run, to print."""
@@ -192,7 +186,8 @@ class RunView(AnyView):
         """Make the next iteration the ``epoch``-th, see :meth:`Loader.set_epoch`."""
         following, joined = self.position.next, self.run.epochs or 1
         first, last = following.first_epoch // joined, following.epoch // joined
-        if epoch not in (first, last, self.num_iterations):
+        here = self.run.going_on(self.position.now).epoch // joined
+        if epoch not in (first, last, here):
             if self.position.is_loaded and epoch < last:
                 warn_of_return(epoch, following.epoch)
             self.begin(self.run.beginning(epoch * joined))
@@ -287,9 +282,10 @@ class RunView(AnyView):
             if self._grown is not None and not state.goes_on(state.first_epoch):
                 self._take_all()
                 state = self.run.beginning(state.epoch)
-            worker, num_workers = running.cursor.worker, running.cursor.num_workers
+            cursor = running.cursor
+            of = {"worker": cursor.worker, "num_workers": cursor.num_workers}
             self._position = self._position.go_on(state, running)
-            cursor = self._position.at(state, worker, num_workers)
+            cursor = self._position.at(state, **of)
             running.follow(cursor, self._feed, is_new=is_new or running.is_new)
         else:
             self.begin(state)
@@ -342,7 +338,8 @@ class RunView(AnyView):
     def _start(self, state: LoaderState, worker: int, num_workers: int) -> Iteration:
         """Begin a loop at a state."""
         self.begin(state)
-        cursor = self._position.at(self._position.start, worker, num_workers)
+        start = self._position.start
+        cursor = self._position.at(start, worker=worker, num_workers=num_workers)
         if worker == 0:
             if self._watch is not None:
                 self._watch.begin(cursor.route, self.accumulated)

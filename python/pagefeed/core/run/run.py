@@ -462,7 +462,7 @@ class Cursor(ABC):
         """
         return numbers_of(finished(self._found(first, count)))
 
-    def sequences_of(self, step: int) -> Int64Array:
+    def sequences_in(self, step: int) -> Int64Array:
         """Return the sequences of this rank's batch of a step, with their epochs.
 
         Raises:
@@ -471,21 +471,7 @@ class Cursor(ABC):
         index = self.route.checked_index(step)
         if self.route.number_of(index) != step:
             raise InvalidArgumentError(f"step={step} is skipped")
-        return finished(self._found(index, 1))
-
-    def sequence_of(self, step: int, row: int) -> int:
-        """Return the sequence in a row of this rank's batches, with its epoch.
-
-        Raises:
-            InvalidArgumentError: If there is none: no such step or row, or padding.
-        """
-        found = self.sequences_of(step)
-        if not 0 <= row < len(found):
-            raise InvalidArgumentError(f"row={row} must lie below {len(found)}")
-        sequence = int(found[row])
-        if sequence == NO_SEQUENCE:
-            raise InvalidArgumentError(f"step={step}, row={row} is padding")
-        return sequence
+        return self.sequences_of(self.route, index)
 
     def rows(self, step: int) -> list[int]:
         """Return the rows of this rank's batch of a step that are not padding."""
@@ -503,7 +489,12 @@ class Cursor(ABC):
         if self.run.takes_batches:
             found: tuple[int, int] = room("documents").document_at(self, step, row)
             return found
-        return self.sequence_of(step, row), 0
+        sequences = self.sequences_in(step)
+        if not 0 <= row < len(sequences):
+            raise InvalidArgumentError(f"row={row} must lie below {len(sequences)}")
+        if sequences[row] == NO_SEQUENCE:
+            raise InvalidArgumentError(f"step={step}, row={row} is padding")
+        return int(sequences[row]), 0
 
     def origins(self, step: int, row: int) -> list[Origin]:
         """Return the origins of the tokens in a row of a batch of this rank.

@@ -119,8 +119,6 @@ class JoinedIndex:
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return the token ranges of ``sequences``, in their order."""
-        if len(self.parts) == 1:
-            return self.parts[0].segments(sequences)
         dataset = self.dataset_of(sequences)
         found = []
         for number in np.flatnonzero(np.bincount(dataset)).tolist():
@@ -130,10 +128,8 @@ class JoinedIndex:
             )
             page = local.page + self.first_page[number]
             found.append(local._replace(sequence=which[local.sequence], page=page))
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            return self.parts[0].segments(sequences)
+        if len(found) < 2:
+            return found[0] if found else self.parts[0].segments(sequences)
         columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
         joined = Segments(*columns)
         in_order = np.argsort(joined.sequence, kind="stable")
