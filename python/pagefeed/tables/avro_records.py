@@ -13,7 +13,8 @@ __all__ = ["MALFORMED", "records_of"]
 
 MALFORMED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError),
-    *(RecursionError, SystemError, TypeError, ValueError, struct.error, zlib.error),
+    *(RecursionError, StopIteration, SystemError, TypeError, ValueError),
+    *(struct.error, zlib.error),
 )
 """What pyiceberg raises of metadata that are not what they should be."""
 
@@ -68,7 +69,7 @@ def records_of(
         is_whole = reader.decoder.tell() == len(stored)
         is_whole &= stored.endswith(reader.header.sync)
     except (ResolveError, *MALFORMED) as problem:
-        text = " ".join(str(problem).split())
+        text = " ".join(str(problem).split()) or type(problem).__name__
         raise CorruptFileError(f"{path}: pyiceberg says: {text}").at(
             file=path
         ) from None

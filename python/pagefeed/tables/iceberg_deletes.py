@@ -74,18 +74,22 @@ def _rows_of_list(storage: Storage, deletes: LiveFile) -> dict[str, Int64Array]:
         found = parquet.ParquetFile(pa.BufferReader(stored)).read(
             ["file_path", "pos"], use_threads=False
         )
+        count = len(found)
+        # A row that names no file deletes nothing.
+        found = found.filter(compute.is_valid(found["file_path"]))
         paths = compute.dictionary_encode(found["file_path"]).combine_chunks()
         rows = np.asarray(found["pos"].combine_chunks(), dtype=np.int64)
         number = np.asarray(paths.indices, dtype=np.int64)
         names = paths.dictionary.to_pylist()
     except (pa.ArrowException, KeyError, TypeError, ValueError) as problem:
         raise _damaged(deletes, str(problem)) from None
-    if len(rows) != deletes.num_rows:
+    if count < deletes.num_rows:
         raise _damaged(
             deletes,
-            f"the table says that it deletes {deletes.num_rows} rows, it lists "
-            f"{len(rows)}",
+            f"the table says that it deletes {deletes.num_rows} rows, it lists {count}",
         )
+    if not names:
+        return {}
     order = np.argsort(number, kind="stable")
     ends = np.cumsum(np.bincount(number, minlength=len(names)))
     return dict(zip(names, np.split(rows[order], ends[:-1]), strict=True))

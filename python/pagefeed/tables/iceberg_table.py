@@ -277,7 +277,7 @@ def _told(table: str) -> Iterator[None]:
         text = " ".join(str(problem).split())
         raise FileAccessError(f"{table}: pyiceberg says: {text}") from None
     except (ValidationError, *MALFORMED) as problem:
-        text = " ".join(str(problem).split())
+        text = " ".join(str(problem).split()) or type(problem).__name__
         error = CorruptFileError(f"{table}: pyiceberg says: {text}")
         raise error.at(file=table) from None
 

@@ -283,6 +283,7 @@ class _File(NamedTuple):
         """Whether the entry has all required values, and these are valid."""
         return (
             None not in self[:NUM_REQUIRED]
+            and isinstance(self.path, str)
             and self.content in CONTENTS
             and min(self.num_rows, self.size) >= 0
         )

@@ -48,6 +48,8 @@ def _names_of(
 
 def _iceberg_field(field: Any, names: Mapping[int, tuple[str, ...]]) -> NamedField:
     number = int(field.field_id)
+    if not 0 <= number < 1 << 31:
+        raise CorruptFileError(f"column {field.name!r} has the field id {number}")
     held = _iceberg_held(field.field_type, names)
     return NamedField(field.name, number, names.get(number, ()), held)
 

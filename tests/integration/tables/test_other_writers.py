@@ -10,6 +10,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import StaticTable
 
 import pagefeed as pf
+from made.iceberg_log import IcebergLog, Written, positions, with_ids
 from made.tables import data_files, delete_from_iceberg, rows_table, write_iceberg
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
@@ -62,3 +63,24 @@ def test_vectors_of_a_file_cost_one_read(tmp_path, monkeypatch):
     monkeypatch.setattr(Storage, "read", counted)
     assert len(pf.iceberg(changed, column="tokens")) == 40
     assert len([file for file in asked if file.endswith(".puffin")]) == 1
+
+
+def test_position_deletes_that_name_no_file_delete_nothing(tmp_path):
+    log = IcebergLog(write_iceberg(tmp_path, [rows_table(0, 1)]))
+    rows = with_ids(
+        {
+            ("id", 1): pa.array(range(5), pa.int64()),
+            ("tokens", 3): pa.array([[n] for n in range(5)], pa.list_(pa.int32())),
+        }
+    )
+    path = log.write(Written(rows), "data")
+    nowhere = [(None, 0), (None, 3)]
+    log.commit(
+        [Written(rows, path=path)],
+        [
+            Written(positions([(None, 1), (path, 2), *nowhere])),
+            Written(positions(nowhere)),
+        ],
+    )
+    web = pf.iceberg(log.metadata, column="tokens")
+    assert sorted(row["tokens"] for row in web) == [[0], [1], [3], [4]]
