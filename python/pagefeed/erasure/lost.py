@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array, in_order, joined_ranges
 from pagefeed.core.dataset import PageIndex
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
-from pagefeed.selection import Files, column_of
+from pagefeed.selection import ROW_ID, Files, column_of
 
 __all__ = ["lost_rows"]
 
@@ -24,7 +24,7 @@ def lost_rows(
     Args:
         index: Of the files of the earlier one.
         snapshot: A dataset of the later one.
-        key: A column that tells rows, where files were rewritten.
+        key: A column that tells rows, where files were rewritten, or ``"_row_id"``.
 
     Raises:
         InvalidArgumentError: If this is no later snapshot, or values of the key are
@@ -59,7 +59,7 @@ def lost_rows(
         named = None if past is None else past.key
         if named in later.recipe.table.types:
             key = named  # The one that the table was opened with.
-    if key is None:
+    if key in (None, ROW_ID):
         values, of_added = (_ids(index, rewritten), _ids(later, added))
         if values is None or of_added is None:
             raise UnsupportedError(

@@ -40,7 +40,9 @@ class Erasable(Dataset):
             snapshot: Of a table, a dataset of a later snapshot: documents that it does
                 not have any more.
             key: With ``snapshot``, a column whose values tell rows apart: it finds rows
-                again that were rewritten, as by a compaction.
+                again that were rewritten, as by a compaction. ``"_row_id"`` means the
+                ids that the table gives its rows. By default the ``key`` that the later
+                snapshot was opened with, else these ids.
 
         Returns:
             A dataset of the same rows.

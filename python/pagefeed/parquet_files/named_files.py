@@ -161,18 +161,22 @@ class Columns(TypedDict, total=False):
     tokenizer: Tokenizer | None
 
 
-def check_wanted(wanted: Mapping[str, object]) -> None:
+def check_wanted(wanted: Mapping[str, object], *own: str) -> None:
     """Refuse unknown arguments, or a missing token column.
+
+    Args:
+        wanted: Further arguments of a function.
+        own: Its other arguments, which may have been misspelt.
 
     Raises:
         InvalidArgumentError: Naming the argument.
     """
-    known = [*Columns.__annotations__]
+    known = [*own, *Columns.__annotations__]
     for name in wanted:
-        if name not in known:
+        if name not in Columns.__annotations__:
             raise InvalidArgumentError(
-                f"there is no argument {name!r}{near_name(name, known)}; the further "
-                f"ones are {', '.join(known)}"
+                f"there is no argument {name!r}{near_name(name, known)}; there are "
+                f"{', '.join(known)}"
             )
     if "column" not in wanted:
         raise InvalidArgumentError("name the token column: column='input_ids'")

@@ -22,11 +22,18 @@ from pagefeed.selection.row_runs import RowRuns
 from pagefeed.selection.rows import checked_row, rows_at
 from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import Selection
-from pagefeed.selection.table_columns import Held, NamedField, Naming, TableColumns
+from pagefeed.selection.table_columns import (
+    ROW_ID,
+    Held,
+    NamedField,
+    Naming,
+    TableColumns,
+)
 from pagefeed.selection.taking import taken
 
 __all__ = [
     "NO_PART",
+    "ROW_ID",
     "Bounds",
     "Constant",
     "Criterion",

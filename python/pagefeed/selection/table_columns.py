@@ -22,7 +22,10 @@ from pagefeed.errors import UnsupportedError
 from pagefeed.selection.bounds import FileBounds
 from pagefeed.selection.renamed_files import open_renamed
 
-__all__ = ["Held", "NamedField", "Naming", "TableColumns", "TablePast"]
+__all__ = ["ROW_ID", "Held", "NamedField", "Naming", "TableColumns", "TablePast"]
+
+ROW_ID = "_row_id"
+"""The key of a user who means the ids that the table gives its rows."""
 
 
 class Held(NamedTuple):

@@ -112,7 +112,8 @@ def delta(
     Example:
         >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
     """
-    check_wanted(wanted)
+    own = "version", "key", "missing", "storage_options", "storage_cache"
+    check_wanted(wanted, *own)
     opened, root = _open(table, version, storage_options)
     _check_features(root, opened.protocol())
     types, naming = _schema_of(root, opened)

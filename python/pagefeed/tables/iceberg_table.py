@@ -122,7 +122,8 @@ def iceberg(
         ...     "corpus.web", catalog=catalog, column="tokens"
         ... )
     """
-    check_wanted(wanted)
+    own = "snapshot", "catalog", "key", "missing", "storage_options", "storage_cache"
+    check_wanted(wanted, *own)
     is_null = is_null_if_missing(missing)
     opened = _open(table, catalog, storage_options)
     is_path = isinstance(table, str | os.PathLike)

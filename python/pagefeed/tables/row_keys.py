@@ -21,13 +21,11 @@ from pagefeed.core._base import (
 )
 from pagefeed.core.dataset import PageIndex, derived_arrays, derived_key
 from pagefeed.errors import ColumnNotFoundError, InvalidArgumentError
-from pagefeed.selection import Files, column_of
+from pagefeed.selection import ROW_ID, Files, column_of
 from pagefeed.tables.row_ids import RowIds
 
-__all__ = ["ROW_ID", "KeyedRows", "check_key"]
+__all__ = ["KeyedRows", "check_key"]
 
-ROW_ID = "_row_id"
-"""The key of a user who means the ids that the table gives its rows."""
 VERSION = 1
 DIGEST_BYTES = 16
 

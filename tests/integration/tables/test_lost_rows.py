@@ -1,6 +1,7 @@
 """Rows that a later snapshot of a table has no more are erased from a run."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.tables import (
+    catalog_in,
     data_files,
     delete_from_delta,
     delete_from_iceberg,
@@ -105,6 +107,65 @@ def test_rows_that_were_rewritten_are_told_by_their_key(tmp_path, data):
     assert ids_left(left) == {*range(60)} - gone
     loader = loader_of(left)
     loader.load_state_dict(loader_of(then).state_dict())
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("of_table", ["id", None])
+def test_a_run_goes_on_without_rows_that_went_in_a_rewrite(tmp_path, kind, of_table):
+    """By the key that the table was opened with, or one that is given."""
+    of_erase = "id" if of_table is None else None
+    then, rewrite = rewritten_table(tmp_path, kind, key=of_table)
+    expected = [batch["input_ids"] for batch in loader_of(then)]
+    begun = loader_of(then)
+    batches = iter(begun)
+    for _ in range(3):
+        next(batches)
+    state = begun.state_dict()
+    now = rewrite()
+    assert not {*then.files} & {*now.files}
+    left = then.erase(snapshot=now, key=of_erase)
+    assert [n for n in range(150) if left[n]["id"] is None] == [7, 31, 149]
+    loader = loader_of(left)
+    loader.load_state_dict(state)
+    rest = [batch["input_ids"] for batch in loader]
+    for found, before in zip(rest, expected[3:], strict=True):
+        gone = np.isin(before, [7, 31, 149]) & (found == PADDING)
+        assert np.array_equal(found[~gone], before[~gone])
+        assert not np.isin(found, [31, 149]).any()
+    with pytest.raises(UnsupportedError, match="gives rows no ids"):
+        then.erase(snapshot=now, key="_row_id")
+
+
+def rewritten_table(folder: Path, kind: str, **options: Any) -> tuple[Any, Any]:
+    """A table, and what deletes three of its rows and rewrites all its files."""
+    rows, options = (
+        [rows_table(n, n + 30) for n in range(0, 150, 30)],
+        {
+            "column": "tokens",
+            "metadata": ["id"],
+            **options,
+        },
+    )
+    if kind == "delta":
+        write_delta(folder, rows)
+
+        def rewrite_delta() -> Any:
+            DeltaTable(folder).delete("id in (7, 31, 149)")
+            DeltaTable(folder).optimize.compact()
+            return pf.delta(folder, **options)
+
+        return pf.delta(folder, **options), rewrite_delta
+    catalog, _ = catalog_in(folder)
+    table = catalog.create_table("corpus.web", schema=rows[0].schema)
+    for each in rows:
+        table.append(each)
+
+    def rewrite_iceberg() -> Any:
+        table.overwrite(table.scan("id not in (7, 31, 149)").to_arrow())
+        catalog.close()
+        return pf.iceberg(table, **options)
+
+    return pf.iceberg(table.metadata_location, **options), rewrite_iceberg
 
 
 def test_a_compaction_takes_nothing_from_a_run(tmp_path):

@@ -1,6 +1,7 @@
 """Tables are read as their own libraries read them: never a deleted row."""
 
 import datetime
+import inspect
 import json
 import os
 import random
@@ -40,6 +41,7 @@ from pagefeed.errors import (
     StateMismatchError,
     UnsupportedError,
 )
+from pagefeed.parquet_files import Columns
 from pagefeed.reports import facts_of_inspection, facts_of_plan
 from pagefeed.tables.deletion_vector import rows_of_vector
 
@@ -466,6 +468,16 @@ def test_wrong_arguments_are_named(tmp_path):
     with pytest.raises(ColumnNotFoundError, match="mean 'tokens'") as caught:
         len(pf.delta(delta, column="token"))
     assert not getattr(caught.value, "__notes__", [])
+
+
+@pytest.mark.parametrize("opened", [pf.delta, pf.iceberg])
+def test_every_argument_that_is_misspelt_is_named(tmp_path, opened):
+    known = [*inspect.signature(opened).parameters, *Columns.__annotations__]
+    for name in known:
+        if name not in ("table", "wanted"):
+            wrong = f"{name}s" if name != "spans" else "span"
+            with pytest.raises(InvalidArgumentError, match=f"did you mean '{name}'"):
+                opened(tmp_path, **{"column": "tokens", wrong: None})
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
