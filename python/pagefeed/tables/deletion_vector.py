@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 
 from pagefeed.core._base import Int64Array, require
+from pagefeed.core.storage import Storage
 from pagefeed.errors import ChecksumError, CorruptFileError
 
-__all__ = ["rows_of_vector"]
+__all__ = ["ranges_of_file", "rows_of_bitmap", "rows_of_vector"]
 
 MAGIC = 1_681_511_377
-"""First bytes of a vector, in Puffin files and in files of Delta tables."""
+"""Of vectors in Puffin files and in files of Delta tables alike."""
+SMALL = 256 << 10
+"""Unused bytes that are read with the vectors of a file, to read it once."""
 
 
 def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
-    """Return the rows in a stored vector, which has length, magic, bitmap, checksum.
+    """Return the rows of a vector in a file: length, magic, bitmap, checksum.
 
     Args:
         stored: The bytes.
@@ -30,7 +34,6 @@ def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
         ChecksumError: If the checksum is not that of the bytes.
         CorruptFileError: If these are no such vector, or of other rows.
     """
-    library = require("pyroaring", extra="iceberg", purpose="reading Iceberg tables")
     size = 8 + int.from_bytes(stored[:4], "big")
     data, checksum = stored[4:-4], stored[-4:]
     if len(stored) != size or len(data) < 4:
@@ -40,6 +43,22 @@ def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
         raise ChecksumError(
             f"the stored checksum is {expected:#010x}, that of the bytes {found:#010x}"
         )
+    return rows_of_bitmap(data, cardinality)
+
+
+def rows_of_bitmap(data: bytes, cardinality: int | None) -> Int64Array:
+    """Return the rows of a vector in a log: magic and bitmap.
+
+    Args:
+        data: The bytes.
+        cardinality: See :func:`rows_of_vector`.
+
+    Raises:
+        CorruptFileError: If these are no such vector, or of other rows.
+    """
+    library = require(
+        "pyroaring", extra="iceberg,delta", purpose="reading deletion vectors"
+    )
     magic = int.from_bytes(data[:4], "little")
     if magic != MAGIC:
         raise CorruptFileError(f"it begins with {magic}, expected {MAGIC}")
@@ -53,3 +72,30 @@ def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
             f"{len(bitmap)}"
         )
     return np.array(bitmap.to_array(), dtype=np.uint64).astype(np.int64)
+
+
+def ranges_of_file(
+    storage: Storage, path: str, magic: bytes, ranges: Sequence[tuple[int, int]]
+) -> list[bytes]:
+    """Return ranges of a file, by one read where they are most of it.
+
+    Args:
+        storage: Where it lies.
+        path: The file.
+        magic: Its first bytes.
+        ranges: Where each begins and ends.
+
+    Raises:
+        CorruptFileError: If it does not begin so.
+    """
+    end = max(end for _, end in ranges)
+    wanted = sum(end - begin for begin, end in ranges)
+    is_dense = end <= 2 * wanted + SMALL
+    stored = storage.read(path, 0, end if is_dense else len(magic))
+    if not stored.startswith(magic):
+        raise CorruptFileError(
+            f"it begins with {stored[: len(magic)]!r}, expected {magic!r}"
+        )
+    if is_dense:
+        return [stored[begin:end] for begin, end in ranges]
+    return [storage.read(path, begin, end) for begin, end in ranges]

@@ -6,37 +6,69 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
-from pagefeed.core.storage import Storage
+from pagefeed.core._base import in_order
+from pagefeed.core.storage import Storage, is_url, located_exactly
+from pagefeed.errors import CorruptFileError
+from pagefeed.remote import StorageOptions
+from pagefeed.tables.snapshot import readers_of
 
-__all__ = ["CHECKPOINT", "added_by_checkpoint"]
+__all__ = ["CHECKPOINT", "added_up_to", "log_of"]
 
 CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.\d{10}\.(?P<parts>\d{10})|\.[0-9a-f-]{36})?"
     r"\.(?:parquet|json)"
 )
 """Names of checkpoint files: one file, several parts, or one with sidecars."""
-COLUMNS = ["add.path", "add.baseRowId", "sidecar.path"]
+COLUMNS = ["add.path", "add.baseRowId", "add.deletionVector", "sidecar.path"]
 
 
-def added_by_checkpoint(
-    storage: Storage, log: str, version: int
-) -> tuple[int, list[dict[str, Any]]]:
-    """Return the newest checkpoint up to a version, and the files that it adds.
+def log_of(root: str, options: StorageOptions | None) -> tuple[Storage, str]:
+    """Return where the log of a table lies, and its folder."""
+    log = f"{root.rstrip('/')}/_delta_log"
+    options = options if is_url(root) else None
+    return located_exactly((f"{log}/{0:020}.json",), options).storage, log
 
-    Of each file its path and the id of its first row, as the log has them.
+
+def added_up_to(storage: Storage, log: str, version: int) -> list[dict[str, Any]]:
+    """Return the files that a log adds up to a version, from a checkpoint on.
+
+    Of each file its path, the id of its first row and its deletion vector, as the log
+    has them, in the order of commits. Files that commits removed are among them.
 
     Args:
         storage: Where the log lies.
         log: Its folder.
         version: The version.
 
-    Returns:
-        The version of the checkpoint, and its files; -1 and none without one.
-
     Raises:
-        FileAccessError: If it cannot be read.
+        FileAccessError: If a commit or the checkpoint cannot be read.
+        CorruptFileError: If a commit is not what it should be.
+    """
+
+    def of_commit(number: int) -> list[dict[str, Any]]:
+        path = f"{log}/{number:020}.json"
+        lines = storage.read_all(path).splitlines()
+        try:
+            actions = [json.loads(line) for line in lines if b'"add"' in line]
+            return [action["add"] for action in actions if action.get("add")]
+        except (ValueError, AttributeError) as problem:
+            raise CorruptFileError(f"{path}: {problem}").at(file=path) from None
+
+    checkpoint, added = _added_by_checkpoint(storage, log, version)
+    commits = range(checkpoint + 1, version + 1)
+    read = in_order(of_commit, commits, num_threads=readers_of(storage))
+    return [*added, *chain.from_iterable(read)]
+
+
+def _added_by_checkpoint(
+    storage: Storage, log: str, version: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the newest checkpoint up to a version, and the files that it adds.
+
+    The version is -1 without one.
     """
     parts: defaultdict[int, dict[str, tuple[str, int]]] = defaultdict(dict)
     for path in storage.list_files(log, (".parquet", ".json")):
@@ -57,13 +89,16 @@ def added_by_checkpoint(
 
 
 def _rows(storage: Storage, path: str) -> list[dict[str, Any]]:
-    from pyarrow import parquet
+    from pyarrow import ArrowException, parquet
 
-    if path.endswith(".json"):
-        lines = storage.read_all(path).decode().splitlines()
-        return [json.loads(line) for line in lines if line]
-    file = parquet.ParquetFile(storage.open_arrow(path))
-    rows: list[dict[str, Any]] = file.read(columns=COLUMNS).to_pylist()
+    try:
+        if path.endswith(".json"):
+            lines = storage.read_all(path).splitlines()
+            return [json.loads(line) for line in lines if line]
+        file = parquet.ParquetFile(storage.open_arrow(path))
+        rows: list[dict[str, Any]] = file.read(columns=COLUMNS).to_pylist()
+    except (ArrowException, ValueError) as problem:
+        raise CorruptFileError(f"{path}: {problem}").at(file=path) from None
     return rows
 
 

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Unpack
 from urllib.parse import unquote
 
-import numpy as np
-
-from pagefeed.core._base import Int64Array, require
+from pagefeed.core._base import require
 from pagefeed.core.storage import PathLike, is_url
 from pagefeed.errors import (
     ChecksumError,
@@ -28,6 +26,7 @@ from pagefeed.remote import StorageOptions, library_options
 from pagefeed.selection import Naming, TableColumns
 from pagefeed.tables.delta_bounds import DeltaBounds
 from pagefeed.tables.delta_log import DeltaLog
+from pagefeed.tables.delta_vectors import deleted_by_vectors
 from pagefeed.tables.naming import delta_naming
 from pagefeed.tables.past import DeltaPast
 from pagefeed.tables.row_keys import check_key
@@ -49,12 +48,11 @@ VECTORS = "deletionVectors"
 READER_FEATURES = frozenset(
     {
         *("columnMapping", VECTORS, "timestampNtz", "v2Checkpoint"),
-        *("vacuumProtocolCheck", "variantType", "variantType-preview"),
+        *("typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
+        *("variantType", "variantType-preview"),
     }
 )
 """What a reader of a table must know."""
-WIDENING = frozenset({"typeWidening", "typeWidening-preview"})
-"""Known of tables without deletion vectors: deltalake reads none of them beside it."""
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:/")
 _QUOTED = re.compile("%[0-9A-Fa-f]{2}")
 _ESCAPED = re.compile(rb"(?:\\u00[0-9A-Fa-f]{2})+")
@@ -117,7 +115,7 @@ def delta(
     opened, root = _open(table, version, storage_options)
     _check_features(root, opened.protocol())
     types, naming = _schema_of(root, opened)
-    found = _files(opened, root, naming)
+    found = _files(opened, root, naming, storage_options)
     columns = TableColumns(
         f"delta:{opened.version()}",
         types,
@@ -239,9 +237,7 @@ def _check_features(uri: str, protocol: Any) -> None:
     Raises:
         UnsupportedError: Naming what is not known.
     """
-    features = {*(protocol.reader_features or ())}
-    known = READER_FEATURES if VECTORS in features else READER_FEATURES | WIDENING
-    unknown = sorted(features - known)
+    unknown = sorted({*(protocol.reader_features or ())} - READER_FEATURES)
     if protocol.min_reader_version > READER_VERSION:
         unknown.append(f"reader version {protocol.min_reader_version}")
     if unknown:
@@ -285,16 +281,16 @@ class _Files(NamedTuple):
     """Arrow types of the columns of partitions."""
 
 
-def _files(opened: Any, root: str, naming: Naming) -> _Files:
+def _files(
+    opened: Any, root: str, naming: Naming, options: StorageOptions | None
+) -> _Files:
     from pyarrow import table
 
     with _told(root):
         found = opened.get_add_actions()
         if found.num_rows == 0:
             return _Files([], DeltaBounds(None, naming), {})
-        actions, deleted = table(found), {}
-        if not WIDENING & {*(opened.protocol().reader_features or ())}:
-            deleted = _deleted(opened)
+        actions, features = table(found), opened.protocol().reader_features
     times, paths = (actions[n].to_pylist() for n in ("modification_time", "path"))
     partitions: list[dict[str, Any]] = [{}] * len(paths)
     types = {}
@@ -303,19 +299,18 @@ def _files(opened: Any, root: str, naming: Naming) -> _Files:
         types = {
             each.name: each.type for each in actions.schema.field("partition").type
         }
-    uris = [path if _SCHEME.match(path) else opened.table_uri + path for path in paths]
-    if gone := deleted.keys() - {*uris}:
-        raise CorruptFileError(
-            f"{root}: version {opened.version()} deletes rows of {min(gone)}, which it "
-            "does not name"
-        )
+    named = [_path_of(root, path) for path in paths]
+    deleted = {}
+    if VECTORS in (features or ()):
+        version = opened.version()
+        deleted = deleted_by_vectors(root, version, named, _path_of, options)
     files = [
         DataFile(
-            _path_of(root, path),
+            path,
             {name: _value_of(value) for name, value in partition.items()},
-            deleted.get(uri),
+            deleted.get(path),
         )
-        for path, uri, partition in zip(paths, uris, partitions, strict=True)
+        for path, partition in zip(named, partitions, strict=True)
     ]
     order = sorted(range(len(files)), key=lambda n: (times[n], files[n].path))
     bounds = DeltaBounds(actions, naming).with_files(order)
@@ -327,15 +322,3 @@ def _value_of(value: object) -> object:
     if isinstance(value, bytes) and _ESCAPED.fullmatch(value):
         return bytes(int(code, 16) for code in value.decode().split("\\u")[1:])
     return value
-
-
-def _deleted(opened: Any) -> dict[str, Int64Array]:
-    """Deleted rows, by the URI of their file."""
-    from pyarrow import RecordBatchReader
-
-    found = {}
-    for batch in RecordBatchReader.from_stream(opened.deletion_vectors()):
-        for uri, kept in zip(batch["filepath"], batch["selection_vector"], strict=True):
-            mask = kept.values.to_numpy(zero_copy_only=False)
-            found[uri.as_py()] = np.flatnonzero(~mask)
-    return found

@@ -12,16 +12,14 @@ import numpy as np
 from pagefeed.core._base import Int64Array, in_order
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
-from pagefeed.tables.deletion_vector import rows_of_vector
+from pagefeed.tables.deletion_vector import ranges_of_file, rows_of_vector
 from pagefeed.tables.manifests import LiveFile, LiveFiles
-from pagefeed.tables.snapshot import path_of
+from pagefeed.tables.snapshot import path_of, readers_of
 
 __all__ = ["deleted_rows"]
 
 MAGIC = b"PFA1"
 """First bytes of a Puffin file."""
-SMALL = 256 << 10
-"""Unused bytes that are read with the vectors of a file, to read it once."""
 
 
 def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
@@ -33,7 +31,9 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
     """
     data = {file.path: file for file in live.data}
     listed: defaultdict[str, list[Int64Array]] = defaultdict(list)
-    lists = in_order(partial(_rows_of_list, storage), live.positions)
+    lists = in_order(
+        partial(_rows_of_list, storage), live.positions, num_threads=readers_of(storage)
+    )
     for deletes, rows_of in zip(live.positions, lists, strict=True):
         for path, rows in rows_of.items():
             if _applies(deletes, data.get(path)):
@@ -42,7 +42,11 @@ def deleted_rows(storage: Storage, live: LiveFiles) -> dict[str, Int64Array]:
     in_file: defaultdict[str, list[LiveFile]] = defaultdict(list)
     for deletes in live.vectors:
         in_file[path_of(deletes.path)].append(deletes)
-    vectors = in_order(partial(_rows_of_puffin, storage), in_file.items())
+    vectors = in_order(
+        partial(_rows_of_puffin, storage),
+        in_file.items(),
+        num_threads=readers_of(storage),
+    )
     for deletes, path, rows in chain.from_iterable(vectors):
         if not _applies(deletes, data.get(path)):
             continue
@@ -100,23 +104,23 @@ def _rows_of_puffin(
 ) -> list[tuple[LiveFile, str, Int64Array]]:
     """Return the deletion vectors of a file: each with its data file and its rows."""
     path, vectors = of_file
-    ranges = []
+    owners, ranges = [], []
     for deletes in vectors:
         data_file, begin, size = deletes.vector or (None, None, None)
         if data_file is None or begin is None or size is None:
             raise _damaged(deletes, "the table does not say whose rows it deletes")
         if min(begin, size) < 0:
             raise _damaged(deletes, f"it has no {size} bytes from {begin} on")
-        ranges.append((data_file, begin, begin + size))
-    end = max(end for *_, end in ranges)
-    wanted = sum(end - begin for _, begin, end in ranges)
-    is_dense = end <= 2 * wanted + SMALL
-    stored = storage.read(path, 0, end if is_dense else len(MAGIC))
-    if not stored.startswith(MAGIC):
-        raise _damaged(vectors[0], "it is no Puffin file")
+        owners.append(data_file)
+        ranges.append((begin, begin + size))
+    try:
+        stored = ranges_of_file(storage, path, MAGIC, ranges)
+    except CorruptFileError as error:
+        raise _damaged(vectors[0], f"it is no Puffin file: {error.args[0]}") from None
     found = []
-    for deletes, (data_file, begin, end) in zip(vectors, ranges, strict=True):
-        own = stored[begin:end] if is_dense else storage.read(path, begin, end)
+    for deletes, data_file, (begin, _), own in zip(
+        *(vectors, owners, ranges, stored), strict=True
+    ):
         try:
             rows = rows_of_vector(own, deletes.num_rows)
         except CorruptFileError as error:

@@ -49,6 +49,8 @@ from pagefeed.tables.snapshot import (
 __all__ = ["iceberg"]
 
 FORMAT_VERSION = 3
+UNKNOWN_TYPE = "Unsupported field type", "Type not recognized"
+"""What pyiceberg says of columns of types that it does not know, such as variant."""
 _S3 = {
     "endpoint_url": "s3.endpoint",
     "region": "s3.region",
@@ -279,8 +281,10 @@ def _told(table: str) -> Iterator[None]:
         raise FileAccessError(f"{table}: pyiceberg says: {text}") from None
     except (ValidationError, *MALFORMED) as problem:
         text = " ".join(str(problem).split()) or type(problem).__name__
-        error = CorruptFileError(f"{table}: pyiceberg says: {text}")
-        raise error.at(file=table) from None
+        kind: type[PagefeedError] = CorruptFileError
+        if any(each in text for each in UNKNOWN_TYPE):
+            kind = UnsupportedError
+        raise kind(f"{table}: pyiceberg says: {text}").at(file=table) from None
 
 
 def _snapshot_of(opened: Any, wanted: object) -> Any:

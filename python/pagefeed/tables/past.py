@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagefeed.core._base import lazy
-from pagefeed.core.storage import Storage, is_url, located_exactly
 from pagefeed.errors import FileAccessError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.remote import StorageOptions
-from pagefeed.tables.delta_checkpoint import added_by_checkpoint
+from pagefeed.tables.delta_checkpoint import added_up_to, log_of
 from pagefeed.tables.row_ids import RowIds
 from pagefeed.tables.row_keys import KeyedRows
 
@@ -76,11 +75,7 @@ class DeltaPast(KeyedRows):
         """Ids of the rows of this version; None if the log does not have them all."""
         found: dict[str, int] = {}
         try:
-            storage, log = self._log
-            checkpoint, added = added_by_checkpoint(storage, log, self.version)
-            for version in range(checkpoint + 1, self.version + 1):
-                actions = self._actions(version)
-                added += [action["add"] for action in actions if "add" in action]
+            added = added_up_to(*log_of(self.root, self.options), self.version)
         except FileAccessError:  # Neither commits nor a checkpoint tell.
             return None
         for add in added:
@@ -93,16 +88,9 @@ class DeltaPast(KeyedRows):
         return self.path_of(self.root, action["path"])
 
     def _actions(self, version: int) -> Iterator[dict[str, Any]]:
-        storage, log = self._log
+        storage, log = log_of(self.root, self.options)
         stored = storage.read_all(f"{log}/{version:020}.json")
         return map(json.loads, filter(None, stored.decode().splitlines()))
-
-    @property
-    def _log(self) -> tuple[Storage, str]:
-        """Path of the log, and of the table's folder."""
-        log = f"{self.root.rstrip('/')}/_delta_log"
-        options = self.options if is_url(self.root) else None
-        return located_exactly((f"{log}/{0:020}.json",), options).storage, log
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,12 +29,15 @@ __all__ = [
     "nothing_written",
     "partitions_of",
     "path_of",
+    "readers_of",
     "snapshot_dataset",
     "time_of",
     "value_as",
 ]
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+REMOTE_READERS = 32
+"""Threads that wait for small files of remote storage."""
 Missing = Literal["error", "null"]
 """What to do with rows of files that lack a later column."""
 
@@ -169,6 +172,11 @@ def is_null_if_missing(missing: Missing) -> bool:
         InvalidArgumentError: If the rule is none.
     """
     return check_choice(missing, ("error", "null"), "missing") == "null"
+
+
+def readers_of(storage: Storage) -> int | None:
+    """Return how many threads read small files; None for a thread per CPU."""
+    return None if storage.handle is None else REMOTE_READERS
 
 
 def location_of(table: object) -> str:

@@ -361,6 +361,11 @@ def test_tables_without_files_and_malformed_ones_are_refused_by_type(tmp_path):
     broken.write_text(json.dumps({**good, "current-schema-id": 7}))
     with pytest.raises(CorruptFileError):
         pf.iceberg(broken, column="tokens")
+    variant = {"id": 99, "name": "v", "required": False, "type": "variant"}
+    schema = {**good["schemas"][0], "fields": [variant]}
+    broken.write_text(json.dumps({**good, "schemas": [schema]}))
+    with pytest.raises(UnsupportedError, match="variant"):
+        pf.iceberg(broken, column="tokens")
     good["schemas"][0]["fields"][0]["id"] = 1 << 40
     broken.write_text(json.dumps(good))
     with pytest.raises(CorruptFileError, match="field id 1099511627776"):

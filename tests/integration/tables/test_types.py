@@ -263,7 +263,7 @@ def test_types_that_delta_widens(tmp_path, case, has_wide, nested):
     write_delta(tmp_path, [rows(0, old, narrow)])
     log = tmp_path / "_delta_log" / f"{0:020}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
-    features = ["typeWidening", "timestampNtz"]
+    features = ["typeWidening", "timestampNtz", "deletionVectors"]
     names = {"readerFeatures": features, "writerFeatures": features}
     for action in actions:
         if "protocol" in action:

@@ -30,6 +30,7 @@ def in_order(
     items: Iterable[Item],
     *,
     taken: Callable[[Item], object] | None = None,
+    num_threads: int | None = None,
 ) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in their order, by a thread per CPU.
 
@@ -40,12 +41,13 @@ def in_order(
         function: Spends its time outside the GIL: reading, decoding, NumPy.
         items: Its arguments.
         taken: Called with each item after its result was used, for progress.
+        num_threads: Threads; a thread per CPU by default.
 
     Example:
         >>> list(in_order(len, ["a", "bb"]))
         [1, 2]
     """
-    num_threads = num_processors()
+    num_threads = num_threads or num_processors()
     waiting: deque[tuple[Item, Future[Result]]] = deque()
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pagefeed")
 
