@@ -83,6 +83,7 @@ def test_a_row_comes_once_an_epoch_and_shares_are_the_weights(parts, name, max_s
         assert len(np.unique(small)) == len(small) > 900
         if max_steps is not None:
             assert sorted(found) == sorted(before)
+            assert abs(len(small) / len(found) - 0.3) <= 0.003
         one, other = (np.cumsum(of(each) == number) for each in (found, before))
         # A bucket of like lengths is mostly of one dataset.
         assert abs(one - other).max() < (8 * 64 if name == "tokens" else 60)
