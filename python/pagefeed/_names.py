@@ -73,11 +73,12 @@ def name_as_imported(module: str) -> None:
         is_ours = getattr(thing, "__module__", "").startswith("pagefeed.")
         is_here = own in FACES and name not in EXPORTS
         if callable(thing) and is_ours and (is_public or is_here):
-            thing.__module__ = "pagefeed" if is_public else module
             if is_public and isinstance(thing, FunctionType):
-                exports[name] = _suggesting(thing)
+                # Rooms pickle the function itself, by the module that defines it.
+                exports[name] = thing = _suggesting(thing)
             elif is_public and "__init__" in vars(thing):
                 thing.__init__ = _suggesting(thing.__init__)
+            thing.__module__ = "pagefeed" if is_public else module
 
 
 def _suggesting(function: Callable[..., Any]) -> Callable[..., Any]:
