@@ -17,7 +17,8 @@ The core turns rows into batches in five steps, and each has one interface here:
    function of a key, which :func:`derive_key` makes of seed, epoch and names.
 4. A **run** says what is delivered: :class:`Run` stays the same while a loader
    iterates, a :class:`Cursor` is a place in it, a :class:`LoaderState` is that place as
-   a few integers. ``cursor.route`` says which positions a rank gets at which step.
+   a few integers. ``cursor.route`` says which positions a rank gets at which step. What
+   a room adds to states is a :class:`StatePart`, ``"state part NAME"`` in its table.
 5. A **feed** makes batches: :class:`Feed`. Its ``plan`` turns sequences into a
    :class:`BatchPlan` for the engine, its ``batch`` turns what the engine delivers into
    a :data:`Batch`. A cut whose ``feed`` returns None uses the feed of tokens.
@@ -57,7 +58,16 @@ from pagefeed.core.dataset import (
     lengths_of_rows,
 )
 from pagefeed.core.order import Ordered, Permutation, derive_key
-from pagefeed.core.run import NO_SEQUENCE, Cursor, LoaderState, Origin, Route, Run, Slot
+from pagefeed.core.run import (
+    NO_SEQUENCE,
+    Cursor,
+    LoaderState,
+    Origin,
+    Route,
+    Run,
+    Slot,
+    StatePart,
+)
 from pagefeed.core.sequences import (
     Blocks,
     Cut,
@@ -100,6 +110,7 @@ __all__ = [
     "SourceKind",
     "SpanIndex",
     "Spans",
+    "StatePart",
     "TokenCut",
     "derive_key",
     "lengths_of_rows",

@@ -4,7 +4,7 @@ use super::*;
 use crate::fields::{FieldType, IGNORED, Sections};
 use crate::tokens::Joins;
 
-const ALL: [Field; 13] = Field::ALL;
+const ALL: [Field; Field::ALL.len()] = Field::ALL;
 
 /// Two rows of six: documents of 2 and 3 tokens and padding; padding, then 4 tokens.
 fn made(names: &[Field], shifted: bool, across: bool) -> (Sections, Vec<i64>, Made) {

@@ -1,0 +1,57 @@
+"""The table of where to add things names what is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "python" / "pagefeed"
+PAGE = (ROOT / "ARCHITECTURE.md").read_text()
+BEGIN = "## Where to add things"
+ENDS = (".py", ".rs", ".md")
+FREE = {"tokenizer.json", "state part NAME", "pagefeed", "--json", "run"}
+"""Spans that name nothing of the tree."""
+
+
+def rows() -> list[str]:
+    lines = PAGE[PAGE.index(BEGIN) :].splitlines()
+    return [line for line in lines if line.startswith("| ")][2:]
+
+
+def places_of(row: str) -> dict[str, Path]:
+    """The paths that a row names, by how they are written."""
+    spans = re.findall(r"`([^`]+)`", row)
+    named = [span for span in spans if "/" in span or span.endswith(ENDS)]
+    found = {}
+    for span in named:
+        places = [root / span for root in (ROOT, PACKAGE) if (root / span).exists()]
+        assert places, f"{span} is not there"
+        found[span] = places[0]
+    return found
+
+
+def sources_of(place: Path) -> list[Path]:
+    if place.is_file():
+        return [place]
+    return [path for path in place.rglob("*") if path.suffix in ENDS]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.split("|")[1].strip())
+def test_what_a_row_names_is_there(row):
+    places = places_of(row)
+    assert places
+    words = set[str]()
+    for place in (*places.values(), PACKAGE / "contract.py"):
+        for path in sources_of(place):
+            words.update(re.findall(r"\w+", path.read_text()))
+    for span in re.findall(r"`([^`]+)`", row):
+        if span not in places and span not in FREE:
+            assert {*re.findall(r"\w+", span)} <= words, f"{span} is not in {[*places]}"
+
+
+def test_there_is_one_table():
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert "(ARCHITECTURE.md#where-to-add-things)" in contributing
+    assert "FLAT_FORMATS" not in contributing
+    assert len(rows()) > 20
