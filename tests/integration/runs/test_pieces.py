@@ -159,6 +159,35 @@ def test_plans_take_no_more_than_they_may(token_files, monkeypatch, plan_bytes):
         iteration.count()
         begun = engine.num_pending if begun is None else begun
     assert iteration.is_finished
-    assert begun == {0: 0, 1000: 9, 1 << 40: 11}[plan_bytes]
+    assert begun == {0: 0, 1000: 9, 1 << 40: 9}[plan_bytes]
     limit = plan_bytes + 2 * engine.bytes_of_batch
     assert engine.most_bytes <= max(limit, 0)
+
+
+def test_no_step_waits_for_a_plan_and_for_its_way_to_the_engine(
+    token_files, monkeypatch
+):
+    monkeypatch.setattr("pagefeed.core.run.route.MOST_SEQUENCES", 4)
+    monkeypatch.setattr(Iteration, "begin_sequences", 20)
+    loader = make_loader(token_files, batch_size=2)
+    engine, session = CountingEngine(), loader.view()
+    work: list[str] = []
+    plan, submit = CountingFeed.plan, engine.submit
+    monkeypatch.setattr(
+        CountingFeed, "plan", lambda *args: (work.append("plan"), plan(*args))[1]
+    )
+    monkeypatch.setattr(
+        engine, "submit", lambda made: (work.append("submit"), submit(made))
+    )
+    cursor = session.run.at(session.run.beginning(0))
+    feed = CountingFeed(engine, session.run.index)
+    iteration = Iteration(cursor, feed, 0, 1 << 40)
+    steps = []
+    for _ in range(len(loader)):
+        work.clear()
+        iteration.take()
+        iteration.count()
+        steps.append([*work])
+    assert len(steps[0]) > 2  # The first waits for many.
+    assert steps[1:3] == [["submit"], ["plan"]]
+    assert max(map(len, steps[1:])) == 1

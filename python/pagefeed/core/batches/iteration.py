@@ -127,6 +127,7 @@ class Iteration:
         """Drop batches that were planned and not taken, to plan them again."""
         self._engine.clear(keep_pages=True)
         self._num_planned, self._is_planned = self.cursor.num_taken, False
+        self._made: tuple[Int64Array, int, Any] | None = None
         self._dataset_ids = deque[npt.NDArray[np.int32]]()
         self._next_epoch: Iterator[None] = iter(())
         self._pieces = _pieces(
@@ -228,17 +229,24 @@ class Iteration:
         return ahead <= self._steps_ahead and self._engine.plan_bytes < self._plan_bytes
 
     def _plan_on(self) -> bool:
-        """Do a few milliseconds of planning at most; False if all is planned."""
+        """Plan a piece or hand it to the engine; False if all is planned.
+
+        The consumer of one step waits for one of these alone.
+        """
+        if self._made is not None:
+            (piece, rows, plan), self._made = self._made, None
+            self._engine.submit(plan)
+            if self._tells_datasets:
+                datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
+                self._dataset_ids.extend(datasets.reshape(-1, rows))
+            self._num_planned += len(piece) // rows
+            last = self._num_planned - 1
+            self._next_epoch = self.cursor.prepare_next_epoch(last)
+            return True
         for piece in self._pieces:
             if piece is not None:
                 rows = self.cursor.route.rows(self._num_planned)
-                self._engine.submit(self._plan(piece.reshape(-1, rows)))
-                if self._tells_datasets:
-                    datasets = dataset_ids(self.cursor.run, piece).astype(np.int32)
-                    self._dataset_ids.extend(datasets.reshape(-1, rows))
-                self._num_planned += len(piece) // rows
-                last = self._num_planned - 1
-                self._next_epoch = self.cursor.prepare_next_epoch(last)
+                self._made = piece, rows, self._plan(piece.reshape(-1, rows))
             return True
         self._is_planned = True
         return False

@@ -390,7 +390,7 @@ def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
 MAX_HORIZON = 1 << 17
 """Sequences that are planned ahead at most where a page's sequences are anywhere."""
 
-PIECE_STEPS = 16
+PIECE_STEPS = 32
 """Steps of a piece of a plan: the consumer of one step waits for a whole piece."""
 
 LEAST_SEQUENCES = 1 << 9

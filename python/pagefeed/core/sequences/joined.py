@@ -105,6 +105,8 @@ class JoinedIndex:
 
     def bundles(self, keys: Int64Array) -> Bundles:
         """Return the bundles of these keys, which rise."""
+        if len(self.parts) == 1:
+            return self.parts[0].bundles(keys)
         borders = np.searchsorted(keys, bundle_keys(self.first_page))
         found = []
         for number in np.flatnonzero(np.diff(borders)).tolist():

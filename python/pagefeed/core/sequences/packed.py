@@ -260,18 +260,23 @@ class PackedIndex(PackedRuns, SequenceIndex):
         first, end = self.first_span[block], self.first_span[block + 1]
         part_offsets = np.zeros(len(keys) + 1, dtype=np.uint32)
         np.cumsum(end - first, out=part_offsets[1:])
-        span = joined_ranges(first, end)
-        page, row = self.spans.places(span)
-        before, rows = self._first_sequence, self.spans.first_rows
-        erased = self._erased_runs(rows(first), rows(end))
+        # The spans of each block and the one behind them, looked up at once.
+        span = joined_ranges(first, end + 1)
+        behind = part_offsets[1:] + np.arange(len(keys))
+        is_part = np.ones(len(span), dtype=bool)
+        is_part[behind] = False
+        rows = self.spans.first_rows(span)
+        part_rows = narrow_difference(rows[1:], rows[:-1])[is_part[:-1]]
+        page, row = self.spans.places(span[is_part])
+        before = self._first_sequence
         return Bundles(
             key=keys,
             num_sequences=narrow_difference(before[block + 1], before[block]),
             part_offsets=part_offsets,
             part_page=page,
             part_row=row,
-            part_rows=narrow_difference(rows(span + 1), rows(span)),
-            **erased,
+            part_rows=part_rows,
+            **self._erased_runs(rows[behind + first - end], rows[behind]),
         )
 
     def _erased_runs(
