@@ -111,7 +111,7 @@ class ContextParallel:
         if length % self.chunks:
             raise InvalidArgumentError(
                 f"{self!r} cuts sequences into {self.chunks} chunks, and {length} "
-                f"tokens are no multiple of them: give sequences of "
+                f"tokens are not a multiple of that: give sequences of "
                 f"{length // self.chunks * self.chunks or self.chunks} tokens"
             )
 

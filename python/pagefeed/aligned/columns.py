@@ -66,9 +66,9 @@ class AlignedColumns(ColumnsBeside):
                 first, found = all_columns.setdefault(each.column, (data, own))
                 if found != own:
                     raise InvalidArgumentError(
-                        "a batch has aligned columns of one type, width and padding, "
-                        f"but {first!r} has {_shown(found)} and {data!r} has "
-                        f"{_shown(own)}: name it alike for both, or write one anew"
+                        f"{first!r} has {_shown(found)} and {data!r} has "
+                        f"{_shown(own)}: a batch needs one type, width and padding. "
+                        "Give both datasets the same, or write one of them again"
                     )
                 handles[-1][each.column] = source.handle
         for name, (first, (each, dtype, _)) in all_columns.items():
@@ -120,9 +120,9 @@ class AlignedColumns(ColumnsBeside):
         fields.check_given(name for each, _, _ in self.columns for name in each.names)
         if "labels" in self.names and fields.ignore_index != IGNORED:
             raise InvalidArgumentError(
-                f"ignore_index={fields.ignore_index} is of labels that are made, and "
-                "those of the column 'labels' come as they are: leave it out; their "
-                f"padding is that of aligned={{'labels': {fields.ignore_index}}}"
+                f"ignore_index={fields.ignore_index} does not apply to labels that are "
+                "read from the column 'labels': leave it out, and set their padding by "
+                f"aligned={{'labels': {fields.ignore_index}}}"
             )
         if "labels" in self.names and "labels" in fields.names and fields.shifted:
             raise InvalidArgumentError(

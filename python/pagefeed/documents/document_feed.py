@@ -297,9 +297,9 @@ def _refuse_wide(datasets: Sequence[Dataset]) -> None:
         for each, source in both:
             if each.filling(source) is None:
                 raise InvalidArgumentError(
-                    f"column {each.column!r} has several numbers a token, or "
-                    "others than its rows, which follow infilled documents in Windows "
-                    "and Packed alone: cut by these"
+                    f"column {each.column!r} cannot be infilled in Documents: it has "
+                    "several numbers a token, or width, first, count, scale or of_next "
+                    "are set. Give Windows or Packed, or leave the column out"
                 )
 
 

@@ -68,7 +68,9 @@ class FleetSession(RunView):
         if held is not None and self.position.rank is None:
             return 0.0
         if running is None or not (held or running.cursor.num_taken):
-            raise InvalidArgumentError("no batch was taken that could have a weight")
+            raise InvalidArgumentError(
+                "no batch was taken yet: take one first, loader.weight is its weight"
+            )
         cursor = running.cursor
         last = cursor.num_taken - (held is None)
         return cursor.route.weight(last * cursor.num_workers + cursor.worker)

@@ -150,8 +150,8 @@ def _check_key(values: Any, key: str) -> None:
 
     if values.null_count:
         raise InvalidArgumentError(
-            f"key={key!r} does not tell rows: {values.null_count} rows that were "
-            "rewritten have none"
+            f"key={key!r} does not identify rows: {values.null_count} of the rewritten "
+            "rows have none. Name a column with a value of its own in each row"
         )
     counts = compute.value_counts(values)
     several = counts.filter(compute.greater(counts.field("counts"), 1))

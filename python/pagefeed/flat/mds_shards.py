@@ -137,7 +137,7 @@ def _entries(
 def _shard(told: dict[str, Any]) -> _Shard:
     name = told["raw_data"]["basename"]
     if not isinstance(name, str) or "/" in name:
-        raise ValueError(f"{name!r:.40} is no name of a file beside it")
+        raise ValueError(f"{name!r:.40} is not the name of a file in the same folder")
     parts = (told[f"column_{part}"] for part in ("names", "encodings", "sizes"))
     return _Shard(
         name,
@@ -246,7 +246,7 @@ def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np
     found = np.empty(len(places), dtype=np.uint8)
     size, step = storage.size(path), _SIZES_AT_ONCE
     if len(places) and int(places.max()) >= size:
-        raise corrupt(path, "a sample lies behind the end")
+        raise corrupt(path, "a sample ends after the end of the file")
     for number in np.unique(places // step).tolist():
         begin, end = number * step, min(size, (number + 1) * step)
         here = np.flatnonzero(places // step == number)

@@ -162,8 +162,8 @@ def _lengths(
             raise corrupt(
                 index.path,
                 f"sequence {begin + at} of {lengths[at]} tokens begins at byte "
-                f"{pointers[at]}, expected at {expected[at]}: sequences lie one behind "
-                "the other",
+                f"{pointers[at]}, expected at {expected[at]}: sequences must follow "
+                "one another without gaps",
             )
         end += int(before[-1]) * size
         yield np.diff(before[here - begin])
@@ -270,7 +270,8 @@ class MegatronOutput(Output):
         known = [kind and np.dtype(kind) for kind in _DTYPES]
         if self.dtype not in known:
             raise InvalidArgumentError(
-                f"dtype={self.dtype} is none of Megatron's: choose uint16 or int32"
+                f"dtype={self.dtype} cannot be written by Megatron: choose uint16 or "
+                "int32"
             )
         self._code = known.index(self.dtype)
         super().check()

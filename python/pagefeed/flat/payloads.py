@@ -88,7 +88,10 @@ def _parsed(path: str | None, load: Deserialize, data: bytes) -> Any:
 def _array_bytes(payload: Any) -> bytes:
     array = np.ascontiguousarray(payload)
     if array.dtype.hasobject:
-        raise InvalidArgumentError("a payload holds Python objects: they have no bytes")
+        raise InvalidArgumentError(
+            "a payload holds Python objects, which have no bytes: give StreamWriter a "
+            "callable that returns bytes"
+        )
     shape = np.asarray(payload).shape
     return f"{array.dtype.str} {shape}\n".encode() + array.tobytes()
 

@@ -108,5 +108,7 @@ def _ends(storage: Storage, header: StreamHeader, low: int, high: int) -> Int64A
     path = header.file(INDEX)
     ends = storage.numbers(path, "<u8", 8 * low, high + 2 - low).astype(np.int64)
     if (np.diff(ends, prepend=0) < 0).any() or ends[-1] > header.files[PAYLOADS][0]:
-        raise corrupt(path, "payloads must lie one behind the other, in their file")
+        raise corrupt(
+            path, "payloads must follow one another in their file, without gaps"
+        )
     return ends

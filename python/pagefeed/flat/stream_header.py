@@ -220,7 +220,7 @@ def _listed(dtype: np.dtype[Any]) -> str | list[list[str]]:
 
 def _known(name: object, names: tuple[str, ...]) -> str:
     if name not in names:
-        raise ValueError(f"{name!r:.40} is none of {names}")
+        raise ValueError(f"{name!r:.40} must be one of {names}")
     return str(name)
 
 

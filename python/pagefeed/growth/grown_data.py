@@ -124,7 +124,7 @@ def _files_before(dataset: Dataset, then: str) -> DescribedRows:
     """
     if not isinstance(dataset, DescribedRows):
         raise InvalidArgumentError(
-            f"a state goes on over data that grew in Parquet files alone, not {dataset}"
+            f"only datasets of Parquet files can grow under a state, not {dataset}"
         )
     lost_rows = False
     facts = then.split()

@@ -223,7 +223,10 @@ class GrownRun(DatasetRun):
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         if state.grown != self.begun.grown or state.epoch > self.begun.epoch + 1:
-            raise StateMismatchError("the state is of other data that were added")
+            raise StateMismatchError(
+                "the state records other added data: load it with the data that were "
+                "added then"
+            )
         state.check_run(self.initial)
         state.check_lanes(len(self.dataset.index))
         self._check_position(state)

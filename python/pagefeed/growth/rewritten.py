@@ -204,7 +204,7 @@ def rewritten_rows(dataset: DescribedRows, then: str) -> DescribedRows:
             break
         if not past.keeps_rows(snapshot_in(then), {*layout.files}):
             raise _refused(
-                dataset, then, "the table does not tell that no row changed since"
+                dataset, then, "the table does not prove that no row changed since"
             )
         for part in _parts(dataset, layout, then, is_whole=is_whole):
             if not what_changed(then, identity_of_data(part)):
@@ -329,7 +329,11 @@ def _dataset_of(
     stored = derived_arrays(index, "rewritten", key, write)
     spans = RewrittenRows(index, _of_then(layout, then), fingerprint, stored)
     if has_all and not _has_values(spans):
-        raise _refused(dataset, then, "rows have other numbers of tokens than then")
+        raise _refused(
+            dataset,
+            then,
+            "rows have other numbers of tokens than when the state was saved",
+        )
     return replace(dataset, selection=spans)
 
 

@@ -32,8 +32,8 @@ def check_cut(settings: LoaderSettings) -> None:
         )
     if cut.delivers == "rows":
         raise InvalidArgumentError(
-            f"images lie in tokens, and {cut!r} makes none: give a max_length, or the "
-            "dataset without with_images() for columns as they are"
+            f"{cut!r} delivers columns, and images are delivered between tokens: give "
+            "a max_length, or the dataset without with_images()"
         )
     if settings.context_parallel is not None:
         raise InvalidArgumentError(

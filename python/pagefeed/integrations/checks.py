@@ -201,7 +201,7 @@ def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
         )
     raise InvalidArgumentError(
         f"{setting} is {rows}, the Loader has batch_size={loader.batch_size}: set "
-        "both alike, or steps, learning rates and statistics are wrong"
+        "both to the same number; otherwise steps and learning rates are wrong"
     )
 
 

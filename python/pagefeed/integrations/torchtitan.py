@@ -123,7 +123,7 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
         if length != expected:
             raise InvalidArgumentError(
                 f"torchtitan's batches have {expected} tokens a row, the Loader's "
-                f"{length}: make both alike"
+                f"{length}: set both to the same length"
             )
         self.loader = loader
         self.learner = make_learner(loader, config.policy, config.every)

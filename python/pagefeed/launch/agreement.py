@@ -151,9 +151,9 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
     shared = "has one process" if peers == 1 else f"is shared by {peers} processes"
     beside = f", beside groups {', '.join(groups)}" if groups else ""
     warnings.warn(
-        f"check_ranks() has seen all {ranks[0].world_size} data-parallel ranks, of "
-        f"which each {shared}{beside}. It could not prove that those processes share a "
-        "rank that need the same batches, and no others: name their group, as in "
+        f"check_ranks() saw all {ranks[0].world_size} data-parallel ranks, and each "
+        f"{shared}{beside}. It could not prove that exactly the processes that need "
+        "the same batches share a rank: name their group, as in "
         "check_ranks(same=mesh['tp'].get_group())",
         RankWarning,
         stacklevel=5,

@@ -182,8 +182,8 @@ def shares_of(weights: Weights, name: str) -> dict[str, float]:
     checked = check_weights(weights, weights)
     if min(checked.values()) <= 0:
         raise InvalidArgumentError(
-            f"{name}={dict(weights)!r:.80} must be above 0: leave out of it what takes "
-            "no part"
+            f"{name}={dict(weights)!r:.80} must be above 0: leave out the "
+            "datasets that take no part"
         )
     total = math.fsum(checked.values())
     return {key: weight / total for key, weight in checked.items()}

@@ -152,7 +152,7 @@ class Schedule:
         if starts[:1] != [0] or rising != sorted(set(rising)):
             raise InvalidArgumentError(
                 f"stages start at {starts}: the first must start at 0, and each "
-                "other one behind the one before it"
+                "further one after the one before it"
             )
         for span in self.changes:
             check_whole(span.anneal, "anneal", least=0)

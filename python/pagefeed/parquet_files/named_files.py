@@ -197,8 +197,8 @@ def named_dataset(
         taken = {column, *others} if name == "spans" else {column}
         if taken & set(found) or len(set(found)) < len(found):
             raise InvalidArgumentError(
-                f"{name}={list(found)} must name further columns, beside "
-                f"{', '.join(map(repr, sorted(taken)))}, each once"
+                f"{name}={list(found)} must name columns other than "
+                f"{', '.join(map(repr, sorted(taken)))}, and none of them twice"
             )
     dataset = ParquetDataset(
         files=files.files,

@@ -169,7 +169,7 @@ def write_index(
             return done
         logger.info("%s was written by another process meanwhile", folder.path)
     raise FileAccessError(
-        f"{folder.path} is written by other processes all the time: let one do it"
+        f"{folder.path} is being written by other processes: let one of them finish"
     ).at(file=folder.path)
 
 

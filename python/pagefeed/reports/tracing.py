@@ -204,5 +204,5 @@ def _held(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
     if isinstance(value, list):
         if all(isinstance(item, int) for item in value):
             return np.array(value, dtype=np.int64)
-        raise InvalidArgumentError("these documents are no lists of tokens")
+        raise InvalidArgumentError("these documents are not lists of tokens")
     return value if isinstance(value, str) else None

@@ -74,8 +74,8 @@ class Division:
         stored = derived_arrays(self.spans.index, "select", self.key, self._write)
         if self.expected not in (None, stored.about["digests"]):
             raise StaleFileError(
-                f"the files changed while {self.criterion.parts} travelled to another "
-                "process: other rows are selected now"
+                f"the files changed while {self.criterion.parts} were sent to another "
+                "process, where they select other rows: make the dataset again"
             )
         return stored
 

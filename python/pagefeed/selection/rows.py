@@ -30,7 +30,7 @@ def checked_row(number: object, num_rows: int) -> int:
     if isinstance(number, slice):
         raise InvalidArgumentError(
             "a dataset gives one row at a time: dataset[3]; dataset.head(n) gives the "
-            "first n, and iter(dataset) one after the other"
+            "first n, and iter(dataset) gives all of them in turn"
         )
     row = check_whole(number, "row")
     if not -num_rows <= row < num_rows:

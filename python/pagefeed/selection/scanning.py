@@ -129,8 +129,9 @@ def scan(
         yield here, values
     if at != len(rows):
         raise CorruptFileError(
-            f"{piece.path}: pyarrow finds other rows than the {len(rows)} of the "
-            f"index in the row groups {[numbers[each] for each in groups]}"
+            f"{piece.path}: pyarrow reads {at} rows in the row groups "
+            f"{[numbers[each] for each in groups]}, and the index has {len(rows)}: "
+            "write the file again"
         ).at(file=piece.path)
 
 

@@ -150,7 +150,7 @@ def _time_of(given: str | datetime.datetime) -> datetime.datetime:
         return time_of(given)
     except ValueError:
         raise InvalidArgumentError(
-            f"version={given!r} is no time, such as '2026-11-01T12:00:00Z'; the "
+            f"version={given!r} is not a time such as '2026-11-01T12:00:00Z'; the "
             "number of a version is no text"
         ) from None
 

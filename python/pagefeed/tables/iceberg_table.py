@@ -313,7 +313,8 @@ def _snapshot_of(opened: Any, wanted: object) -> Any:
         if not ids:
             raise nothing_written(opened.location())
         raise InvalidArgumentError(
-            f"snapshot={wanted!r}: there is none in this table; the last ones are {ids}"
+            f"snapshot={wanted!r}: this table has no such snapshot; the last ones "
+            f"are {ids}"
         )
     return found
 

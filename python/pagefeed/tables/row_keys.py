@@ -73,12 +73,12 @@ class KeyedRows(ABC):
             keys = self._read(index)
             if keys is None:
                 raise InvalidArgumentError(
-                    f"key={ROW_ID!r}: the table gives its rows no ids, as Iceberg 3 "
-                    "and row tracking of Delta do: name a column whose values tell rows"
+                    f"key={ROW_ID!r}: the table has no row ids, as Iceberg 3 and row "
+                    "tracking of Delta have: name a column whose values identify rows"
                 )
             if len(np.unique(keys)) < len(keys):
                 raise InvalidArgumentError(
-                    f"key={self.key!r} does not tell rows: two or more have the same"
+                    f"key={self.key!r} does not identify rows: some share a value"
                 )
             writer.append_bytes("keys", keys.tobytes())
             writer.about["type"] = keys.dtype.str
@@ -130,7 +130,7 @@ def _keys(column: Any, key: str | None) -> KeyArray:
         column = compute.cast(column, column.type.value_type)
     if column.null_count:
         raise InvalidArgumentError(
-            f"key={key!r} does not tell rows: {column.null_count} rows have none"
+            f"key={key!r} does not identify rows: {column.null_count} rows have none"
         )
     if types.is_integer(column.type):
         return np.asarray(column).astype(np.int64)

@@ -82,7 +82,7 @@ def _parsed(value: object, name: str) -> object:
         try:
             return json.loads(value)
         except (ValueError, RecursionError) as problem:
-            raise InvalidArgumentError(f"{name} are no JSON: {problem}") from problem
+            raise InvalidArgumentError(f"{name} must be JSON: {problem}") from problem
     return _without_nulls(value)
 
 

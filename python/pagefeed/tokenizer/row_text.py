@@ -108,7 +108,8 @@ def _parts(template: str) -> list[tuple[str, list[str] | None]]:
     names = [name for _, name, _, _ in parts if name is not None]
     if not names or not all(all(name.split(".")) for name in names):
         raise InvalidArgumentError(
-            f"text={template!r} names no column: give such as '{{title}}\\n{{body}}'"
+            f"text={template!r} names no column: write one in braces, as in "
+            f"'{{title}}\\n{{body}}'"
         )
     return [(text, name.split(".") if name else None) for text, name, _, _ in parts]
 
@@ -123,7 +124,9 @@ def _text_at(value: Any, path: list[str]) -> str:
     if not path:
         if isinstance(value, str | int | float):
             return f"{value}"
-        raise InvalidArgumentError(f"{type(value).__name__} {value!r:.40} is no text")
+        raise InvalidArgumentError(
+            f"{type(value).__name__} {value!r:.40} is not a text"
+        )
     if isinstance(value, str):  # Files keep some objects as JSON.
         value = json.loads(value)
     if not isinstance(value, Mapping) or path[0] not in value:

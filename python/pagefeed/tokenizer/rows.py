@@ -195,11 +195,12 @@ def on_day(rows: Rows | None, today: datetime.date | None) -> Rows | None:
     """
     if today is not None and not isinstance(today, datetime.date):
         raise InvalidArgumentError(
-            f"today={today!r:.40} is no day: give datetime.date(2026, 1, 31)"
+            f"today={today!r:.40} must be a datetime.date, such as "
+            "datetime.date(2026, 1, 31)"
         )
     if not isinstance(rows, ChatRows):
         if today is not None:
-            raise InvalidArgumentError("today is for chats: give messages= too")
+            raise InvalidArgumentError("today is for chats: give messages= as well")
         return rows
     if today is None and rows.template.writes_date:
         raise InvalidArgumentError(
@@ -261,7 +262,9 @@ def rows_of(
     if messages is None:
         given = [name for name, value in of_chats.items() if value is not None]
         if given:
-            raise InvalidArgumentError(f"{given[0]} is for chats: give messages= too")
+            raise InvalidArgumentError(
+                f"{given[0]} is for chats: give messages= as well"
+            )
         if text is None and columns:
             raise InvalidArgumentError("columns is for a function: give text= too")
         if text is None:

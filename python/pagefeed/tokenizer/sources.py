@@ -214,11 +214,12 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
             config = json.loads(_text(storage.read_all(name), name))
     except (ValueError, RecursionError) as problem:
         raise InvalidArgumentError(
-            f"{name} is no JSON: {problem}; repair or remove it"
+            f"{name} is not JSON: {problem}; repair or remove the file"
         ) from problem
     if not isinstance(config, dict):
         raise InvalidArgumentError(
-            f"{name} holds {type(config).__name__}, no object: repair or remove it"
+            f"{name} holds {type(config).__name__}, expected a JSON object: repair "
+            "or remove the file"
         )
     with suppress(MissingFileError):
         name = f"{folder}/chat_template.jinja"

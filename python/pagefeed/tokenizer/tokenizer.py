@@ -152,7 +152,7 @@ class Tokenizer:
             return _core.Tokenizer.from_function(as_bytes(self._pieces.encode))
         if self._vocab_size is None:
             raise InvalidArgumentError(
-                f"a function does not tell its vocabulary: give vocab_size, one more "
+                f"a tokenizer that is a function needs vocab_size: give it, one more "
                 f"than the largest id that {self._definition.name} returns"
             )
         return _core.Tokenizer.from_function(as_bytes(data))
@@ -339,7 +339,10 @@ class Tokenizer:
             num_threads = num_processors()
         check_positive(num_threads, "num_threads")
         if isinstance(texts, str):
-            raise InvalidArgumentError("encode_batch takes a list of texts, not a text")
+            raise InvalidArgumentError(
+                "encode_batch takes a list of texts, found one text: write "
+                "encode_batch([text]), or encode(text)"
+            )
         given = list(texts)
         try:
             ids, counts = self.handle.encode_batch(given, num_threads)

@@ -257,7 +257,7 @@ class UncountedSession(AnyView):
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._is_closed:
-            raise CancelledError("the loader was closed: make another one to go on")
+            raise CancelledError("the loader was closed: make a new one to continue")
         if self._pool is None or self._pool[0] != os.getpid():
             pool = ThreadPoolExecutor(
                 self.settings.num_threads, thread_name_prefix="pagefeed"

@@ -251,7 +251,7 @@ def test_what_is_missing_is_said(tmp_path):
         ("idd", ColumnNotFoundError, "did you mean 'id'"),
         ("lang", InvalidArgumentError, "rows have none"),
         ("tokens", InvalidArgumentError, "one value per row"),
-        ("_row_id", InvalidArgumentError, "gives its rows no ids"),
+        ("_row_id", InvalidArgumentError, "the table has no row ids"),
         (7, InvalidArgumentError, "must be a name"),
         ("day", InvalidArgumentError, "two or more have the same"),
     ):

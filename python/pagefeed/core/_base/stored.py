@@ -116,7 +116,7 @@ class ArrayFolder:
     def __init__(self, path: Path, key: str, *, lazily: bool = False) -> None:
         content = _read_about(path)
         if content.get("version") != _VERSION or content.get("key") != key:
-            raise ValueError(f"{path} holds something else")
+            raise ValueError(f"{path} has other contents")
         self.about: Mapping[str, Any] = content["about"]
         """Plain JSON that was stored with the arrays."""
         sizes = content["arrays"]
@@ -199,7 +199,7 @@ class Blocks:
         for block in np.unique(left).tolist() if len(left) else ():
             if _checksum(self.numbers, block) != self._checksums[block]:
                 raise FileAccessError(
-                    f"{self._damage}; remove its folder, and it is made anew"
+                    f"{self._damage}; remove its folder, and pagefeed makes it again"
                 ).at(file=str(self.path))
             self.are_verified[block] = True
 

@@ -162,8 +162,8 @@ class Iteration:
         """
         if self._process != os.getpid():
             raise CancelledError(
-                "this iteration began in another process, whose threads a fork does "
-                "not take along: call iter(loader) in this one"
+                "this iteration began in another process, and a fork does not copy "
+                "its threads: call iter(loader) in this process"
             )
         num_taken = self.cursor.num_taken
         if self._num_steps is not None and num_taken >= self._num_steps:

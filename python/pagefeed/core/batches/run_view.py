@@ -226,7 +226,7 @@ def warn_of_return(epoch: int, loaded: int) -> None:
     """Warn that ``set_epoch`` goes back to before the loaded state."""
     warnings.warn(
         f"set_epoch({epoch}) goes back before the state that was loaded, of epoch "
-        f"{loaded}: what was consumed comes again",
+        f"{loaded}: batches that were consumed are repeated",
         PositionWarning,
         stacklevel=4,
     )

@@ -345,7 +345,7 @@ def build_or_open(recipe: Recipe, num_threads: int, *, refresh: bool) -> _core.I
 
     def check(core: _core.Index) -> None:
         if core.column != recipe.column or not core.is_of(recipe.files):
-            raise UnusableError("it is of other files")
+            raise UnusableError("it belongs to other files")
         _check_fresh(core, cache_file)
 
     def make(problem: str | None) -> _core.Index:

@@ -382,7 +382,7 @@ def refuse_unknown_rows(spans: Spans, what: str) -> None:
     """
     if spans.index.is_joined:
         raise InvalidArgumentError(
-            f"{what} needs documents, and {spans.index.files[0]} says nothing of where "
-            "they end: give the dataset the token behind each, "
+            f"{what} needs documents, and {spans.index.files[0]} does not say where "
+            "they end: give the dataset the token that ends each, as in "
             "pagefeed.tokens(..., eos=2), or cut its tokens by Windows(length)"
         )

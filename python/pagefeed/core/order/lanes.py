@@ -50,7 +50,7 @@ def choose_num_lanes(
         48
     """
     if least < 1 or BASE_LANES % least != 0:
-        raise InvalidArgumentError(f"least={least} is no divisor of {BASE_LANES}")
+        raise InvalidArgumentError(f"least={least} must divide {BASE_LANES}")
     if num_blocks < 0 or world_size < 1 or not block_bytes >= 0:
         raise InvalidArgumentError(
             "expected num_blocks >= 0, block_bytes >= 0 and world_size >= 1, found "

@@ -261,7 +261,8 @@ class Route:
         """
         if np.any(positions < self.start) and self.first_step > 0:
             raise InvalidArgumentError(
-                f"some of it was seen before step {self.first_step}, where this run "
+                f"some of its batches were delivered before step {self.first_step}, "
+                "where this run "
                 "resumed with other sizes"
             )
         kept = positions[(positions >= self.start) & ~self._is_skipped(positions)]

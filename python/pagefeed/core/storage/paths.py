@@ -100,12 +100,14 @@ def check_files_given(
     """
     files = [file for path in plain_paths(paths) for file in expand(path)]
     if not files:
-        raise InvalidArgumentError("no paths given: name at least one file")
+        raise InvalidArgumentError("paths is empty: name at least one file")
     seen: set[str] = set()
     for file in files:
         is_plain = file.isascii()  # Of a million names, each sign takes seconds.
         if not is_plain and any("\ud800" <= sign <= "\udfff" for sign in file):
-            raise InvalidArgumentError(f"{file!a} is no name in UTF-8: rename the file")
+            raise InvalidArgumentError(
+                f"{file!a} is not a name in UTF-8: rename the file"
+            )
         if file in seen:
             # The query of a URL may hold a signature.
             shown = file.partition("?")[0] if is_url(file) else file

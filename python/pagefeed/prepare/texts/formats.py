@@ -104,7 +104,7 @@ def _format_of(file: str) -> str:
         )
     if not fitting:
         raise InvalidArgumentError(
-            f"{file}: its name does not tell its format: give one, format= "
+            f"{file}: its name does not show its format: give one, format= "
             f"{' or '.join(map(repr, FORMATS))}"
         )
     return fitting[0]

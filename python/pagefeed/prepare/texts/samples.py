@@ -108,7 +108,8 @@ def _samples(
         while rest := archive.fileobj.read(1 << 20):
             if rest.strip(b"\0"):
                 raise CorruptFileError(
-                    "there is more behind the end blocks: a tar file holds one archive"
+                    "there are bytes after the end of the archive: write one archive "
+                    "to a tar file"
                 )
     if parts:
         yield last, parts
@@ -170,7 +171,7 @@ def _of_shard(
         record = _exactly(stream, size, file)
         yield Sample(number, *_of_mds(record, config, wanted), record)
     if stream.read(1):
-        raise CorruptFileError(f"{file}: there is more behind its samples")
+        raise CorruptFileError(f"{file}: it has bytes after its last sample")
 
 
 def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
@@ -198,7 +199,9 @@ def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]
 def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:
     """Read bytes that must exist, at most ``most``."""
     if not 0 <= size <= most:
-        raise CorruptFileError(f"{file}: a head of {size} bytes is no MDS shard's")
+        raise CorruptFileError(
+            f"{file}: a header of {size} bytes is too large for an MDS shard"
+        )
     data, problem = read_some(stream, size)
     if problem is not None:
         raise problem

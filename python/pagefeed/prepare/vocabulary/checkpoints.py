@@ -57,9 +57,7 @@ def check_output(path: str, output: str) -> None:
     """
     kind = _kind_of(path)
     if _kind_of(output) is not kind:
-        raise InvalidArgumentError(
-            f"output={output!r} is not of the kind of {path}: name it alike"
-        )
+        raise InvalidArgumentError(f"output={output!r} must have the suffix of {path}")
     folders = {os.path.dirname(Storage().name_of(each)) for each in (path, output)}
     if kind is _Sharded and len(folders) < 2:
         raise InvalidArgumentError(

@@ -189,6 +189,7 @@ def _names(
         if not found[name].shape or found[name].shape[0] < vocab_size:
             raise InvalidArgumentError(
                 f"{path}: {name!r} has the shape {list(found[name].shape)}, and the "
-                f"tokenizer {vocab_size:,} tokens: it is none of its embeddings"
+                f"tokenizer {vocab_size:,} tokens: name tensors with a row for each "
+                "token"
             )
     return names

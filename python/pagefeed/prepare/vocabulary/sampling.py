@@ -254,7 +254,7 @@ def sources_of(
     """
     named = datasets if isinstance(datasets, Mapping) else {"": datasets}
     if not named:
-        raise InvalidArgumentError("there are no datasets: name one at least")
+        raise InvalidArgumentError("no datasets were given: name at least one")
     found: dict[str, ParquetDataset] = {}
     for name, dataset in named.items():
         texts = _checked(name, dataset)

@@ -177,7 +177,7 @@ def _pattern(pattern: str | None, model: Kind) -> str:
 def _fallback(byte_fallback: bool | None, model: Kind) -> bool:  # noqa: FBT001
     if model == "wordpiece" and byte_fallback:
         raise InvalidArgumentError(
-            "byte_fallback=True: WordPiece has none, other characters are [UNK]; "
+            "byte_fallback=True: WordPiece has no byte fallback and writes [UNK]; "
             "choose model='unigram', or 'bpe', which is of bytes"
         )
     if model == "bpe" and byte_fallback is False:

@@ -101,7 +101,9 @@ def _keys_of_profile(
     # A profile that names itself as the source of its role means its own keys.
     if "role_arn" in profile and not (name in seen and all(keys)):
         if name in seen or len(seen) >= _MOST_ROLES:
-            raise broken(source, "its source_profile leads in a circle", "mend it")
+            raise broken(
+                source, "its source_profile leads back to itself", "correct the profile"
+            )
         return _keys_of_role(profiles, name, env, (*seen, name))
     if all(keys):
         return Keys(str(keys[0]), str(keys[1]), profile.get("aws_session_token"))
@@ -130,7 +132,9 @@ def _keys_of_role(
         raise broken(source, "its role asks for a code (mfa_serial)", advice)
     base = profile.get("source_profile")
     if base is not None and base not in profiles:
-        raise broken(source, f"there is no source_profile {base!r}", "mend it")
+        raise broken(
+            source, f"there is no source_profile {base!r}", "correct the profile"
+        )
     if base is not None:
         keys = _keys_of_profile(profiles, base, env, seen)
     else:

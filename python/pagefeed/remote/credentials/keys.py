@@ -50,7 +50,7 @@ def keys_of(found: Any, names: tuple[str, str, str, str], source: str) -> Keys:
     fields = found if isinstance(found, dict) else {}
     key, secret, token, expires = map(fields.get, names)
     if not (isinstance(key, str) and isinstance(secret, str) and key and secret):
-        raise broken(source, "its answer holds no credentials", "see to its settings")
+        raise broken(source, "its answer has no credentials", "check its settings")
     return Keys(key, secret, token or None, _seconds(expires, source))
 
 
@@ -62,5 +62,7 @@ def _seconds(expires: str | float | None, source: str) -> float | None:
     try:
         when = datetime.fromisoformat(expires)
     except ValueError:
-        raise broken(source, "its time of expiry is none", "see to it") from None
+        raise broken(
+            source, "its time of expiry is not a time", "check its settings"
+        ) from None
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

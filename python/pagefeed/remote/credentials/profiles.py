@@ -85,7 +85,8 @@ def _sections(path: str) -> dict[str, dict[str, str]]:
         # A parser's message shows lines, which may hold secrets.
         raise AccessDeniedError(
             f"{path} cannot be read as profiles of AWS ({type(problem).__name__}): "
-            "mend it, or name another by AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE"
+            "correct it, or name another one in AWS_CONFIG_FILE, "
+            "AWS_SHARED_CREDENTIALS_FILE"
         ) from None
     return {
         section: {name: value for name, value in parser[section].items() if value}

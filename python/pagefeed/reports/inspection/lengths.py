@@ -103,7 +103,7 @@ def _unit(index: PageIndex, places: list[tuple[int, int, int]]) -> str | None:
 
 def _text_lengths(index: PageIndex, page: int) -> Int64Array:
     if not isinstance(index, PageIndex):
-        raise UnsupportedError("these rows are no texts")
+        raise UnsupportedError("these rows are not texts")
     pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="lengths of texts")
     compute: Any = require(
         "pyarrow.compute", extra="pyarrow", purpose="lengths of texts"
