@@ -39,7 +39,9 @@ def test_wrong_arguments_are_refused(folder):
                 folder, fields=FIELDS, context_parallel=pf.ContextParallel(0, 2)
             )
         ),
-        "set both to the same length": lambda: build(fits, local_batch_size=4, seq_len=64),
+        "set both to the same length": lambda: build(
+            fits, local_batch_size=4, seq_len=64
+        ),
         "rank 0 of 1": lambda: build(
             make_loader(folder, fields=FIELDS, rank=1, world_size=2)
         ),

@@ -54,7 +54,7 @@ pub(crate) fn check_page_size(size: u64) -> Result<u64> {
         return Ok(size);
     }
     let advice = match most < MAX_DECODED_PAGE_BYTES as u64 {
-        true => ": give more memory, or write the file anew with smaller pages",
+        true => ": give more memory, or write the file again with smaller pages",
         false => "",
     };
     Err(Error::limit(format!(

@@ -269,7 +269,7 @@ impl Columns {
             let first = numbers.next().and_then(number);
             let found = first.filter(|_| numbers.all(|part| number(part) == first));
             columns.extend(asked.columns(found.ok_or_else(|| {
-                Error::invalid("columns that come with tokens are numbers, alike in all datasets")
+                Error::invalid("aligned columns are numbers, of one type in all datasets")
             })?));
         }
         Ok(columns)

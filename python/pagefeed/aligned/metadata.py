@@ -108,7 +108,8 @@ def _check_names(names: dict[str, None], both: set[str]) -> None:
     if both:
         raise InvalidArgumentError(
             f"column {min(both)!r} is named by spans= of one dataset and by metadata= "
-            "of another, and a batch has one for both: name it alike"
+            "of another, and a batch has one for both: name it in the same argument "
+            "of both"
         )
 
 

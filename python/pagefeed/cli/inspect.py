@@ -109,5 +109,5 @@ def _cost_lines(found: Inspection) -> list[str]:
             (one.setting, f"{one.bytes_per_token:.2f}", f"{one.gain:.0%}")
             for one in found.rewritings
         ]
-        lines += ["", *table_lines(("written anew as", "bytes a token", "saves"), rows)]
+        lines += ["", *table_lines(("rewritten as", "bytes a token", "saves"), rows)]
     return [*lines, ""]

@@ -35,7 +35,7 @@ class FlatDataset(Selectable, Erasable, Infillable):
         Dataset.__post_init__(self)
         if "." in self.column:
             raise InvalidArgumentError(
-                f"column={self.column!r} is a name, without dots"
+                f"column={self.column!r} must be a name without dots"
             )
 
     def _plain_index(self) -> PageIndex:

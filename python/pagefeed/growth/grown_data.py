@@ -94,10 +94,9 @@ def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
     old, new = keys
     if old is None or new is None or not after.spans.in_file_order:
         raise StateMismatchError(
-            "grown='now' mixes in rows that were added, and files of before were "
-            "rewritten: nothing tells which rows of them are new; open the table with "
-            "key=, a column whose values tell rows or '_row_id', or load with "
-            "grown='next-epoch'"
+            "grown='now' mixes in the rows that were added, but files were rewritten, "
+            "and nothing shows which rows are new. Open the table with key=, a column "
+            "whose values identify rows or '_row_id', or load with grown='next-epoch'"
         )
     is_old, first = np.isin(new, old), after.index.file_first_row
     rows = {

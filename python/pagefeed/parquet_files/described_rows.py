@@ -181,12 +181,12 @@ class DescribedRows(ParquetRows):
             if column in table.inner_defaults:
                 raise UnsupportedError(
                     f"{error}; {column} has an initial-default, which pagefeed knows "
-                    "of whole columns alone: write such files anew"
+                    "of whole columns alone: write such files again"
                 ).at(file=error.file) from None
             error.add_note(
                 "files that were written before a table got a column lack it: with "
                 'missing="null" its rows are null for where() and metadata; tokens are '
-                "not made up: write such files anew"
+                "not made up: write such files again"
             )
             raise
 

@@ -217,7 +217,8 @@ class TeacherWriter(WholeWriter):
             self._release()
             raise FileAccessError(
                 f"{self.folder} holds {found} rows of process {self._process}, and had "
-                f"{known} when this writer was made: make it anew and go on behind "
+                f"{known} when this writer was made: make a new writer to continue "
+                "after "
                 "them, or give another process"
             )
 

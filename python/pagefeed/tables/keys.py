@@ -34,8 +34,8 @@ class Keys:
 
     Args:
         columns: Arrow arrays of the values: one of each column.
-        scopes: In which rows to look for each, such as a partition: from 0 on.
-        times: When it was listed; of equal keys the last time counts.
+        scopes: Number of the partition that each key applies to.
+        times: Time at which each key was deleted; of equal keys, the latest counts.
     """
 
     def __init__(

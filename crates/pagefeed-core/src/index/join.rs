@@ -40,7 +40,9 @@ impl Index {
                     && stop <= part.files.len()
             });
             let part = part.filter(|_| start <= stop);
-            let part = part.ok_or_else(|| Error::corrupt("indexes do not fit each other"))?;
+            let part = part.ok_or_else(|| {
+                Error::corrupt("a piece does not fit the indexes, or they are not of one column")
+            })?;
             let schemas: Vec<_> = part.schemas.iter().map(|each| all.schema(each)).collect();
             for file in start..stop {
                 let schema = schemas[part.files.numbers.schema_id[file] as usize];

@@ -214,7 +214,7 @@ fn from_batch(batch: &RecordBatch) -> Result<Index> {
             .iter()
             .all(|schema| (driving + 1..=tables.len()).contains(&schema.leaves.len()))
     {
-        return Err(Error::corrupt("its columns do not fit each other"));
+        return Err(Error::corrupt("its columns differ in length"));
     }
     let flat = schema.metadata().get(FLAT);
     let flat = flat.map(|records| Flat::from_batch(batch, records, &tables[0]));

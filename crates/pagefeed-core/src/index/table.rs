@@ -243,7 +243,7 @@ impl Table {
             return Ok(());
         }
         Err(Error::corrupt(
-            "the columns of the page index do not fit each other",
+            "the columns of the page index differ in length",
         ))
     }
 }

@@ -123,7 +123,7 @@ pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, S
                 let shown = |place: Option<i64>| place.map_or("null".into(), |n| n.to_string());
                 let wrong = format!(
                     "has {length} tokens and a span from {} to {}: spans are start <= end in \
-                     tokens of their row; mend the row, or leave the column out of spans",
+                     tokens of their row; correct the row, or leave the column out of spans",
                     shown(start),
                     shown(end)
                 );

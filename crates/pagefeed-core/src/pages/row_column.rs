@@ -27,7 +27,7 @@ use crate::storage::Fetched;
 /// Least assumed ratio of decoded to stored bytes of a page of strings before it is
 /// loaded.
 const EXPANSION: u64 = 4;
-/// And at most, lest one page of repeated strings make all look giant.
+/// Greatest assumed ratio, so that one page of repeated strings does not decide for all.
 const MAX_EXPANSION: u64 = 16;
 
 /// Source of a column of one dataset.

@@ -55,7 +55,7 @@ impl Indexed {
         let count: usize = found.iter().map(|part| part.rows.len()).sum();
         if count as u64 != rows.end - rows.start {
             return Err(Error::corrupt(
-                "the columns of a file have not the same rows",
+                "the columns of a file have different numbers of rows",
             ));
         }
         Ok(found)

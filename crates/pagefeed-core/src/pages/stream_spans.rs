@@ -210,7 +210,7 @@ impl StreamSpans {
         });
         if end.is_none_or(|end| end > shard.payloads.stamp.size) {
             return Err(Error::corrupt(format!(
-                "{}: payloads must lie one behind the other, in their file",
+                "{}: payloads must follow one another in their file, without gaps",
                 shard.places.path
             )));
         }

@@ -102,10 +102,10 @@ impl TokenIds {
 
     fn refuse(&self, value: i128, row: u64, place: usize) -> Error {
         let (accepted, advice) = match self.vocab_size {
-            None => ("0 or more".to_string(), "mend the row"),
+            None => ("0 or more".to_string(), "correct the row"),
             Some(size) => (
                 format!("0 to {} (vocab_size={size})", size.saturating_sub(1)),
-                "mend the row, or give the vocab_size of the tokenizer that made it",
+                "correct the row, or give the vocab_size of the tokenizer that made it",
             ),
         };
         let message = format!(

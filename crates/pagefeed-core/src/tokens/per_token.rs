@@ -92,7 +92,7 @@ impl PerToken {
         mut lengths: impl ExactSizeIterator<Item = usize>,
     ) -> Result<()> {
         let with = num_tokens.saturating_sub(self.num_without);
-        let advice = "mend the row, or leave the column out of aligned";
+        let advice = "correct the row, or leave the column out of aligned";
         let refuse = |message: String| Err(Error::new(Kind::Corrupt, message));
         if is_flat {
             let found = lengths.next().unwrap_or(0);
@@ -132,7 +132,7 @@ impl PerToken {
         };
         refuse(format!(
             "token {token} of {row} has not {less} {width} values: give a \
-             larger width, name a count where lists are shorter, or mend the row"
+             larger width, name a count where lists are shorter, or correct the row"
         ))
     }
 

@@ -506,7 +506,7 @@ def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:
     index = PageIndex.of(recipe)
     if index.fingerprint != fingerprint:
         raise StaleFileError(
-            "the files changed while the index travelled to another process: "
+            "the files changed while the index was sent to another process: "
             f"expected fingerprint {fingerprint}, found {index.fingerprint}"
         )
     return index

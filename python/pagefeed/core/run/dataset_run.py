@@ -62,7 +62,7 @@ class DatasetCursor(Cursor):
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts.
 
-        None between steps of other work.
+        Yields None between steps of other work.
         """
         # One epoch after another: of short ones only two orders are kept.
         while len(positions):

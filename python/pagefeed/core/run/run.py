@@ -379,9 +379,7 @@ class Cursor(ABC):
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts.
 
-        None between steps of other work.
-
-        Nothing takes more than a few milliseconds between two of them.
+        Yields None between steps of other work, at least every few milliseconds.
         """
 
     @abstractmethod

@@ -269,7 +269,7 @@ class JobFolder:
                     raise FileAccessError(
                         f"{self.path}/{record.file}: expected {record.bytes} bytes, "
                         f"found {sizes.get(record.file, 'no file')}: something else "
-                        "wrote there; start the job again, which writes it anew"
+                        "wrote there; start the job again to write it"
                     ).at(file=f"{self.path}/{record.file}")
 
     def _clean(self) -> None:

@@ -50,7 +50,7 @@ READ_ROWS = 8
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """A check of a smoke test, and its result."""
 
     name: str
     """Name of the check."""

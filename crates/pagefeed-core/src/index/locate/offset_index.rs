@@ -83,7 +83,7 @@ fn check(locations: &[PageLocation], chunk: &Chunk, num_rows: u64) -> Result<()>
         end = page.offset.saturating_add(page.size);
         if end > range.end {
             return Err(at(format!(
-                "ends at {end}, behind its chunk at {}",
+                "ends at {end}, after the end of its chunk at {}",
                 range.end
             )));
         }

@@ -98,7 +98,7 @@ impl<'a> ChunkReader<'a> {
             let end = offset + header.stored_size() as u64;
             if end > self.limit {
                 return Err(located(Error::corrupt(format!(
-                    "the page ends at {end}, behind its chunk at {}",
+                    "the page ends at {end}, after the end of its chunk at {}",
                     self.limit
                 ))));
             }
@@ -113,7 +113,7 @@ impl<'a> ChunkReader<'a> {
                 None if matches!(header.kind, PageKind::Dictionary { .. }) => {
                     if number > 0 || dictionary.is_some() {
                         return Err(located(Error::corrupt(
-                            "a dictionary page behind other pages",
+                            "a dictionary page after other pages",
                         )));
                     }
                     dictionary = Some(offset..end);
