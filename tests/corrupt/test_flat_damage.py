@@ -221,7 +221,7 @@ def described(folder: Path, **changes: object) -> Path:
         (
             {"raw_data": {"basename": "../a", "bytes": 1}},
             errors.CorruptFileError,
-            "no name of a file",
+            "not the name of a file",
         ),
         ({"column_names": None}, errors.CorruptFileError, "no index"),
         ({"column_names": []}, errors.CorruptFileError, "no index"),

@@ -116,7 +116,7 @@ def test_a_process_gives_keys(aws):
         find_keys({"profile": "p"})
     assert "hidden" not in str(caught.value)
     program.write_text("print('hidden')")
-    with pytest.raises(AccessDeniedError, match="holds no credentials"):
+    with pytest.raises(AccessDeniedError, match="has no credentials"):
         find_keys({"profile": "p"})
 
 

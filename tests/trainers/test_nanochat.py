@@ -28,6 +28,37 @@ from pagefeed.cli.demo.data import write_data
 from trainers.running import BEFORE_IMPORTS
 
 STEPS, SAVED = 6, 3
+TWO_RANKS = """
+import runpy
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")  # nanochat sets up NCCL alone.
+
+
+class Done:
+    def get_future(self):
+        future = torch.futures.Future()
+        future.set_result(None)
+        return future
+
+
+def at_once(function):
+    # nanochat asks for futures, which gloo's collectives lack.
+    def call(*args, async_op=False, **settings):
+        function(*args, **settings)
+        return Done()
+
+    return call
+
+
+for name in ("reduce_scatter_tensor", "all_gather_into_tensor", "all_reduce"):
+    setattr(dist, name, at_once(getattr(dist, name)))
+runpy.run_module("scripts.base_train", run_name="__main__", alter_sys=True)
+"""
+LAUNCH = ("torch.distributed.run", "--standalone", "--nproc-per-node=2")
+"""Runs a program on two ranks."""
 SETTINGS = {
     "depth": 1,
     "head-dim": 32,
@@ -79,24 +110,28 @@ def run(checkout: Path, module: str, *given: str) -> str:
     return done.stdout
 
 
-def test_a_resumed_training_has_the_weights_of_one_in_one_go(checkout):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_resumed_training_has_the_weights_of_one_in_one_go(checkout, ranks):
+    (checkout / "two_ranks.py").write_text(TWO_RANKS)
+    program = ["scripts.base_train"] if ranks == 1 else [*LAUNCH, "two_ranks.py"]
     given = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    run(checkout, "scripts.base_train", *given, "--model-tag=whole")
+    names = [f"whole-{ranks}", f"resumed-{ranks}"]
+    run(checkout, *program, *given, f"--model-tag={names[0]}")
     models = checkout.parent / "base" / "base_checkpoints"
-    shutil.copytree(models / "whole", models / "resumed")
-    (models / "resumed" / f"model_{STEPS:06}.pt").unlink()
-    resume = ["--model-tag=resumed", f"--resume-from-step={SAVED}"]
-    run(checkout, "scripts.base_train", *given, *resume)
+    shutil.copytree(models / names[0], models / names[1])
+    (models / names[1] / f"model_{STEPS:06}.pt").unlink()
+    resume = [f"--model-tag={names[1]}", f"--resume-from-step={SAVED}"]
+    run(checkout, *program, *given, *resume)
     whole, resumed = (
-        torch.load(models / run / f"model_{STEPS:06}.pt")
-        for run in ("whole", "resumed")
+        torch.load(models / name / f"model_{STEPS:06}.pt") for name in names
     )
     assert len(whole) > 5
     for name, weights in whole.items():
         assert torch.equal(weights, resumed[name]), name
-    meta = json.loads((models / "whole" / f"meta_{SAVED:06}.json").read_text())
-    # Two micro-batches a step; the batch that the loop holds is not counted.
-    assert meta["dataloader_state_dict"]["pagefeed"]["step"] == 2 * SAVED
+    meta = json.loads((models / names[0] / f"meta_{SAVED:06}.json").read_text())
+    # A step of 256 tokens is two micro-batches of a rank, or one of each of two ranks.
+    # The batch that the loop holds is not counted.
+    assert meta["dataloader_state_dict"]["pagefeed"]["step"] == 2 * SAVED // ranks
 
 
 def test_batches_have_the_shape_that_nanochat_wants(checkout):

@@ -178,7 +178,7 @@ def test_arguments_are_told_early(source, tok):
         data.tokenize(tok, messages="messages", count=False)  # type: ignore[call-overload]
     with pytest.raises(InvalidArgumentError, match="no chat template"):
         data.tokenize(tok, messages="messages", chat_template="{% if %}")
-    with pytest.raises(InvalidArgumentError, match="is no day"):
+    with pytest.raises(InvalidArgumentError, match="must be a datetime"):
         data.tokenize(tok, messages="messages", today="today")  # type: ignore[call-overload]
 
 

@@ -225,7 +225,7 @@ def test_wrong_checkpoints_are_refused(extended, tmp_path):
             pf.prepare.extend_embeddings(
                 good, tmp_path / "o.safetensors", old=old, new=wrong
             )
-    with pytest.raises(InvalidArgumentError, match="name it alike"):
+    with pytest.raises(InvalidArgumentError, match="must have the suffix of"):
         pf.prepare.extend_embeddings(good, tmp_path / "o.pt", old=old, new=new)
 
 

@@ -299,7 +299,7 @@ def test_the_header_of_a_tar_takes_no_memory(tmp_path, tok):
 
 MDS_DAMAGE = {
     "cut": lambda data: data[:-3],
-    "more behind": lambda data: data + b"\0",
+    "bytes after": lambda data: data + b"\0",
     "samples that overlap": lambda data: changed(data, 8, b"\xff\xff"),
     "a count without an end": lambda data: changed(data, 0, b"\xff\xff\xff\xff"),
     "no config": lambda data: changed(data, 20, b"[" * 30),

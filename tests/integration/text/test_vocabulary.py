@@ -187,7 +187,7 @@ def test_rows_held_out_are_not_learned(folder, tmp_path):
         ({"model": "wordpiece", "vocab_size": 20}, "letters"),
         ({"model": "unigram", "vocab_size": 257}, "bytes and letters"),
         ({"model": "words"}, "model="),
-        ({"model": "wordpiece", "byte_fallback": True}, "WordPiece has none"),
+        ({"model": "wordpiece", "byte_fallback": True}, "has no byte fallback"),
         ({"byte_fallback": False}, "of bytes"),
         ({"character_coverage": 0.9}, "cover all"),
         ({"model": "unigram", "character_coverage": 2}, "at most 1"),

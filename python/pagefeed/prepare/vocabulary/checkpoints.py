@@ -103,7 +103,9 @@ class _Safetensors:
             raise self._corrupt(f"its header cannot be read: {problem}") from problem
         for name, facts in self.tensors.items():
             if not 8 + length <= facts.begin <= facts.end <= size:
-                raise self._corrupt(f"{name!r} ends after the {size} bytes of the file")
+                raise self._corrupt(
+                    f"{name!r} ends beyond the {size} bytes of the file"
+                )
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
         """Write a copy with some tensors changed; only these are held in memory."""
