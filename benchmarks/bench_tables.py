@@ -1,12 +1,13 @@
-"""What deleted rows cost: tables with deletion vectors beside the same without.
+"""What deleted rows cost: tables with deletes beside the same without.
 
-    python benchmarks/bench_tables.py [--rounds 5] [--files 10000]
+    python benchmarks/bench_tables.py [--rounds 5] [--files 10000] [--start]
 
 First the rate: rounds in turn over an Iceberg table without deletes, and over one of
 which some rows of every file are deleted by deletion vectors; tokens of batches per
-second of CPU time and of the clock. Then the start: a table of many small files, a
-tenth of which have a file of deleted positions each; how long to the first batch,
-with a cold cache folder and a warm one. Libraries are imported before.
+second of CPU time and of the clock. Then the start: tables of many small files, a
+tenth of which have deletes each: files of positions and vectors in Puffin files of
+Iceberg, vectors in files of Delta. How long to the first batch, with a cold cache
+folder and a warm one. Libraries are imported before.
 """
 
 import argparse
@@ -16,15 +17,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import convert_to_deltalake
 
 import pagefeed as pf
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from made.tables import catalog_in, delete_from_iceberg
+from made.tables import catalog_in, delete_from_delta, delete_from_iceberg
 
 LENGTH, BATCH_SIZE = 2048, 8
 MEAN = 500
@@ -77,12 +80,71 @@ def rate_of(metadata: str, cache: Path) -> tuple[float, float]:
     )
 
 
-def first_batch(metadata: str, cache: Path) -> tuple[float, float]:
+def first_batch(opened: Any, table: Any, cache: Path) -> tuple[float, float]:
     """Seconds until a batch is there: of the clock, and of CPU time."""
     begin, spent = time.perf_counter(), time.process_time()
-    data = pf.iceberg(metadata, column="tokens", cache_dir=cache)
+    data = opened(table, column="tokens", cache_dir=cache)
     next(iter(pf.Loader(data, sequences=pf.Windows(LENGTH), batch_size=BATCH_SIZE)))
     return time.perf_counter() - begin, time.process_time() - spent
+
+
+def measure_start(folder: Path, num_files: int, rounds: int) -> None:
+    """Print how long tables of many files take until the first batch is there."""
+    small = write_files(folder / "small", num_files, SMALL_ROWS)
+    rng = np.random.default_rng(1)
+    deleted = [
+        (path, sorted(rng.choice(SMALL_ROWS, SMALL_ROWS // 10, replace=False).tolist()))
+        for path in small[::10]
+    ]
+    table = table_of(folder / "start", small)
+    tables: dict[str, tuple[Any, Any]] = {
+        f"Iceberg, {kind}": (pf.iceberg, delete_from_iceberg(table, deleted, kind))
+        for kind in ("positions", "vectors")
+    }
+    convert_to_deltalake(folder / "small")
+    names = {Path(path).name: rows for path, rows in deleted}
+    delete_from_delta(folder / "small", names)
+    tables["Delta, vectors"] = pf.delta, folder / "small"
+    for name, (opened, path) in tables.items():
+        cache = folder / f"cache {name}"
+        for what in ("cold", "warm"):
+            found = []
+            for _ in range(rounds):
+                if what == "cold":
+                    shutil.rmtree(cache, ignore_errors=True)
+                found.append(first_batch(opened, path, cache))
+            clock, cpu = (statistics.median(part) for part in zip(*found, strict=True))
+            print(
+                f"{name} of {len(deleted):,} of {num_files:,} files, {what}: first "
+                f"batch in {clock:.2f} s, {cpu:.2f} s of CPU time"
+            )
+
+
+def measure_rates(folder: Path, rounds: int) -> None:
+    """Print the rate over tables with deleted rows, as parts of that without."""
+    rng = np.random.default_rng(1)
+    paths = write_files(folder / "large", RATE_FILES, RATE_ROWS)
+    plain = table_of(folder / "rate", paths)
+    for percent in (0.1, 1, 10):
+        count = int(RATE_ROWS * percent / 100)
+        deleted = [
+            (path, sorted(rng.choice(RATE_ROWS, count, replace=False).tolist()))
+            for path in paths
+        ]
+        less = delete_from_iceberg(plain, deleted, "vectors")
+        rates: dict[str, list[tuple[float, float]]] = {plain: [], less: []}
+        for _ in range(1 + rounds):
+            for metadata, found in rates.items():
+                found.append(rate_of(metadata, folder / "cache"))
+        pairs = list(zip(rates[plain][1:], rates[less][1:], strict=True))
+        clock, cpu = (
+            statistics.median(less[kind] / plain[kind] for plain, less in pairs)
+            for kind in (0, 1)
+        )
+        print(
+            f"{percent:3} % of rows deleted: {clock:.3f} of the rate without, "
+            f"{cpu:.3f} by CPU time"
+        )
 
 
 def main() -> None:
@@ -92,56 +154,12 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--start", action="store_true", help="only the start")
     options = parser.parse_args()
-    rng = np.random.default_rng(1)
-
-    def some_rows(paths: list[str], count: int, of: int) -> list[tuple[str, list[int]]]:
-        chosen = [sorted(rng.choice(of, count, replace=False).tolist()) for _ in paths]
-        return list(zip(paths, chosen, strict=True))
-
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        paths = write_files(folder / "large", RATE_FILES, RATE_ROWS)
-        plain = table_of(folder / "rate", paths)
-        for percent in (0.1, 1, 10):
-            deleted = some_rows(paths, int(RATE_ROWS * percent / 100), RATE_ROWS)
-            less = delete_from_iceberg(plain, deleted, "vectors")
-            rates: dict[str, list[tuple[float, float]]] = {plain: [], less: []}
-            for _ in range(1 + options.rounds):
-                for metadata, found in rates.items():
-                    found.append(rate_of(metadata, folder / "cache"))
-            ratios = [
-                statistics.median(
-                    with_deletes[kind] / without[kind]
-                    for without, with_deletes in zip(
-                        rates[plain][1:], rates[less][1:], strict=True
-                    )
-                )
-                for kind in (0, 1)
-            ]
-            print(
-                f"{percent:3} % of rows deleted: {ratios[0]:.3f} of the rate "
-                f"without, {ratios[1]:.3f} by CPU time"
-            )
-        small = write_files(folder / "small", options.files, SMALL_ROWS)
-        table = table_of(folder / "start", small)
-        for kind in ("positions", "vectors"):
-            deleted = some_rows(small[::10], SMALL_ROWS // 10, SMALL_ROWS)
-            metadata = delete_from_iceberg(table, deleted, kind)
-            for what in ("cold", "warm"):
-                cache = folder / f"cache-{kind}"
-                found = []
-                for _ in range(options.rounds):
-                    if what == "cold":
-                        shutil.rmtree(cache, ignore_errors=True)
-                    found.append(first_batch(metadata, cache))
-                clock, cpu = (
-                    statistics.median(part) for part in zip(*found, strict=True)
-                )
-                print(
-                    f"{len(small):,} files, {len(deleted):,} with {kind}, {what}: "
-                    f"first batch in {clock:.2f} s, {cpu:.2f} s of CPU time"
-                )
+        if not options.start:
+            measure_rates(Path(name), options.rounds)
+        measure_start(Path(name), options.files, options.rounds)
 
 
 if __name__ == "__main__":
