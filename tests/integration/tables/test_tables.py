@@ -320,6 +320,42 @@ def test_any_number_of_vectors_of_delta(tmp_path):
     assert len(pf.delta(tmp_path, 0, column="tokens")) == 1200
 
 
+def test_vectors_of_delta_in_a_checkpoint_and_in_a_folder(tmp_path):
+    write_delta(tmp_path, [rows_table(0, 50), rows_table(50, 100)])
+    names = sorted(path.name for path in tmp_path.glob("*.parquet"))
+    delete_from_delta(tmp_path, {names[0]: [3, 4]}, "u")
+    delete_from_delta(tmp_path, {names[1]: [7]}, "i")
+    expected = sorted_rows(of_delta(tmp_path))
+    assert len(expected) == 97
+    DeltaTable(tmp_path).create_checkpoint()
+    log = tmp_path / "_delta_log"
+    for commit in sorted(log.glob("*.json"))[:-1]:
+        commit.unlink()
+    assert sorted_rows(of_delta(tmp_path)) == expected
+    # A prefix of the id names a folder.
+    [file] = tmp_path.glob("deletion_vector_*.bin")
+    (tmp_path / "ab").mkdir()
+    file.rename(tmp_path / "ab" / file.name)
+    with pytest.raises(MissingFileError, match="deletion_vector_"):
+        of_delta(tmp_path)
+    [checkpoint] = log.glob("*.checkpoint.parquet")
+    rows = pq.read_table(checkpoint).to_pylist()
+    [add] = [
+        each["add"]
+        for each in rows
+        if each["add"] and (each["add"]["deletionVector"] or {}).get("offset")
+    ]
+    vector = add["deletionVector"]
+    moved = {**vector, "pathOrInlineDv": "ab" + vector["pathOrInlineDv"]}
+    names = ("path", "size", "modificationTime")
+    plain = {name: add[name] for name in names}
+    plain |= {"partitionValues": {}, "dataChange": False, "stats": add["stats"]}
+    removed = {"path": add["path"], "dataChange": False, "deletionVector": vector}
+    actions = [{"remove": removed}, {"add": {**plain, "deletionVector": moved}}]
+    (log / f"{4:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    assert sorted_rows(of_delta(tmp_path)) == expected
+
+
 def test_unknown_reader_features_are_refused(tmp_path):
     write_delta(tmp_path, [rows_table(0, 100)])
     [path] = tmp_path.glob("*.parquet")
