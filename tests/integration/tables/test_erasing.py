@@ -140,6 +140,21 @@ def test_erased_tokens_are_padding_without_loss(folder, kind, across):
     after.close()
 
 
+@pytest.mark.parametrize("kind", ["windows", "packed"])
+@pytest.mark.parametrize("across", [False, True])
+def test_shifted_columns_have_numbers_where_labels_have_loss(folder, kind, across):
+    shifted = {"weights": pf.Aligned(shifted=True)}
+    fields = pf.Fields(names=("labels",), shifted=True, across_documents=across)
+    data = erased(data_of(folder, aligned=shifted))
+    with loader_of(data, SETTINGS[kind], fields=fields) as loader:
+        for batch in loader:
+            labels = batch["labels"]
+            # Numbers are 900 above the tokens, and padding is 0.
+            assert np.array_equal(
+                batch["weights"], np.where(labels == -100, 0, labels + 900)
+            )
+
+
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("kind", ["separated", "packed"])
 def test_a_run_goes_on(folder, kind, shuffle):

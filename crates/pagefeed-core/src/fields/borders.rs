@@ -1,6 +1,8 @@
 //! Where segments begin in a batch, as bits: they may be noted in any order, and take
 //! the same memory however short the documents are.
 
+use std::ops::Range;
+
 use crate::tokens::Joins;
 
 /// Bits of a word.
@@ -69,6 +71,67 @@ impl Borders {
     pub fn is_document(&self, place: usize) -> bool {
         self.documents[place / WORD] >> (place % WORD) & 1 == 1
     }
+
+    /// Returns the segments of a row, in order.
+    #[inline(always)]
+    pub fn segments(&self, row: Range<usize>) -> Segments<'_> {
+        Segments {
+            borders: self,
+            row,
+            follows: false,
+        }
+    }
+}
+
+/// Places of a row up to the next border: a document or part of one, or padding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Places in the batch.
+    pub places: Range<usize>,
+    /// Whether it is a document or a part of one.
+    pub is_document: bool,
+    /// Whether the segment before it in the row is a document.
+    follows: bool,
+}
+
+impl Segment {
+    /// Returns the first place whose token is predicted by the token before it; the end if
+    /// there is none, as in padding.
+    #[inline(always)]
+    pub fn first_predicted(&self, across_documents: bool) -> usize {
+        match self.is_document {
+            false => self.places.end,
+            true if across_documents && self.follows => self.places.start,
+            true => self.places.start + 1,
+        }
+    }
+}
+
+/// Segments of a row, see [`Borders::segments`].
+pub struct Segments<'a> {
+    borders: &'a Borders,
+    /// Places that are left of the row.
+    row: Range<usize>,
+    follows: bool,
+}
+
+impl Iterator for Segments<'_> {
+    type Item = Segment;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Segment> {
+        let start = self.row.start;
+        if start >= self.row.end {
+            return None;
+        }
+        self.row.start = self.borders.next(start + 1).min(self.row.end);
+        let is_document = self.borders.is_document(start);
+        Some(Segment {
+            places: start..self.row.start,
+            is_document,
+            follows: std::mem::replace(&mut self.follows, is_document),
+        })
+    }
 }
 
 fn set(bits: &mut [u64], place: usize) {
@@ -78,6 +141,24 @@ fn set(bits: &mut [u64], place: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_are_predicted_inside_documents_and_across_them() {
+        let mut borders = Borders::default();
+        borders.reset(64);
+        for (begin, end) in [(0, 10), (10, 20), (30, 40)] {
+            borders.add(begin, end, Joins::default());
+        }
+        let predicted = |across| -> Vec<usize> {
+            let segments = borders.segments(0..50);
+            segments.map(|all| all.first_predicted(across)).collect()
+        };
+        // Padding predicts no token, in whatever way documents follow it.
+        assert_eq!(predicted(false), [1, 11, 30, 31, 50]);
+        assert_eq!(predicted(true), [1, 10, 30, 31, 50]);
+        let places = borders.segments(5..25).map(|segment| segment.places);
+        assert_eq!(places.collect::<Vec<_>>(), [5..10, 10..20, 20..25]);
+    }
 
     #[test]
     fn parts_that_go_on_have_no_border_between() {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::lengths::{longest, put_lengths};
-use super::{Borders, Field, Fields, Parts, Slots};
+use super::{Borders, Field, Fields, Parts, Segment, Slots};
 use crate::tokens::Number;
 
 /// Results of making fields, besides the memory of the fields.
@@ -113,17 +113,12 @@ impl<'a> Maker<'a> {
 
     #[inline(always)]
     fn make<T: Number + Into<i64>>(&mut self, row: Range<usize>, tokens: &[T], borders: &Borders) {
-        let (mut start, mut num_documents) = (row.start, 0);
-        let mut follows = false; // Whether a document lies before the segment.
-        while start < row.end {
-            let end = borders.next(start + 1).min(row.end);
-            let is_document = borders.is_document(start);
-            self.count_segment(start..end, is_document);
-            self.put_segment(start..end, is_document, num_documents);
-            self.put_labels(&row, start..end, (is_document, follows), tokens);
-            num_documents += i32::from(is_document);
-            follows = is_document;
-            start = end;
+        let mut num_documents = 0;
+        for segment in borders.segments(row.clone()) {
+            self.count_segment(segment.places.clone(), segment.is_document);
+            self.put_segment(segment.places.clone(), segment.is_document, num_documents);
+            self.put_labels(&row, &segment, tokens);
+            num_documents += i32::from(segment.is_document);
         }
         if self.shift > 0 {
             self.ignore(row.end - 1..row.end);
@@ -175,23 +170,16 @@ impl<'a> Maker<'a> {
             .fill(segment, is_document.into());
     }
 
-    /// Writes the labels that are tokens of a segment, which may be a document or
-    /// follow one.
+    /// Writes the labels that are tokens of a segment.
     #[inline(always)]
     fn put_labels<T: Number + Into<i64>>(
         &mut self,
         row: &Range<usize>,
-        segment: Range<usize>,
-        (is_document, follows): (bool, bool),
+        segment: &Segment,
         tokens: &[T],
     ) {
-        let Range { start, end } = segment;
-        // Padding has no loss, nor a token without one before it.
-        let predicted = match is_document {
-            false => end,
-            true if self.across_documents && follows => start,
-            true => start + 1,
-        };
+        let Range { start, end } = segment.places;
+        let predicted = segment.first_predicted(self.across_documents);
         let first = start.max(row.start + self.shift) - self.shift;
         let (middle, last) = (predicted - self.shift, end - self.shift);
         self.ignore(first..middle);

@@ -10,7 +10,7 @@ mod make;
 mod sections;
 mod slots;
 
-pub use borders::Borders;
+pub use borders::{Borders, Segment};
 pub use make::{Made, Maker};
 pub use sections::{Parts, Sections};
 pub use slots::{FieldType, Slots};

@@ -113,17 +113,14 @@ impl<'a> AlignedWriter<'a> {
 
     /// Places at which no token follows that could be predicted.
     fn shifted_ends(&self, borders: &Borders) -> Vec<usize> {
-        let num_tokens = self.columns.first().map_or(0, |column| {
-            column.memory.len() / column.aligned.token_bytes().max(1)
-        });
         let mut ends = Vec::new();
-        for end in (self.row_length..=num_tokens).step_by(self.row_length) {
-            let mut start = borders.next(end - self.row_length + 1);
-            while start < end && !self.across_documents {
-                if borders.is_document(start) {
+        for end in (self.row_length..=borders.num_tokens()).step_by(self.row_length) {
+            for segment in borders.segments(end - self.row_length..end) {
+                let start = segment.places.start;
+                let is_unpredicted = segment.first_predicted(self.across_documents) > start;
+                if start > end - self.row_length && is_unpredicted {
                     ends.push(start - 1);
                 }
-                start = borders.next(start + 1);
             }
             ends.push(end - 1);
         }

@@ -5,6 +5,7 @@
 pub(super) mod aligned;
 pub(super) mod buffer;
 pub(super) mod collect;
+mod copies;
 pub(super) mod gathering;
 pub(super) mod loose;
 mod parts;

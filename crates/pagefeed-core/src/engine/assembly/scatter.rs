@@ -4,20 +4,19 @@ use std::ops::Range;
 
 use super::aligned::AlignedWriter;
 use super::buffer::{Buffer, Written};
+use super::copies::{Copies, first_of, pieces_of};
 use super::gathering::Gathering;
 use super::loose::LooseParts;
 use super::parts::{Parts, Place};
 use super::refusal::describe;
 use crate::engine::bundle::Bundle;
 use crate::engine::plan::Segment;
-use crate::engine::{EngineConfig, Page, TokenType};
+use crate::engine::{EngineConfig, TokenType};
 use crate::error::{Error, Result};
 use crate::fields::{Field, Maker};
 use crate::gather::{
     Ahead, BatchToken, LinePart, Misfit, Separators, copy_line, copy_segment, line_parts,
 };
-use crate::packing::Piece;
-use crate::prefetch::fetch;
 use crate::tokens::{Joins, TokenPage};
 
 /// Writes the segments whose pages are in memory; an error names a page.
@@ -60,56 +59,51 @@ fn gather_as<T: BatchToken>(
         .map(|column| (column, parts.slots(fields, Field::LossMask)));
     let mut maker = (batch.is_last && fields.need_borders())
         .then(|| Maker::new(fields, config.row_length, &mut parts));
-    let num_covered = batch.num_covered();
     let mut writer = Writer::<T>::new(config, &mut written, aligned).map_err(|error| (0, error))?;
-    if batch.is_new && num_covered < tokens.len() {
-        let mut end = 0;
-        for segment in batch
-            .segments()
-            .filter(|segment| segment.start < segment.end)
-        {
-            writer.pad(tokens, 0, end..segment.start);
-            end = segment.end;
-        }
-        writer.pad(tokens, 0, end..tokens.len());
+    let copies = Copies::new(batch);
+    if batch.is_new && batch.num_covered() < tokens.len() {
+        copies
+            .gaps(tokens.len())
+            .for_each(|gap| writer.pad(tokens, 0, gap));
     }
-    // All of them first: numbers just written are read again only behind the stores
-    // before them, which here would be those of tokens.
-    let segments: Vec<Segment> = batch.segments().collect();
-    let page_of = |segment: &Segment| {
-        let page = batch.pages[segment.page_use].as_deref();
-        page.and_then(Page::tokens)
-    };
-    let held = |number: usize| {
-        let segment = segments.get(number)?;
-        Some((segment, page_of(segment)?))
-    };
-    for (number, segment) in segments.iter().enumerate() {
-        // Where the tokens begin is itself fetched some segments before they are.
-        if let Some((later, page)) = held(number + SEGMENTS_AHEAD) {
-            fetch(page.row_offsets.as_ptr().wrapping_add(later.row as usize));
-        }
-        let bundle = batch
-            .bundles
-            .get(segment.page_use)
-            .and_then(Option::as_deref);
-        let packing = bundle.and_then(Bundle::packing);
-        let ahead = if packing.is_none() {
-            held(number + 2).map_or(Ahead::NONE, |(next, page)| {
-                Ahead::new(page, next.row, next.first_token, next.end - next.start)
-            })
-        } else {
-            held(number + 1).map_or(Ahead::NONE, |(next, page)| {
-                let bundle = batch.bundles.get(next.page_use).and_then(Option::as_deref);
-                let pieces = bundle.and_then(|bundle| pieces_of(bundle, next));
-                first_of(page, pieces.unwrap_or_default())
-            })
-        };
+    copy_all(&copies, loose, &mut writer, maker.as_mut(), tokens)?;
+    if batch.is_last {
+        writer.aligned.end(&writer.written.borders);
+    }
+    if let Some((column, mut mask)) = loss_mask.filter(|_| batch.is_last) {
+        writer.aligned.mask(column, &mut mask);
+    }
+    let documents = writer.documents.take();
+    if let Some(maker) = maker {
+        buffer.made = maker.finish(tokens, &written.borders);
+    }
+    buffer.written = written;
+    match documents {
+        Some(documents) => documents
+            .finish(batch, &mut buffer.metadata)
+            .map_err(|error| (0, error)),
+        None => Ok(()),
+    }
+}
+
+/// Copies the segments in order. Fields of a row are made once it is complete.
+fn copy_all<T: BatchToken>(
+    copies: &Copies<'_>,
+    loose: &mut LooseParts,
+    writer: &mut Writer<'_, T>,
+    mut maker: Option<&mut Maker<'_>>,
+    tokens: &mut [T],
+) -> Result<(), (u64, Error)> {
+    let batch = copies.batch;
+    for (number, segment) in copies.segments.iter().enumerate() {
+        copies.prefetch(number);
+        let bundle = copies.packed(segment);
+        let ahead = copies.ahead(number, bundle.is_some());
         writer.page_use = segment.page_use;
-        let (page, row, first_token) = match page_of(segment) {
+        let (page, row, first_token) = match copies.page(segment) {
             Some(page) => (page, segment.row, segment.first_token),
             None if batch.is_loose(segment) => {
-                let part = loose.get(batch, &segments, number)?;
+                let part = loose.get(batch, &copies.segments, number)?;
                 if let Some(documents) = &mut writer.documents {
                     let rows = std::mem::take(&mut part.loaded.metadata);
                     writer.page_use = documents.keep(rows, batch.pages.len());
@@ -132,37 +126,17 @@ fn gather_as<T: BatchToken>(
             maker.make_before(segment.start, tokens, &writer.written.borders);
         }
         let target = &mut tokens[segment.start..segment.end];
-        let result = match bundle.filter(|_| packing.is_some()) {
+        let result = match bundle {
             Some(bundle) => writer.write_sequence(page, bundle, &place, target, ahead),
             None => writer.write(page, &place, target, ahead),
         };
         result.map_err(|misfit| {
-            let page = bundle.and_then(Bundle::first_page);
-            let page = page.unwrap_or(segment.page);
+            let page = copies.first_page(segment);
             (page, describe::<T>(misfit, page, segment.row))
         })?;
     }
-    if batch.is_last {
-        writer.aligned.end(&writer.written.borders);
-    }
-    if let Some((column, mut mask)) = loss_mask.filter(|_| batch.is_last) {
-        writer.aligned.mask(column, &mut mask);
-    }
-    let documents = writer.documents.take();
-    if let Some(maker) = maker {
-        buffer.made = maker.finish(tokens, &written.borders);
-    }
-    buffer.written = written;
-    match documents {
-        Some(documents) => documents
-            .finish(batch, &mut buffer.metadata)
-            .map_err(|error| (0, error)),
-        None => Ok(()),
-    }
+    Ok(())
 }
-
-/// Distance in segments at which the memory of a later segment is prefetched.
-const SEGMENTS_AHEAD: usize = 6;
 
 /// Writes segments of one batch.
 struct Writer<'a, T> {
@@ -349,23 +323,6 @@ impl<'a, T: BatchToken> Writer<'a, T> {
             documents.note(self.page_use, page, part, own, place);
         }
     }
-}
-
-/// Returns the pieces of a packed sequence.
-fn pieces_of<'a>(bundle: &'a Bundle, segment: &Segment) -> Option<&'a [Piece]> {
-    bundle.packing()?.sequence(segment.row as usize)
-}
-
-/// The tokens of the first of `pieces`, to be fetched.
-fn first_of(page: &TokenPage, pieces: &[Piece]) -> Ahead {
-    pieces.first().map_or(Ahead::NONE, |piece| {
-        Ahead::new(
-            page,
-            piece.row,
-            piece.first_token,
-            piece.num_tokens as usize,
-        )
-    })
 }
 
 /// Whether a part reaches an end of its page at which its row continues elsewhere.
