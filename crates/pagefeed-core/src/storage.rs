@@ -86,16 +86,12 @@ pub trait Storage: Send + Sync {
     /// The state of a file now.
     fn stamp(&self, path: &str) -> Result<Stamp>;
 
-    /// Bytes of `ranges` of `file`, in their order, unless each range has its [`Storage::read`];
-    /// refuses a file that is not in the
-    /// state it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May join neighbours, and send several
-    /// requests at a time.
-    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let read = |range: &Range<u64>| self.read(file, range.clone());
-        ranges.iter().map(read).collect()
-    }
+    /// Bytes of `ranges` of `file`, in their order; refuses a file that is not in the state
+    /// it was indexed in ([`Kind::Stale`](crate::Kind::Stale)). May join neighbours, and send
+    /// several requests at a time.
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
-    /// Bytes of one range. A storage has this or [`Storage::read_ranges`].
+    /// Bytes of one range.
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
         let mut all = self.read_ranges(file, std::slice::from_ref(&range))?;
         all.pop()
@@ -304,6 +300,11 @@ pub struct Overlay<'a> {
 impl Storage for Overlay<'_> {
     fn stamp(&self, path: &str) -> Result<Stamp> {
         self.storage.stamp(path)
+    }
+
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = |range: &Range<u64>| self.read(file, range.clone());
+        ranges.iter().map(read).collect()
     }
 
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {

@@ -116,6 +116,11 @@ impl Storage for Store {
         Ok(Stamp::of(&metadata))
     }
 
+    fn read_ranges(&self, file: &FileId, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let read = |range: &Range<u64>| self.read(file, range.clone());
+        ranges.iter().map(read).collect()
+    }
+
     /// Also refuses a file that was changed or replaced while open.
     fn read(&self, file: &FileId, range: Range<u64>) -> Result<Bytes> {
         let located = |error: Error| error.in_file(&file.path).at_offset(range.start);

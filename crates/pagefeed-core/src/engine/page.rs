@@ -40,14 +40,6 @@ impl Page {
             Self::Rows(_) => Err(Error::internal("a page of rows, not of tokens")),
         }
     }
-
-    /// The rows of any column; an error where it holds tokens.
-    pub fn into_rows(self) -> Result<ArrayRef> {
-        match self {
-            Self::Rows(rows) => Ok(rows),
-            Self::Tokens(_) => Err(Error::internal("a page of tokens, not of rows")),
-        }
-    }
 }
 
 impl TokenPage {

@@ -171,11 +171,6 @@ impl Index {
         self.pages().at_files(&self.pages().first_row)
     }
 
-    /// Values before each file and in all: `[files + 1]`.
-    pub fn file_first_value(&self) -> Vec<u64> {
-        self.pages().at_files(&self.pages().first_value)
-    }
-
     /// Pages of a column of lists in which a list holds a null.
     pub fn null_pages(&self) -> Vec<u64> {
         self.pages().null_pages()

@@ -51,7 +51,6 @@ fn a_saved_index_opens_to_the_same_pages() {
         assert_eq!(opened.column(), column);
         assert_eq!(opened.file_first_page(), index.file_first_page());
         assert_eq!(opened.file_first_row(), [0, 4000, 8000, 12000]);
-        assert_eq!(opened.file_first_value(), index.file_first_value());
         assert_eq!(opened.schema(1).field, index.schema(1).field);
         opened.check_files(&Store::new(4)).unwrap();
         let store = Store::new(4);
