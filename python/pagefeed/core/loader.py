@@ -235,7 +235,8 @@ class Loader(LoaderFacts):
         """Return the consumed position as plain JSON types.
 
         It is the same on every rank that has taken as many steps. It takes less than
-        1 KB. A mixture also records its datasets and weights, 128 KiB at most.
+        1 KB. A mixture also records its datasets and changes of weights, see
+        docs/explanation/mixtures.md: 128 KiB at most.
 
         Raises:
             InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: this

@@ -70,6 +70,27 @@ def test_a_resume_with_other_sizes_goes_on_exactly(datasets):
     assert parts == whole[: len(parts)]
 
 
+def state_size(datasets, num_changes):
+    """Characters of the state of a mixture after some changes of weights."""
+    rng, names = np.random.default_rng(0), [*datasets]
+    loader = make(mixture(datasets, max_steps=10**6))
+    for step in range(num_changes):
+        loader.seek(10**4 * (step + 1))
+        weights = rng.dirichlet(np.ones(len(names))).tolist()
+        loader.set_weights(dict(zip(names, weights, strict=True)))
+    return len(json.dumps(loader.state_dict()))
+
+
+@pytest.mark.parametrize("num_changes", [0, 1, 6, 11, 16])
+def test_a_state_is_as_small_as_is_promised(datasets, num_changes):
+    num_datasets, size = len(datasets), state_size(datasets, num_changes)
+    named = sum(map(len, datasets))
+    listed = (num_changes + 1) * (12 + 14 * num_datasets)
+    assert size <= 300 + 110 * num_datasets + named + listed
+    if num_datasets * num_changes <= 22:
+        assert size < 1024
+
+
 def test_weights_set_while_running_are_in_the_state(datasets):
     mixed = mixture(datasets, max_steps=100)
     untouched = take([make(mixed)])
