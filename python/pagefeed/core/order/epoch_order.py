@@ -121,6 +121,15 @@ class EpochOrder(Ordered):
         """Units, and so positions, of the epoch."""
         return self.lanes.num_units
 
+    def all(self) -> Int64Array:
+        """Return all units in order: int64 [units]. For few units this is fastest."""
+        if self.num_units < 2:
+            return np.arange(self.num_units)
+        units = self._sequence.all()
+        if self._window.delay > 1:
+            units = units[self._window.order()]
+        return units[self.lanes.join(np.arange(self.num_units))]
+
     def reading(self, positions: ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the units at positions, in steps of a few milliseconds at most.
 
@@ -220,51 +229,26 @@ MAX_ITEMS = 64
 
 
 class SmallOrder(Ordered):
-    """The order of an epoch of few units: a table.
+    """The order of an epoch of few units, as a table.
 
-    It equals that of :class:`EpochOrder`. A dataset of one or two units
-    begins a new epoch with every unit or two, so that what an epoch takes counts.
+    A dataset of one or two units begins a new epoch with every unit or two, so that
+    what an epoch takes counts.
 
     Args:
-        blocks: The units, and the blocks they lie in, see :meth:`is_enough`.
-        seed: Seed of the run.
-        epoch: Number of the epoch.
-        name: Name of the dataset.
-        shuffle: The settings.
-        num_lanes: Number of lanes.
-        window: Longest delay inside a lane.
+        order: The same order, see :meth:`is_enough`.
 
     Example:
         >>> from pagefeed.core.order import EpochOrder
         >>> from pagefeed.core.sequences import ExplicitBlocks
-        >>> settings = dict(seed=1, name="web", shuffle=Shuffle(), num_lanes=2)
         >>> blocks = ExplicitBlocks([0, 2, 4, 6, 8, 9])
-        >>> small = SmallOrder(blocks, epoch=0, window=3, **settings)
-        >>> whole = EpochOrder(blocks, epoch=0, window=3, **settings)
-        >>> bool((small.at(range(9)) == whole.at(range(9))).all())
+        >>> whole = EpochOrder(blocks, seed=1, epoch=0, name="web", shuffle=Shuffle(),
+        ...                    num_lanes=2, window=3)
+        >>> bool((SmallOrder(whole).at(range(9)) == whole.at(range(9))).all())
         True
     """
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        *,
-        seed: KeyPart,
-        epoch: int,
-        name: str,
-        shuffle: Shuffle,
-        num_lanes: int,
-        window: int,
-    ) -> None:
-        self._units = np.arange(blocks.num_sequences)
-        if len(self._units) < 2:
-            return
-        key = derive_key(seed, epoch, name)
-        units = make_list(blocks, shuffle, derive_key(key, "sequence")).all()
-        lanes = Lanes(num_units=len(units), num_lanes=num_lanes)
-        if shuffle.delayed and window > 1:
-            units = units[DelayWindow(lanes, window, derive_key(key, "window")).order()]
-        self._units = units[lanes.join(self._units)]
+    def __init__(self, order: EpochOrder) -> None:
+        self._units = order.all()
 
     @staticmethod
     def is_enough(blocks: Blocks, shuffle: Shuffle) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from pagefeed.core._base import lazy
 from pagefeed.core.dataset import wide_bytes
@@ -176,20 +175,17 @@ class DatasetOrder:
             # A full shuffle has no use of lanes. Of file order the lanes of a mixture
             # say themselves which place of a file is next.
             num_lanes = 1
-        settings: dict[str, Any] = {
-            "seed": self.seed,
-            "epoch": epoch,
-            "name": self.name,
-            "shuffle": self.shuffle,
-            "num_lanes": num_lanes,
-            "window": self.window(num_lanes),
-        }
-        if SmallOrder.is_enough(self._blocks, self.shuffle):
-            return SmallOrder(self._blocks, **settings)
-        return EpochOrder(
+        order = EpochOrder(
             self._blocks,
-            **settings,
+            seed=self.seed,
+            epoch=epoch,
+            name=self.name,
+            shuffle=self.shuffle,
+            num_lanes=num_lanes,
+            window=self.window(num_lanes),
             fingerprint=f"{self.dataset.fingerprint} {self.run.sequences.identity}",
             cache_dir=self.dataset.index.cache_dir,
             most_held=self.run.memory // len(self.run.datasets) // 8,
         )
+        is_small = SmallOrder.is_enough(self._blocks, self.shuffle)
+        return SmallOrder(order) if is_small else order
