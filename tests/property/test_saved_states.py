@@ -217,6 +217,7 @@ def test_states_of_mixtures(datasets, run, options, moves, sizes):
 
     try:
         next(iter(make(2, 1)))
+        make(*sizes)  # A stage begins later in steps of more sequences.
     except InvalidArgumentError:
         return  # All datasets with a weight run out before a stage begins, or the like.
     check(make, moves, sizes)
