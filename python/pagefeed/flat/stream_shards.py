@@ -32,7 +32,6 @@ from pagefeed.flat.stream_header import (
     StreamHeader,
     read_header,
 )
-from pagefeed.selection import checked_row
 
 __all__ = ["StreamDataset", "StreamFormat", "stream"]
 
@@ -231,7 +230,7 @@ class StreamDataset(FlatDataset):
             >>> dataset.document(3).spans  # doctest: +SKIP
             [(1, 3, b'payload')]
         """
-        number = checked_row(row, len(self))
+        number = self._checked_row(row)
         spans, storage = self.spans, Storage()
         if spans.erased is not None and spans.erased.holds(np.array([number]))[0]:
             raise InvalidArgumentError(f"document {number} is erased")

@@ -28,7 +28,6 @@ except ImportError as error:
     ) from error
 
 from pagefeed.core.loader import Loader
-from pagefeed.documents import Documents
 from pagefeed.integrations.accelerate import PreparedLoader, Skippable, expected_ranks
 from pagefeed.integrations.checks import (
     check_ends,
@@ -367,7 +366,7 @@ def _objective(
         InvalidArgumentError: If the batches do not fit.
     """
     args, sequences = trainer.args, loader.sequences
-    is_of_rows = isinstance(sequences, Documents) and not sequences.makes_tokens
+    is_of_rows = sequences.delivers == "rows"
     if is_of_rows and hasattr(trainer, "num_generations"):
         return _generating(trainer, loader)
     check_rows(loader, args.per_device_train_batch_size, "per_device_train_batch_size")
