@@ -120,8 +120,9 @@ class TokenMeans:
                 "loss_type='chunked_nll'), or evaluate each dataset by a loader of its "
                 "own, evaluation={name: loader}"
             )
-        rows = self._loader.view().last_datasets()
-        if self._loader.batch_tokens is not None and len(rows) > 1:
+        session = self._loader.view()
+        rows = session.last_datasets()
+        if session.run.takes_batches and len(rows) > 1:
             raise InvalidArgumentError(
                 "the losses of a mixture's datasets are told apart by batches, and a "
                 "rank joins several with global_batch_size=: evaluate with "

@@ -165,3 +165,22 @@ def test_what_does_not_compose_is_refused_by_name(folders):
     one = loader(folders[0], fields=("input_ids", "dataset_ids"), pad="max_length")
     batch = one.at(0, rank=0, world_size=2)
     assert batch["dataset_ids"].tolist() == [0] * len(batch["lengths"])
+
+
+def test_losses_of_datasets_are_told_apart_by_rows_alone(folders):
+    """Of sequences with a budget each row is one; of batches that ranks join, none."""
+    torch = pytest.importorskip("torch")
+    evaluation = pytest.importorskip("pagefeed.integrations.evaluation")
+
+    def counted(**options):
+        one = loader(mixed(folders), fields=("labels",), format="torch", **options)
+        means = evaluation.TokenMeans(one)
+        labels = next(iter(one))["labels"].clamp(max=9)
+        means.add(labels, 1.0, torch.zeros(*labels.shape, 10))
+        return means.sums()
+
+    sums = counted(sequences=pf.Windows(32), batch_tokens=128, global_batch_size=None)
+    numbers = {name: count for name, (_, count) in sums.items()}
+    assert numbers["loss"] == numbers["loss/web"] + numbers["loss/code"] > 0
+    with pytest.raises(InvalidArgumentError, match="evaluate with batch_tokens= alone"):
+        counted(pad="max_length")
