@@ -67,10 +67,16 @@ impl Index {
 
     /// Returns the index with its texts tokenized.
     pub(crate) fn with(&self, tokenization: Tokenization) -> Self {
+        let mut copy = self.copy();
+        (copy.tokenization, copy.infilling) = (Some(tokenization), None);
+        copy
+    }
+
+    fn copy(&self) -> Self {
         Self {
             index: Arc::clone(&self.index),
-            tokenization: Some(tokenization),
-            infilling: None,
+            tokenization: self.tokenization.clone(),
+            infilling: self.infilling.clone(),
             if_missing: self.if_missing.clone(),
             storage: PerProcess::new(self.storage()),
         }
@@ -220,36 +226,24 @@ impl Index {
     /// have the bits `filling` if it holds other numbers.
     #[pyo3(signature = (infilling, filling = None))]
     fn infilled(&self, infilling: &PyInfilling, filling: Option<u64>) -> Self {
-        Self {
-            index: Arc::clone(&self.index),
-            tokenization: self.tokenization.clone(),
-            infilling: Some((Arc::clone(&infilling.infilling), filling)),
-            if_missing: self.if_missing.clone(),
-            storage: PerProcess::new(self.storage()),
-        }
+        let mut copy = self.copy();
+        copy.infilling = Some((Arc::clone(&infilling.infilling), filling));
+        copy
     }
 
     /// Returns the index with a value for each file that lacks the column: that of the
     /// file in the array.
     fn with_missing(&self, values: &ArrowArray) -> Self {
-        Self {
-            index: Arc::clone(&self.index),
-            tokenization: self.tokenization.clone(),
-            infilling: self.infilling.clone(),
-            if_missing: Some(Arc::clone(&values.array)),
-            storage: PerProcess::new(self.storage()),
-        }
+        let mut copy = self.copy();
+        copy.if_missing = Some(Arc::clone(&values.array));
+        copy
     }
 
     /// The same index, whose values have the type that a table gives them: that of an array.
     fn with_type(&self, table: &ArrowArray) -> Self {
-        Self {
-            index: Arc::new(self.index.with_type(table.array.data_type())),
-            tokenization: self.tokenization.clone(),
-            infilling: self.infilling.clone(),
-            if_missing: self.if_missing.clone(),
-            storage: PerProcess::new(self.storage()),
-        }
+        let mut copy = self.copy();
+        copy.index = Arc::new(self.index.with_type(table.array.data_type()));
+        copy
     }
 
     /// Files, by their numbers, whose rows have no value as they lack the column.
