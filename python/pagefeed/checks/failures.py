@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from contextlib import suppress
-from itertools import chain, starmap
+from itertools import chain, pairwise, starmap
 
 import numpy as np
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.dataset import Dataset
-from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, joined_ranges_of
+from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, merge_ranges
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 
@@ -138,3 +139,18 @@ def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     names += (*sequences.columns, *dataset.metadata, *dataset.span_columns)
     found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
     return found[0] if found else dataset.column
+
+
+def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
+    """Return ranges with all of some numbers, and as few others as ``most`` allow.
+
+    Example:
+        >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
+        ((1, 12), (40, 41))
+    """
+    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
+    gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
+    num_closed = max(0, len(ranges) - most)
+    closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])
+    filled = [(ranges[gap][1], ranges[gap + 1][0]) for gap in closed]
+    return merge_ranges([*ranges, *filled])

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 from urllib.parse import quote
 
-from pagefeed.core.storage import Paths, matches
+from pagefeed.core.storage import Paths
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.remote.paths import roots_of
+from pagefeed.remote.patterns import matches
 
 __all__ = ["Manifest", "Pack", "digest_of", "manifest_name"]
 

@@ -13,10 +13,10 @@ from pagefeed.core.storage import (
     check_files_given,
     is_url,
     located_exactly,
-    matches,
     plain_paths,
 )
 from pagefeed.errors import MissingFileError
+from pagefeed.remote.patterns import matches
 
 __all__ = ["listed_folder", "located_among", "roots_of"]
 

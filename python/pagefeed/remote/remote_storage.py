@@ -21,7 +21,6 @@ from pagefeed.core.storage import (
     check_finished,
     is_hidden,
     is_url,
-    matches,
     nothing_listed,
     plain_path,
     plain_paths,
@@ -36,6 +35,7 @@ from pagefeed.errors import (
 from pagefeed.remote.hub import Hub, is_of_hub
 from pagefeed.remote.options import StorageOptions, core_settings, is_public, texts_of
 from pagefeed.remote.paths import listed_folder
+from pagefeed.remote.patterns import matches
 
 __all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
 

@@ -13,7 +13,7 @@ from pagefeed.core.run.route import (
     Ranges,
     Route,
     Slot,
-    joined_ranges_of,
+    merge_ranges,
 )
 from pagefeed.core.run.run import NO_SEQUENCE, Cursor, Positions, Run, SequencesOf
 from pagefeed.core.run.state import Grown, LoaderState
@@ -49,7 +49,7 @@ __all__ = [
     "StatePart",
     "check_bound",
     "check_same_run",
-    "joined_ranges_of",
+    "merge_ranges",
     "reading_state",
     "records_after",
     "records_of",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,6 @@ __all__ = [
     "Route",
     "Slot",
     "in_pieces",
-    "joined_ranges_of",
     "merge_ranges",
 ]
 
@@ -371,21 +369,6 @@ def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
         elif begin < end:
             merged.append((begin, end))
     return tuple(merged)
-
-
-def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
-    """Return ranges with all of some numbers, and as few others as ``most`` allow.
-
-    Example:
-        >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
-        ((1, 12), (40, 41))
-    """
-    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
-    gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
-    num_closed = max(0, len(ranges) - most)
-    closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])
-    filled = [(ranges[gap][1], ranges[gap + 1][0]) for gap in closed]
-    return merge_ranges([*ranges, *filled])
 
 
 MAX_HORIZON = 1 << 17

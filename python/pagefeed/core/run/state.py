@@ -83,12 +83,7 @@ class LoaderState:
     """State at the end of the iteration before, until a step of this one is taken."""
 
     def having(self, **parts: Any) -> LoaderState:
-        """Return this state with other parts; None takes one out.
-
-        Example:
-            >>> state.having(learning={"at": 7}).parts["learning"]  # doctest: +SKIP
-            {'at': 7}
-        """
+        """Return this state with other parts; None takes one out."""
         kept = {**self.parts, **parts}
         return replace(self, parts={n: v for n, v in kept.items() if v is not None})
 

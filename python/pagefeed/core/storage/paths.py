@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 from pagefeed.core._base import logger
@@ -30,7 +30,6 @@ __all__ = [
     "is_hidden",
     "is_url",
     "local_path",
-    "matches",
     "nothing_listed",
     "plain_path",
     "plain_paths",
@@ -47,34 +46,6 @@ def is_url(path: str) -> bool:
     """
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme != "file"
-
-
-def matches(name: str, pattern: str) -> bool:
-    """Whether a pattern matches a name; only ``**`` crosses folders.
-
-    Example:
-        >>> matches("a/b/c.parquet", "a/*.parquet")
-        False
-        >>> matches("a/b/c.parquet", "a/**/*.parquet"), matches("a/c.parquet", "a/**")
-        (True, True)
-    """
-    return _compiled(pattern).fullmatch(name) is not None
-
-
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    tokens = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]/]*\]|.", re.DOTALL)
-    return re.compile("".join(map(_expression, tokens.findall(pattern))), re.DOTALL)
-
-
-def _expression(token: str) -> str:
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    if token in known:
-        return known[token]
-    if len(token) > 1:  # [abc], [!abc]
-        inner = token[1:-1].replace("\\", r"\\").replace("^", r"\^")
-        return f"[^/{inner[1:]}]" if inner.startswith("!") else f"[{inner}]"
-    return re.escape(token)
 
 
 PathLike = str | os.PathLike[str]
