@@ -170,7 +170,9 @@ pub fn flat_index(
     rows: [Bound<'_, PyAny>; 2],
 ) -> PyResult<Index> {
     if digests.len() != paths.len() || file_pages.len() != paths.len() {
-        return Err(PyValueError::new_err("a digest and a number a file"));
+        return Err(PyValueError::new_err(
+            "there must be a digest and a number of pages for each file",
+        ));
     }
     let files: Vec<FlatFile> = (paths.into_iter().zip(digests).zip(file_pages))
         .map(|((path, digest), num_pages)| FlatFile {

@@ -51,7 +51,7 @@ def before_rewriting(dataset: Dataset, then: str) -> DescribedRows | None:
     None if it has more rows now, or is no other snapshot of the table of the state.
 
     Raises:
-        StateMismatchError: If it has as many rows now, and these are not told again.
+        StateMismatchError: If it has as many rows now, but they cannot be matched.
     """
     facts = then.split()
     is_record = len(facts) > 4 and facts[4].isdecimal()  # Rows that are selected.

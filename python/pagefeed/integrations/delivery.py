@@ -308,7 +308,7 @@ class ResumableDelivery(Delivery, Leaf):
 
 
 class _Batches(Iterator[Any]):
-    """Begins with the first ``next``; continues after an exception, as a loader's."""
+    """An iterator that starts at its first ``next``, and goes on after an exception."""
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery

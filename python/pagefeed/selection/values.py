@@ -169,7 +169,7 @@ def _nearest(value: Constant, kind: Any) -> Any:
 
 
 def _time_hint(text: Constant, kind: Any) -> str:
-    """Say how a time is written that lacks a zone, or has one too many."""
+    """Return how to write a time with a zone, or without, as the column has it."""
     pa, zone = arrow(), getattr(kind, "tz", None)
     other = pa.timestamp("us", None if zone else "UTC")
     try:

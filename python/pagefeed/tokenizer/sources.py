@@ -250,7 +250,7 @@ def sentence_pieces(data: bytes, name: str) -> Any:
     except (RuntimeError, ValueError, TypeError) as problem:
         raise InvalidArgumentError(
             f"{name} is no tokenizer.json, no ranks of tiktoken and no SentencePiece "
-            f"model: {problem}"
+            "model: give a file of one of these, complete and under its own name"
         ) from problem
 
 

@@ -347,7 +347,7 @@ def test_wrong_sources_are_refused(tmp_path):
         pf.Tokenizer("cl100k_base")
     for text, words in [
         ('{"model": 3}', "not a tokenizer.json that can be read"),
-        ("nothing of all this", "no SentencePiece model"),
+        ("nothing of all this", "no SentencePiece model: give a file of one of"),
         ("YQ== 0\n", "say what texts are split by"),
     ]:
         path = tmp_path / "source"

@@ -79,7 +79,7 @@ impl Naming {
         if !by_id && !self.by_name {
             return Err(Error::unsupported(
                 "the table finds columns by field ids, and the file has none: give the \
-                 table a name mapping (schema.name-mapping.default), or write the file anew",
+                 table a name mapping (schema.name-mapping.default), or write the file again",
             ));
         }
         let mut changes = Vec::new();

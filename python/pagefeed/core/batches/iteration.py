@@ -255,7 +255,7 @@ class Iteration:
 def dataset_ids(run: Run, sequences: Int64Array) -> Int64Array:
     """Return the dataset of each sequence, -1 for padding: int64.
 
-    What was added to a dataset, and what it was before, have its number.
+    Data added to a dataset, and its earlier data, have the number of the dataset.
     """
     numbers = [*map(run.names.index, run.names), NO_SEQUENCE]
     return np.array(numbers)[run.dataset_of(sequences)]

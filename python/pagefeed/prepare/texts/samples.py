@@ -206,7 +206,9 @@ def _exactly(stream: Any, size: int, file: str, most: int = 1 << 32) -> bytes:
     if problem is not None:
         raise problem
     if len(data) < size:
-        raise CorruptFileError(f"{file} is truncated: {size} bytes are {len(data)}")
+        raise CorruptFileError(
+            f"{file} is truncated: expected {size} bytes, found {len(data)}"
+        )
     return data
 
 

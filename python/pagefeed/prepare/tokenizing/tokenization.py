@@ -78,10 +78,9 @@ def tokenize(
 ) -> Tokenized:
     r"""Tokenize texts of any input into Parquet files that training reads at random.
 
-    A record becomes a row, in the order of the inputs. Files are the same however many
-    threads or machines write them, appear whole, and say which tokenizer made their
-    tokens. A job that was killed goes on where it was, when it is started again: what
-    is finished is not done twice.
+    A record becomes a row, in the order of the inputs. The files do not depend on the
+    number of threads or machines, appear only when complete, and record the tokenizer.
+    Start a killed job again to continue it: finished shards are kept.
 
     Args:
         inputs: Files, folders, patterns and URLs: lines of JSON, CSV, Parquet, Arrow
@@ -89,41 +88,40 @@ def tokenize(
             WebDataset's tar files, plain text; ``.gz`` and ``.zst`` of most of these.
         output: Folder of the files, empty or begun by the same job; or a URL of one in
             a bucket, such as ``s3://bucket/tokens``.
-        tokenizer: What encodes.
+        tokenizer: Encodes the texts.
         column: The column or field of the texts. In tar files, what follows the first
             dot of a name, and a field of a JSON file as ``"json.text"``. Elsewhere a
             field of an object, likewise; the texts of a list are lines of one.
-        text: What makes the text of a record: a template over columns, such as
-            ``"{title}\n\n{doc.text}"``, or a function of a row, a dict of ``column``
-            and ``columns``, which returns a text or None.
-        columns: Further columns that such a function reads.
+        text: Makes the text of a record: a template over columns, such as
+            ``"{title}\n\n{doc.text}"``, or a function. It gets a row, a dict of
+            ``column`` and ``columns``, and returns a text or None.
+        columns: Further columns that the function of ``text`` reads.
         messages: Instead, the column of chats: they are rendered by the chat template,
             and ``labels`` are written beside the tokens: -100 where it is not the
             assistant who speaks. Needs ``pagefeed[chat]``.
         tools: The column of the tools of each chat.
         roles: What roles of the data are called in the template, such as
             ``{"model": "assistant"}``.
-        require_labels: Refuse chats of which nothing is learned in any; some such are
-            warned of. False takes them.
+        require_labels: Refuse the inputs if no chat has a learned token; if some have
+            none, warn. False accepts them.
         keep: Further columns to write, by name; or with types, such as
-            ``{"score": "float64"}``. Types not given are those of the files, or what
-            the first records of lines and CSV say; where a later value does not fit,
-            all begins anew with the column as numbers of 64 bits, or as strings, which
-            have JSON of what is no text. A value that does not fit a type given is
-            null, and told like a record that cannot be read. No text is left out for
-            such a value.
-        format: How files are read; by default by their names. Plain text must be told:
-            ``"text"`` takes a file for a document, ``"lines"`` a line.
-        on_error: What is done with a record that cannot be read: ``"fail"``, ``"skip"``
-            it, or ``"quarantine"``, which keeps it. Those skipped are listed in
-            ``_rejected/``, with file, place and reason.
-        max_rejected: How many records may be rejected: a whole number, or a share of
-            all, such as the default 0.01. With more the job is not finished, and goes
-            on from there with a larger number.
+            ``{"score": "float64"}``. Other types are those of the files; for lines and
+            CSV they are inferred from the first records. If a later value does not fit
+            an inferred type, the job starts again with 64-bit numbers, or with strings
+            that hold other values as JSON. A value that does not fit a given type
+            becomes null and is reported. Neither case leaves out a text.
+        format: Format of the files; by default by their names. Plain text needs it:
+            with ``"text"`` a file is a document, with ``"lines"`` each line is one.
+        on_error: What to do with a record that cannot be read: ``"fail"``, ``"skip"``
+            it, or ``"quarantine"`` to keep a copy. Skipped records are listed in
+            ``_rejected/``, with file, position and reason.
+        max_rejected: Records that may be rejected: a whole number, or a share of all,
+            such as the default 0.01. Above it the job stops; start it again with a
+            larger number to continue.
         max_record: Bytes of the largest record: larger ones are rejected, and never
             read into memory.
-        column_name: What the column of tokens is called.
-        chat_template: A template in the place of the tokenizer's.
+        column_name: Name of the column of tokens.
+        chat_template: A template to use instead of the tokenizer's.
         shard_size: Bytes of a file, about.
         page_size: Bytes of tokens in a page, at four bytes a token: what is read for
             one row of a row-exact shuffle.
@@ -137,7 +135,7 @@ def tokenize(
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Returns:
-        What was written.
+        The files, and counts of rows, tokens and rejected records.
 
     Raises:
         InvalidArgumentError: If an argument is invalid, or the folder belongs to
