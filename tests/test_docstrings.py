@@ -104,6 +104,7 @@ def names(corpus: Path) -> dict[str, Any]:
         "code": code,
         "dataset": web,
         "loader": loader_of(mixed),
+        "state": loader_of(web).view().run.initial,
         "train": lambda _batch: None,
     }
 
@@ -157,10 +158,10 @@ def of_iceberg(_names: dict[str, Any]) -> dict[str, Any]:
 
 
 OTHER_NAMES = {
-    "pagefeed.delta": of_delta,
-    "pagefeed.iceberg": of_iceberg,
+    "pagefeed.tables.delta_table.delta": of_delta,
+    "pagefeed.tables.iceberg_table.iceberg": of_iceberg,
     "pagefeed.prepare.extend_embeddings": of_extension,
-    "pagefeed.forecast": of_one_dataset,
+    "pagefeed.reports.forecasts.forecast": of_one_dataset,
     "pagefeed.integrations.attention.varlen_arguments": of_attention,
     "pagefeed.integrations.attention.flex_mask": of_attention,
     "pagefeed.integrations.attention.check_isolation": of_attention,

@@ -152,7 +152,7 @@ class Tokenizer:
             return _core.Tokenizer.from_function(as_bytes(self._pieces.encode))
         if self._vocab_size is None:
             raise InvalidArgumentError(
-                f"a tokenizer that is a function needs vocab_size: give it, one more "
+                "a function does not tell its number of ids: give vocab_size, one more "
                 f"than the largest id that {self._definition.name} returns"
             )
         return _core.Tokenizer.from_function(as_bytes(data))
