@@ -18,7 +18,7 @@ from typing import Any
 
 import data
 from loaders.adapters import built_in, load
-from loaders.child import AFTER_STATE
+from loaders.child import AFTER_STATE, LEAST_BATCHES
 from loaders.measure import Settings, measure, measure_orders
 from loaders.picture import draw
 from loaders.protocol import Adapter
@@ -66,6 +66,9 @@ def main() -> None:
     )
     options = parser.parse_args()
     vars(options).update(options.publish)
+    least = LEAST_BATCHES * options.batch_size * options.length
+    if options.tokens < least and not options.orders:
+        parser.error(f"--tokens {options.tokens:.3g} are too few: give {least:,}")
     adapters = _chosen(options)
     if options.list:
         print("\n".join(name for named in adapters.values() for name in named))

@@ -33,6 +33,8 @@ OWN_WORK = 0.02
 WAITS = 100
 AFTER_STATE = 8
 """Batches that a resumed loader must repeat."""
+LEAST_BATCHES = 2 * (1 + WARM_BATCHES + WAITS + AFTER_STATE)
+"""Batches that the data must have: the rate is measured over half of them."""
 
 
 class Watched:
