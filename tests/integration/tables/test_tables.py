@@ -510,7 +510,7 @@ def test_wrong_arguments_are_named(tmp_path):
         refused(wrong, "missing=None", call, table, missing=None)
         with pytest.raises(wrong, match="name the token column"):
             call(table)  # type: ignore[call-arg]
-    refused(wrong, "version='v1' is no time", pf.delta, delta, "v1")
+    refused(wrong, "version='v1' is not a time", pf.delta, delta, "v1")
     refused(wrong, "before the first one", pf.delta, delta, "2020-01-01")
     assert len(pf.delta(delta, "2999-01-01", column="tokens")) == 10
     refused(MissingFileError, "no Delta table", pf.delta, str(tmp_path / "none"))
