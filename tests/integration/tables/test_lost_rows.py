@@ -206,7 +206,7 @@ def test_a_key_that_does_not_tell_rows_is_refused(tmp_path):
     now = pf.delta(tmp_path, column="tokens")
     for key, problem in (
         ("url", "2 rows that were rewritten have 'u0'"),
-        ("lang", "10 rows that were rewritten have none"),
+        ("lang", "10 of the rewritten rows have none"),
     ):
         with pytest.raises(InvalidArgumentError, match=problem):
             then.erase(snapshot=now, key=key)
