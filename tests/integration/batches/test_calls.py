@@ -54,9 +54,9 @@ def calls_of_batches(folder: Path, **settings: Any) -> tuple[float, Counter[str]
 @pytest.mark.parametrize(
     ("most", "settings"),
     [
-        (15, {"sequences": pf.Windows(32)}),
-        (15, {"sequences": pf.Windows(32), "shuffle": "row"}),
-        (25, {"sequences": pf.Packed(512, eos=1), "fields": FIELDS}),
+        (12, {"sequences": pf.Windows(32)}),
+        (12, {"sequences": pf.Windows(32), "shuffle": "row"}),
+        (16, {"sequences": pf.Packed(512, eos=1), "fields": FIELDS}),
     ],
     ids=["page", "row", "fields"],
 )
