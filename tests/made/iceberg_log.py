@@ -66,7 +66,7 @@ def with_ids(columns: dict[tuple[str, int], pa.Array]) -> pa.Table:
     return pa.table([*columns.values()], schema=pa.schema(fields))
 
 
-def positions(rows: Sequence[tuple[str, int]]) -> pa.Table:
+def positions(rows: Sequence[tuple[str | None, int]]) -> pa.Table:
     """The columns of a file that lists deleted rows."""
     return with_ids(
         {

@@ -172,13 +172,16 @@ def test_no_step_waits_for_a_plan_and_for_its_way_to_the_engine(
     loader = make_loader(token_files, batch_size=2)
     engine, session = CountingEngine(), loader.view()
     work: list[str] = []
-    plan, submit = CountingFeed.plan, engine.submit
-    monkeypatch.setattr(
-        CountingFeed, "plan", lambda *args: (work.append("plan"), plan(*args))[1]
-    )
-    monkeypatch.setattr(
-        engine, "submit", lambda made: (work.append("submit"), submit(made))
-    )
+
+    def noted(name, call):
+        def work_and_call(*args):
+            work.append(name)
+            return call(*args)
+
+        return work_and_call
+
+    monkeypatch.setattr(CountingFeed, "plan", noted("plan", CountingFeed.plan))
+    monkeypatch.setattr(engine, "submit", noted("submit", engine.submit))
     cursor = session.run.at(session.run.beginning(0))
     feed = CountingFeed(engine, session.run.index)
     iteration = Iteration(cursor, feed, 0, 1 << 40)

@@ -74,7 +74,7 @@ def test_position_deletes_that_name_no_file_delete_nothing(tmp_path):
         }
     )
     path = log.write(Written(rows), "data")
-    nowhere = [(None, 0), (None, 3)]
+    nowhere: list[tuple[str | None, int]] = [(None, 0), (None, 3)]
     log.commit(
         [Written(rows, path=path)],
         [

@@ -347,8 +347,7 @@ def test_vectors_of_delta_in_a_checkpoint_and_in_a_folder(tmp_path):
     ]
     vector = add["deletionVector"]
     moved = {**vector, "pathOrInlineDv": "ab" + vector["pathOrInlineDv"]}
-    names = ("path", "size", "modificationTime")
-    plain = {name: add[name] for name in names}
+    plain = {name: add[name] for name in ("path", "size", "modificationTime")}
     plain |= {"partitionValues": {}, "dataChange": False, "stats": add["stats"]}
     removed = {"path": add["path"], "dataChange": False, "deletionVector": vector}
     actions = [{"remove": removed}, {"add": {**plain, "deletionVector": moved}}]

@@ -243,10 +243,11 @@ class Iteration:
             last = self._num_planned - 1
             self._next_epoch = self.cursor.prepare_next_epoch(last)
             return True
-        for piece in self._pieces:
-            if piece is not None:
+        for sequences in self._pieces:
+            if sequences is not None:
                 rows = self.cursor.route.rows(self._num_planned)
-                self._made = piece, rows, self._plan(piece.reshape(-1, rows))
+                plan = self._plan(sequences.reshape(-1, rows))
+                self._made = sequences, rows, plan
             return True
         self._is_planned = True
         return False
