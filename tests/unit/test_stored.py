@@ -98,8 +98,8 @@ def resealed(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 0}, "something else"),
-        ({"key": "of that"}, "something else"),
+        ({"version": 0}, "other contents"),
+        ({"key": "of that"}, "other contents"),
         ({"arrays": {"first": 6, "none": 0, "second": 3}}, "has not 9 numbers"),
         ({"checksums": []}, "checksums"),
         ({"checksums": [0]}, "damaged"),
