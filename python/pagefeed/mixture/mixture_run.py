@@ -32,7 +32,12 @@ from pagefeed.mixture.delivered import counts_before, datasets_in
 from pagefeed.mixture.divisions import MixtureDivisions
 from pagefeed.mixture.mixture import Mixture, check_weights
 from pagefeed.mixture.mixture_route import by_turns
-from pagefeed.mixture.mixture_totals import last_position, totals, totals_as_text
+from pagefeed.mixture.mixture_totals import (
+    ends_by_datasets,
+    last_position,
+    totals,
+    totals_as_text,
+)
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Schedule
 from pagefeed.mixture.state_part import (
@@ -76,27 +81,15 @@ class MixtureCursor(Cursor):
         schedule, mixture = self.course.schedule, self.run.mixture
         # Weights that leave only datasets that ran out end the epoch where they begin.
         begun = [each.start for each in schedule.changes if each.start <= self.start]
-        ends = [None if end is None else max(end, *begun, 0) for end in self._ends]
+        ends = [
+            None if end is None else max(end, *begun, 0)
+            for end in ends_by_datasets(self.course, mixture.stop)
+        ]
         if mixture.max_steps is not None:
             ends.append(self._end_of_steps(mixture.max_steps))
         if mixture.max_tokens is not None:
             ends.append(schedule.position_of_tokens(mixture.max_tokens))
         return min((end for end in ends if end is not None), default=None)
-
-    @property
-    def _ends(self) -> list[int | None]:
-        """Positions at which datasets end the epoch, whatever limits it has."""
-        course, stop = self.course, self.run.mixture.stop
-        ends = [course.natural_end]
-        if stop is not None:
-            done = [
-                course.delivered(number, part.max_epochs or 1)
-                for number, part in enumerate(course.schedule.parts)
-            ]
-            known = [place for place in done if place is not None]
-            if known:
-                ends.append(min(known) if stop == "first_exhausted" else max(known))
-        return ends
 
     @lazy
     def balanced(self) -> Dealing | None:

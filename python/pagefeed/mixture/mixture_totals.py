@@ -8,7 +8,13 @@ from typing import NamedTuple
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.course import Course
 
-__all__ = ["DatasetTotals", "last_position", "totals", "totals_as_text"]
+__all__ = [
+    "DatasetTotals",
+    "ends_by_datasets",
+    "last_position",
+    "totals",
+    "totals_as_text",
+]
 
 
 class DatasetTotals(NamedTuple):
@@ -27,6 +33,20 @@ class DatasetTotals(NamedTuple):
     """Greatest number of times; None without a limit."""
     out_at: int | None
     """Position from which on it is left out for that; None: it never is."""
+
+
+def ends_by_datasets(course: Course, stop: str | None) -> list[int | None]:
+    """Return the positions at which datasets that run out end an epoch; None: never."""
+    ends = [course.natural_end]
+    if stop is not None:
+        parts = enumerate(course.schedule.parts)
+        done = [
+            course.delivered(number, part.max_epochs or 1) for number, part in parts
+        ]
+        known = [position for position in done if position is not None]
+        if known:
+            ends.append(min(known) if stop == "first_exhausted" else max(known))
+    return ends
 
 
 def last_position(course: Course, end: int | None) -> int:
