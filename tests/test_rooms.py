@@ -56,7 +56,14 @@ USES = {
         "text",
         "tokenizer",
     },
-    "prepare": {"documents", "flat", "parquet_files", "remote", "tokenizer"},
+    "prepare": {
+        "documents",
+        "flat",
+        "parquet_files",
+        "remote",
+        "selection",
+        "tokenizer",
+    },
     "reports": {
         "balance",
         "documents",

@@ -15,6 +15,7 @@ from pagefeed.selection.divide import (
     taken_by,
     where,
 )
+from pagefeed.selection.int96 import check_years, int96_columns, is_coarse
 from pagefeed.selection.pieces import Piece
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
@@ -51,9 +52,12 @@ __all__ = [
     "by_length",
     "by_tiers",
     "by_weights",
+    "check_years",
     "checked_row",
     "column_of",
     "files_that_may_match",
+    "int96_columns",
+    "is_coarse",
     "rows_at",
     "rows_of",
     "schema_of",

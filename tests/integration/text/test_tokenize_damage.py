@@ -1,6 +1,7 @@
 """Records that cannot be read are told by file and place, and none is lost unsaid."""
 
 import base64
+import datetime
 import gzip
 import json
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import pagefeed as pf
 from made.texts_made import make_tokenizer
+from pagefeed.errors import UnsupportedError
 
 GOOD = {"text": "one two", "n": 1}
 LINES = [
@@ -267,3 +269,31 @@ def test_lines_in_the_middle_of_a_large_file_keep_their_numbers(tmp_path, tok):
     assert texts(done, tok) == [f"document {n}" for n in range(2000) if n != 1500]
     [one] = rejected(tmp_path / "out")
     assert one["place"] == "line 1501"
+
+
+@pytest.mark.parametrize("name", ["at", "listed", "inside"])
+def test_kept_times_of_any_year_arrive_right_or_are_refused(tmp_path, tok, name):
+    """INT96, which pyarrow reads as nanoseconds: other years would wrap around."""
+    times = [datetime.datetime(1, 1, 1), None, datetime.datetime(3000, 1, 1)]
+    at = pa.array(times, pa.timestamp("us"))
+    rows = pa.table(
+        {
+            "text": ["one", "two", "one two"],
+            "at": at,
+            "listed": pa.array([[t, t] for t in times], pa.list_(at.type)),
+            "inside": pa.StructArray.from_arrays([at], ["at"]),
+        }
+    )
+    for folder, says_unit in (("said", True), ("unsaid", False)):
+        (tmp_path / folder).mkdir()
+        pq.write_table(
+            rows,
+            tmp_path / folder / "0.parquet",
+            use_deprecated_int96_timestamps=True,
+            store_schema=says_unit,
+        )
+    done = pf.tokenize(tmp_path / "said", tmp_path / "out", tokenizer=tok, keep=[name])
+    kept = pq.read_table(done.folder)[name]
+    assert kept.to_pylist() == rows[name].to_pylist()
+    with pytest.raises(UnsupportedError, match="INT96 timestamp of about the year"):
+        pf.tokenize(tmp_path / "unsaid", tmp_path / "no", tokenizer=tok, keep=[name])
