@@ -158,22 +158,22 @@ def of_iceberg(_names: dict[str, Any]) -> dict[str, Any]:
 
 
 OTHER_NAMES = {
-    "pagefeed.tables.delta_table.delta": of_delta,
-    "pagefeed.tables.iceberg_table.iceberg": of_iceberg,
-    "pagefeed.prepare.extend_embeddings": of_extension,
-    "pagefeed.reports.forecasts.forecast": of_one_dataset,
-    "pagefeed.integrations.attention.varlen_arguments": of_attention,
-    "pagefeed.integrations.attention.flex_mask": of_attention,
-    "pagefeed.integrations.attention.check_isolation": of_attention,
+    "delta": of_delta,
+    "iceberg": of_iceberg,
+    "extend_embeddings": of_extension,
+    "forecast": of_one_dataset,
+    "varlen_arguments": of_attention,
+    "flex_mask": of_attention,
+    "check_isolation": of_attention,
 }
 
 
 @pytest.mark.parametrize("example", list(examples()))
 def test_examples_of_docstrings_run(example, corpus, names, monkeypatch):
     monkeypatch.chdir(corpus)
-    made = names
-    if example.name in OTHER_NAMES:
-        made = names | OTHER_NAMES[example.name](names)
+    made, name = names, example.name.rpartition(".")[2]
+    if name in OTHER_NAMES:
+        made = names | OTHER_NAMES[name](names)
     own = {k: v for k, v in example.globs.items() if not isinstance(v, ModuleType)}
     scope = made | own
     checker = doctest.OutputChecker()

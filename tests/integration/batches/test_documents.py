@@ -313,7 +313,7 @@ def test_metadata_arrives_as_columns_of_rows(tmp_path):
     with pytest.raises(ColumnNotFoundError, match="nothing"):
         _ = unknown.index
     for wrong in (["tok_a"], ["number", "number"]):
-        with pytest.raises(InvalidArgumentError, match="further columns"):
+        with pytest.raises(InvalidArgumentError, match="columns other than"):
             pf.parquet(tmp_path, column="tok_a", metadata=wrong)
 
 

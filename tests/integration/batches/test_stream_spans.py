@@ -233,7 +233,9 @@ def test_files_of_payloads_that_do_not_fit_are_refused(tmp_path: Path, damage: s
         places[3] = places[5]
         index.write_bytes(places.tobytes())
         rewrite_header(tmp_path / "0")
-    words = "metadata.index: payloads must lie" if damage == "falling" else "truncated"
+    words = (
+        "metadata.index: payloads must follow" if damage == "falling" else "truncated"
+    )
     with pytest.raises(CorruptFileError, match=words):
         [*loader(pf.stream(tmp_path))]
 

@@ -190,7 +190,7 @@ APART = {
     "lists of those": [pa.array([["a"]] * 10), pa.array([[1]] * 10)],
     "times": [
         pa.array(STAMPS, pa.timestamp("us")),
-        pa.array(STAMPS, pa.timestamp("ms")),
+        pa.array(STAMPS, pa.timestamp("us", tz="UTC")),
     ],
     "fields": [pa.array([{"a": 1}] * 10), pa.array([{"b": 1}] * 10)],
     "more fields": [pa.array([{"a": 1}] * 10), pa.array([{"a": 1, "b": 1}] * 10)],

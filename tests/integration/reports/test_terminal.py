@@ -71,4 +71,4 @@ def test_names_that_are_no_text(corpus: Path, capsys):
     run = ["--column", "input_ids", "--length", "8", "--step", "0"]
     assert main(["trace", str(corpus), *run]) == 2
     out, err = capsys.readouterr()
-    assert r"a\udcff.parquet' is no name in UTF-8" in out + err
+    assert r"a\udcff.parquet' is not a name in UTF-8" in out + err

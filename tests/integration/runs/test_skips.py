@@ -134,7 +134,7 @@ def test_what_lies_before_a_resume_with_other_sizes_is_not_guessed(folder):
         with pytest.raises(InvalidArgumentError, match="at least 4"):
             look_back(3)
     [source, *_] = first.locate(1, 0)
-    with pytest.raises(InvalidArgumentError, match="seen before step 4"):
+    with pytest.raises(InvalidArgumentError, match="delivered before step 4"):
         loader.steps_of(source.file, source.row)
     loader.seek(6)
     again = numbered_loader(folder, world_size=3, batch_size=4)
