@@ -281,6 +281,12 @@ def _told(table: str) -> Iterator[None]:
         raise FileAccessError(f"{table}: pyiceberg says: {text}") from None
     except (ValidationError, *MALFORMED) as problem:
         text = " ".join(str(problem).split()) or type(problem).__name__
+        if "manifest-list Field required" in text:
+            raise UnsupportedError(
+                f"{table}: a snapshot has no manifest list, as the first writers of "
+                "format version 1 left it out, and pyiceberg does not read it: commit "
+                "to the table with a newer writer and expire its old snapshots"
+            ).at(file=table) from None
         kind: type[PagefeedError] = CorruptFileError
         if any(each in text for each in UNKNOWN_TYPE):
             kind = UnsupportedError

@@ -366,6 +366,12 @@ def test_tables_without_files_and_malformed_ones_are_refused_by_type(tmp_path):
     broken.write_text(json.dumps({**good, "schemas": [schema]}))
     with pytest.raises(UnsupportedError, match="variant"):
         pf.iceberg(broken, column="tokens")
+    [first] = good["snapshots"]
+    of_manifests = {n: v for n, v in first.items() if n != "manifest-list"}
+    snapshots = [of_manifests | {"manifests": ["1.avro"]}]
+    broken.write_text(json.dumps({**good, "snapshots": snapshots}))
+    with pytest.raises(UnsupportedError, match="has no manifest list"):
+        pf.iceberg(broken, column="tokens")
     good["schemas"][0]["fields"][0]["id"] = 1 << 40
     broken.write_text(json.dumps(good))
     with pytest.raises(CorruptFileError, match="field id 1099511627776"):
