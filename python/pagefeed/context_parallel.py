@@ -207,12 +207,12 @@ class ContextParallel:
 def _whole_numbers(values: npt.ArrayLike) -> Int64Array:
     """Return a row of whole numbers as int64; -1 alone for something else."""
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # Rows of unlike length.
         return np.array([-1])
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         return np.array([-1])
-    return found.astype(np.int64)
+    return array.astype(np.int64)
 
 
 name_as_imported(__name__)

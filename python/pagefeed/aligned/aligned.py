@@ -153,16 +153,16 @@ class AlignedColumn(NamedTuple):
         Raises:
             InvalidArgumentError: If the files have none that it can be made of.
         """
-        found = str(source.handle.number_type)
+        stored = str(source.handle.number_type)
         like = self.like
         wanted = {"uint16"} if like.dtype else {"int8", "uint8"}
-        if (like.dtype or like.scale) and found not in wanted:
+        if (like.dtype or like.scale) and stored not in wanted:
             asked = "dtype='bfloat16'" if like.dtype else f"scale={like.scale}"
             raise InvalidArgumentError(
-                f"column {self.column!r} holds {found} numbers, but {asked} needs "
+                f"column {self.column!r} holds {stored} numbers, but {asked} needs "
                 f"{' or '.join(sorted(wanted))}: leave {asked} out"
             )
-        return like.dtype or ("float32" if like.scale else found)
+        return like.dtype or ("float32" if like.scale else stored)
 
     def width(self, source: AlignedSource, tokens: PageIndex) -> int:
         """Return how many numbers a token has in a batch.
@@ -284,7 +284,7 @@ def parse_aligned(
             "each once"
         )
     asked = aligned if isinstance(aligned, Mapping) else {}
-    found = []
+    columns = []
     for name in names:
         like = asked.get(name, Aligned())
         if not isinstance(like, Aligned):
@@ -294,26 +294,26 @@ def parse_aligned(
                     "or a pagefeed.Aligned(...)"
                 )
             like = Aligned(padding=like)
-        found.append(AlignedColumn(name, like))
-    made = [name for each in found for name in each.names]
-    for name in made:
+        columns.append(AlignedColumn(name, like))
+    all_names = [name for column in columns for name in column.names]
+    for name in all_names:
         if name == LENGTHS or (name in FIELDS and FIELDS[name].is_ours_alone):
             raise InvalidArgumentError(
                 f"aligned={list(names)}: a batch has a {name!r} of its own; rename "
                 "the column"
             )
-    counts = [each.like.count for each in found if each.like.count in FIELDS]
+    counts = [column.like.count for column in columns if column.like.count in FIELDS]
     for name in counts[:1]:
         raise InvalidArgumentError(
             f"count={name!r} would stand for the field of this name: name the count "
             "otherwise, such as 'teacher_count'"
         )
-    if len({*made, *taken}) < len(made) + len(set(taken)):
+    if len({*all_names, *taken}) < len(all_names) + len(set(taken)):
         raise InvalidArgumentError(
-            f"aligned={list(names)} with their counts gives a batch {made}, beside "
-            f"{', '.join(taken)}: name each once"
+            f"aligned={list(names)} with their counts gives a batch {all_names}, "
+            f"beside {', '.join(taken)}: name each once"
         )
-    return tuple(found)
+    return tuple(columns)
 
 
 def check_aligned_index(
@@ -356,10 +356,10 @@ def _refuse(
     asked = column.asked(column.dtype(other), column.width(other, tokens))
     for page in range(begin, end):
         tokens.handle.check_aligned(page, other.handle, asked)
-    found = int(np.diff(other.file_first_value)[file])
+    num_values = int(np.diff(other.file_first_value)[file])
     count = int(np.diff(tokens.file_first_value)[file])
     raise CorruptFileError(
-        f"{other.files[file]}, column {other.column}: {found} values and {count} "
+        f"{other.files[file]}, column {other.column}: {num_values} values and {count} "
         f"tokens of {column.width(other, tokens)} values each; index the file with "
         "page_index=False, or write it again"
     )

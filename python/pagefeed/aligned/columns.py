@@ -61,18 +61,22 @@ class AlignedColumns(ColumnsBeside):
         for data in datasets:
             both = zip(data.aligned, data.aligned_sources, strict=True)
             handles.append({})
-            for each, source in both:
-                own = Numbers(each, each.dtype(source), each.width(source, data.index))
-                first, found = all_columns.setdefault(each.column, (data, own))
-                if found != own:
+            for column, source in both:
+                own = Numbers(
+                    column, column.dtype(source), column.width(source, data.index)
+                )
+                first, numbers_of_first = all_columns.setdefault(
+                    column.column, (data, own)
+                )
+                if numbers_of_first != own:
                     raise InvalidArgumentError(
-                        f"{first!r} has {_shown(found)} and {data!r} has "
+                        f"{first!r} has {_shown(numbers_of_first)} and {data!r} has "
                         f"{_shown(own)}: a batch needs one type, width and padding. "
                         "Give both datasets the same, or write one of them again"
                     )
-                handles[-1][each.column] = source.handle
-        for name, (first, (each, dtype, _)) in all_columns.items():
-            each.bits(each.padding, dtype)
+                handles[-1][column.column] = source.handle
+        for name, (first, (column, dtype, _)) in all_columns.items():
+            column.bits(column.padding, dtype)
             for data, there in zip(datasets, handles, strict=True):
                 if name not in there and name not in fill:
                     raise InvalidArgumentError(
@@ -88,27 +92,27 @@ class AlignedColumns(ColumnsBeside):
     @property
     def lacked(self) -> list[str]:
         """Names of columns that a dataset lacks."""
-        each = zip(self.names, zip(*self.handles, strict=True), strict=True)
-        return [name for name, handles in each if None in handles]
+        columns = zip(self.names, zip(*self.handles, strict=True), strict=True)
+        return [name for name, handles in columns if None in handles]
 
     def lacked_by(self, dataset: int) -> set[str]:
         """Return the names of columns that a dataset, by its number, lacks."""
-        each = zip(self.names, self.handles[dataset], strict=True)
-        return {name for name, handle in each if handle is None}
+        columns = zip(self.names, self.handles[dataset], strict=True)
+        return {name for name, handle in columns if handle is None}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return tuple(each.column for each, _, _ in self.columns)
+        return tuple(column.column for column, _, _ in self.columns)
 
     @property
     def arrays_of(self) -> Iterator[tuple[str, str, tuple[int, ...]]]:
         """What a batch has of them: name, type and what follows [batch, length]."""
-        for each, dtype, width in self.columns:
+        for column, dtype, width in self.columns:
             kind = "uint16" if dtype == "bfloat16" else dtype
-            yield each.column, kind, () if width == 1 else (width,)
-            if each.like.count is not None:
-                yield each.like.count, "int32", ()
+            yield column.column, kind, () if width == 1 else (width,)
+            if column.like.count is not None:
+                yield column.like.count, "int32", ()
 
     def check(self, fields: Fields) -> None:
         """Refuse settings of fields whose values are read from the files.
@@ -117,7 +121,9 @@ class AlignedColumns(ColumnsBeside):
             InvalidArgumentError: If labels of the files were to be shifted, or a column
                 was to have another type.
         """
-        fields.check_given(name for each, _, _ in self.columns for name in each.names)
+        fields.check_given(
+            name for column, _, _ in self.columns for name in column.names
+        )
         if "labels" in self.names and fields.ignore_index != IGNORED:
             raise InvalidArgumentError(
                 f"ignore_index={fields.ignore_index} does not apply to labels that are "
@@ -157,17 +163,17 @@ class AlignedColumns(ColumnsBeside):
         A column with the name of a field takes its place.
         """
         names = self.names
-        made = [name for name in fields.made if name not in names]
+        made_fields = [name for name in fields.made if name not in names]
         label = layout.eos if layout.learn_eos else None
-        told: _core.BesideConfig = {
-            "fields": fields.settings | {"fields": made},
+        config: _core.BesideConfig = {
+            "fields": fields.settings | {"fields": made_fields},
             "aligned": self.handles,
             "per_token": self.per_token(label),
         }
-        if "labels" in names and "loss_mask" in made:
-            each = [name for name, _, _ in self.arrays_of]
-            told["loss_column"] = each.index("labels")
-        return told
+        if "labels" in names and "loss_mask" in made_fields:
+            names_of_arrays = [name for name, _, _ in self.arrays_of]
+            config["loss_column"] = names_of_arrays.index("labels")
+        return config
 
     def per_token(self, eos: int | None = None) -> list[dict[str, Any]]:
         """Return the settings of each column for the data plane.
@@ -177,17 +183,17 @@ class AlignedColumns(ColumnsBeside):
         """
         labels = None if eos is None else float(eos)
         return [
-            each.asked(dtype, width, labels if each.column == "labels" else None)
-            for each, dtype, width in self.columns
+            column.asked(dtype, width, labels if column.column == "labels" else None)
+            for column, dtype, width in self.columns
         ]
 
     def typed(self, batch: Batch) -> Batch:
         """Give tensors of bits the type of the numbers that they are."""
-        for each, dtype, _ in self.columns:
-            found = batch[each.column]
-            if dtype == "bfloat16" and not isinstance(found, np.ndarray):
+        for column, dtype, _ in self.columns:
+            bits = batch[column.column]
+            if dtype == "bfloat16" and not isinstance(bits, np.ndarray):
                 torch = require("torch", extra="torch", purpose="dtype='bfloat16'")
-                batch[each.column] = found.view(torch.bfloat16)
+                batch[column.column] = bits.view(torch.bfloat16)
         return batch
 
     def of_documents(
@@ -210,45 +216,45 @@ class AlignedColumns(ColumnsBeside):
             across_documents: Whether a row leads to the next there.
             has: Of columns that a dataset lacks: not null in the rows of the others.
         """
-        made: dict[str, npt.NDArray[Any]] = {}
+        batch: dict[str, npt.NDArray[Any]] = {}
         arrays = list(self.arrays_of)
         ends = [-1]
         if starts is not None and not across_documents:
             ends += (starts[1:] - 1).tolist()
-        for (each, _, _), asked in zip(self.columns, self.per_token(), strict=True):
+        for (column, _, _), asked in zip(self.columns, self.per_token(), strict=True):
             try:
                 memory = _core.padded_numbers(
-                    columns[each.column],
+                    columns[column.column],
                     lengths,
                     shape[1],
                     asked,
                     starts=starts,
-                    has=has.get(each.column),
+                    has=has.get(column.column),
                 )
             except DataError as error:
-                told = DataError(f"column {each.column!r}: {error}")
-                told.column, told.batch_row = each.column, error.batch_row
-                raise told from None
+                located = DataError(f"column {column.column!r}: {error}")
+                located.column, located.batch_row = column.column, error.batch_row
+                raise located from None
             padding = asked["padding"].to_bytes(8, "little")
-            for number, name in enumerate(each.names):
-                kind, own = arrays[len(made)][1:]
-                found = np.ndarray(
-                    shape + own, kind, memoryview(memory), memory.aligned_offset(number)
+            for field, name in enumerate(column.names):
+                kind, own = arrays[len(batch)][1:]
+                array = np.ndarray(
+                    shape + own, kind, memoryview(memory), memory.aligned_offset(field)
                 )
-                if each.like.shifted:
-                    found[:, :-1] = found[:, 1:]
-                    last = bytes(8) if number else padding
-                    found[:, ends] = np.frombuffer(last, kind, 1)
-                made[name] = found
-        return made
+                if column.like.shifted:
+                    array[:, :-1] = array[:, 1:]
+                    last = bytes(8) if field else padding
+                    array[:, ends] = np.frombuffer(last, kind, 1)
+                batch[name] = array
+        return batch
 
-    def loss_mask(self, made: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    def loss_mask(self, batch: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
         """Return a loss mask from the labels of the files, if they have labels."""
         names = self.names
-        if "labels" not in names or "loss_mask" in names or "loss_mask" not in made:
+        if "labels" not in names or "loss_mask" in names or "loss_mask" not in batch:
             return {}
-        mask = made["labels"] != self.columns[names.index("labels")].column.padding
-        return {"loss_mask": mask.astype(made["loss_mask"].dtype, copy=False)}
+        mask = batch["labels"] != self.columns[names.index("labels")].column.padding
+        return {"loss_mask": mask.astype(batch["loss_mask"].dtype, copy=False)}
 
     def arrays(
         self, memory: _core.Buffer, shape: tuple[int, ...]
@@ -256,8 +262,8 @@ class AlignedColumns(ColumnsBeside):
         """Return the columns of a batch by name, as views of its memory."""
         view = memoryview(memory)
         return {
-            name: np.ndarray(shape + own, kind, view, memory.aligned_offset(number))
-            for number, (name, kind, own) in enumerate(self.arrays_of)
+            name: np.ndarray(shape + own, kind, view, memory.aligned_offset(field))
+            for field, (name, kind, own) in enumerate(self.arrays_of)
         }
 
 

@@ -64,9 +64,11 @@ class Metadata:
         for data in datasets:
             refuse_unknown_rows(data.spans, "metadata")
         sources = (tuple(_source(data, name) for name in named) for data in datasets)
-        made = cls(tuple(named), tuple(name in spans for name in named), tuple(sources))
-        _core.check_metadata(made.asked)
-        return made
+        metadata = cls(
+            tuple(named), tuple(name in spans for name in named), tuple(sources)
+        )
+        _core.check_metadata(metadata.asked)
+        return metadata
 
     @property
     def asked(self) -> tuple[Sequence[str], Sequence[bool], Sequence[Any]]:

@@ -66,11 +66,11 @@ def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
     """
     route = now.route
     run = now.run
-    found = [
-        (number, unreadable_sequences(*each, error))
-        for number, each in enumerate(zip(run.datasets, run.indexes, strict=True))
+    unreadable = [
+        (dataset, unreadable_sequences(*indexed, error))
+        for dataset, indexed in enumerate(zip(run.datasets, run.indexes, strict=True))
     ]
-    positions = now.positions(found, route.start)
+    positions = now.positions(unreadable, route.start)
     slots = route.slots(positions[positions >= route.start])
     numbers = {step, *(slot.step for slot in slots)}
     ranges = joined_ranges_of(numbers, MOST_RANGES)
@@ -103,8 +103,10 @@ def unreadable_sequences(
         int64, rising; empty if that is not a part of the dataset, or too large.
     """
     rows = _rows(dataset, sequences, error)
-    found = range(0) if rows is None else sequences.sequences_with_rows(*rows)
-    return np.array(found if len(found) <= MOST_SEQUENCES else (), dtype=np.int64)
+    sequence_range = range(0) if rows is None else sequences.sequences_with_rows(*rows)
+    return np.array(
+        sequence_range if len(sequence_range) <= MOST_SEQUENCES else (), dtype=np.int64
+    )
 
 
 def _rows(
@@ -116,17 +118,17 @@ def _rows(
     if not sequences.spans.in_file_order:
         return None
     index = dataset.column_index(_column(dataset, sequences, error.column or ""))
-    number = index.files.index(error.file)
-    pages = range(*index.file_first_page[number : number + 2].tolist())
+    file = index.files.index(error.file)
+    pages = range(*index.file_first_page[file : file + 2].tolist())
     group, page = error.row_group, error.page
 
-    def place(number: int) -> tuple[int, int]:
-        found = index.locate(number)
-        return found.row_group, found.page
+    def group_and_page(page_number: int) -> tuple[int, int]:
+        location = index.locate(page_number)
+        return location.row_group, location.page
 
     last = (group + 1, 0) if page is None else (group, page + 1)
-    begin = pages.start + bisect_left(pages, (group, page or 0), key=place)
-    end = pages.start + bisect_left(pages, last, key=place)
+    begin = pages.start + bisect_left(pages, (group, page or 0), key=group_and_page)
+    end = pages.start + bisect_left(pages, last, key=group_and_page)
     if begin == end:
         return None
     first_row, end_row = index.first_rows(np.array([begin, end])).tolist()
@@ -135,10 +137,10 @@ def _rows(
 
 def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
     """Return the column of the dataset, or of its documents, that has a leaf."""
-    names = [each.column for each in dataset.aligned]
+    names = [column.column for column in dataset.aligned]
     names += (*sequences.columns, *dataset.metadata, *dataset.span_columns)
-    found = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
-    return found[0] if found else dataset.column
+    matches = [name for name in names if leaf == name or leaf.startswith(f"{name}.")]
+    return matches[0] if matches else dataset.column
 
 
 def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
@@ -148,7 +150,7 @@ def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
         >>> joined_ranges_of([1, 2, 9, 11, 40], 2)
         ((1, 12), (40, 41))
     """
-    ranges = list(merge_ranges((number, number + 1) for number in set(numbers)))
+    ranges = list(merge_ranges((first, first + 1) for first in set(numbers)))
     gaps = [after[0] - before[1] for before, after in pairwise(ranges)]
     num_closed = max(0, len(ranges) - most)
     closed = set(sorted(range(len(gaps)), key=gaps.__getitem__)[:num_closed])

@@ -233,7 +233,7 @@ def kinds_of(settings: LoaderSettings) -> set[str]:
     if source.kind == "uncounted":
         return {source.kind}
     parts = source.parts.values()
-    kinds = {part.kind if delivers == "tokens" else delivers for part in parts}
+    kinds = {data.kind if delivers == "tokens" else delivers for data in parts}
     return kinds | ({source.kind} & {"mixture"})
 
 
@@ -295,8 +295,8 @@ def _asked(option: Option, settings: LoaderSettings) -> str:
     value = getattr(settings, name.lower(), None)
     if option.name.startswith(("Packed", "Documents", "Windows")):
         value = settings.sequences
-    told = f"{name.lower()}={value!r}"
-    return option.name if value is None or len(told) > 80 else told
+    shown = f"{name.lower()}={value!r}"
+    return option.name if value is None or len(shown) > 80 else shown
 
 
 def _warn_of_joined(settings: LoaderSettings) -> None:
@@ -336,8 +336,8 @@ def _warn_of_endless(settings: LoaderSettings) -> None:
 def _tokenizer_of_texts(settings: LoaderSettings) -> Any:
     """Return the tokenizer of the first plain texts, without a template; or None."""
     dataset = settings.dataset
-    for part in [dataset] if dataset.kind == "uncounted" else _parts(settings):
-        tokenizer = getattr(part, "tokenizer", None)
-        if tokenizer is not None and getattr(part, "row_encoder", None) is None:
+    for data in [dataset] if dataset.kind == "uncounted" else _parts(settings):
+        tokenizer = getattr(data, "tokenizer", None)
+        if tokenizer is not None and getattr(data, "row_encoder", None) is None:
             return tokenizer
     return None

@@ -48,7 +48,7 @@ class Watch:
         self._run, fields = run, settings.fields
         self._memory = settings.memory
         # Columns of the files may tell padding from tokens, or the lengths of rows.
-        given = {each.column for each in run.datasets[0].aligned}
+        given = {column.column for column in run.datasets[0].aligned}
         tells = TELLING & ({*fields.names} | given - {"document_ids"})
         self._looks_at_padding = not tells and run.sequences.delivers == "tokens"
         self._looks_at_end = run.epochs is not None

@@ -61,9 +61,9 @@ def rows_of_ranks(
 ) -> tuple[Int64Array, Int64Array]:
     """Return row and rank of each row of a step: int64 each."""
     row, rank = np.empty((2, size), dtype=np.int64)
-    for number in range(world_size):
-        share = share_of_rank(size, num_lanes, first_lane, number, world_size)
-        row[share], rank[share] = np.arange(len(share)), number
+    for some_rank in range(world_size):
+        share = share_of_rank(size, num_lanes, first_lane, some_rank, world_size)
+        row[share], rank[share] = np.arange(len(share)), some_rank
     return row, rank
 
 
@@ -93,12 +93,12 @@ def _places_of_lanes(num_lanes: int, world_size: int) -> Int64Array:
     return places
 
 
-def _factors(number: int) -> list[int]:
+def _factors(n: int) -> list[int]:
     """Prime factors of a number, the smallest first."""
-    found, factor = [], 2
-    while number > 1:
-        while number % factor == 0:
-            found.append(factor)
-            number //= factor
+    factors, factor = [], 2
+    while n > 1:
+        while n % factor == 0:
+            factors.append(factor)
+            n //= factor
         factor += 1
-    return found
+    return factors

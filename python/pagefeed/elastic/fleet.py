@@ -189,9 +189,9 @@ class FleetRoute(Route):
 
     def num_alike(self, index: int) -> int | None:
         """Return how many steps from one on have as many rows; None for all."""
-        number = self.number_here(index)
-        end = self.fleet.end_of_size(number)
-        return None if end is None else -(-(end - number) // self.num_workers)
+        step = self.number_here(index)
+        end = self.fleet.end_of_size(step)
+        return None if end is None else -(-(end - step) // self.num_workers)
 
     def number_of(self, index: int) -> int:
         """Return the number of the ``index``-th step from the start."""
@@ -203,12 +203,12 @@ class FleetRoute(Route):
 
     def positions(self, first: int, count: int) -> Int64Array:
         """Return the positions of this process's steps ``first .. first + count``."""
-        found = [np.empty(0, dtype=np.int64)]
+        parts_of_steps = [np.empty(0, dtype=np.int64)]
         while count > 0:
             alike = min(count, self.num_alike(first) or count)
-            found.append(self._positions_alike(first, alike))
+            parts_of_steps.append(self._positions_alike(first, alike))
             first, count = first + alike, count - alike
-        places = np.concatenate(found)
+        places = np.concatenate(parts_of_steps)
         positions = self._positions(places)
         if self.end is None:
             return positions
@@ -222,9 +222,9 @@ class FleetRoute(Route):
         lane, num_lanes = self.lanes_of(self._positions(begin))
         kinds, which = np.unique(num_lanes << 32 | lane, return_inverse=True)
         shares = np.empty((len(kinds), here), dtype=np.int64)
-        for number, kind in enumerate(kinds.tolist()):
+        for kind_index, kind in enumerate(kinds.tolist()):
             lanes, first_lane = kind >> 32, kind & 0xFFFFFFFF
-            shares[number] = share_of_rank(
+            shares[kind_index] = share_of_rank(
                 size, lanes, first_lane, self.rank, self.world_size
             )
         places = begin[:, None] + shares[which]

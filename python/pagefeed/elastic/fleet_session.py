@@ -79,10 +79,10 @@ class FleetSession(RunView):
         """Return the batch of a step for a rank, see :meth:`Loader.at`."""
         step = check_whole(step, "step", least=0)
         self.check_state()
-        number, world_size = self.settings.fleet.check_place(
+        checked_rank, world_size = self.settings.fleet.check_place(
             0 if rank is None else rank, world_size
         )
-        rank = None if rank is None else number
+        rank = None if rank is None else checked_rank
         with self.lock:
             is_here = (rank, world_size) == self.place
             held = self._held

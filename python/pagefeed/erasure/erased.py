@@ -55,8 +55,8 @@ class ErasedRows:
     def _runs_of(self, count: int) -> Int64Array:
         """The runs of the first few calls together."""
         chosen = self._erasures[:count]
-        found = [self._spans.ranks(selection.row_runs) for selection in chosen]
-        return _united(np.concatenate([np.empty((0, 2), dtype=np.int64), *found]))
+        ranks = [self._spans.ranks(selection.row_runs) for selection in chosen]
+        return _united(np.concatenate([np.empty((0, 2), dtype=np.int64), *ranks]))
 
     def holds(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which rows were erased: bool, of the shape of ``rows``."""

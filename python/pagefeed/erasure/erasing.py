@@ -36,7 +36,7 @@ def erased_rows(
             files or rows.
         UnsupportedError: If files have no documents.
     """
-    if sum(each is not None for each in (where, rows, snapshot)) != 1:
+    if sum(choice is not None for choice in (where, rows, snapshot)) != 1:
         raise InvalidArgumentError(
             "erase takes one of where=, rows= and snapshot=; call it again for more"
         )
@@ -52,10 +52,10 @@ def erased_rows(
                 "documents by rows="
             )
         return rows_where(Spans(index), where)
-    found = (
+    rows_of_files = (
         _checked(index, rows) if rows is not None else lost_rows(index, snapshot, key)
     )
-    return rows_of(Spans(index), found)
+    return rows_of(Spans(index), rows_of_files)
 
 
 def _checked(
@@ -66,20 +66,20 @@ def _checked(
         raise InvalidArgumentError(
             f"rows={rows!r:.60} must be rows of files: {{'web/a.parquet': [17, 204]}}"
         )
-    found = {}
+    checked = {}
     for file, given in rows.items():
-        number = index.find_file(file)
-        if number is None:
+        file_number = index.find_file(file)
+        if file_number is None:
             raise InvalidArgumentError(
                 f"rows: {file!r} is no file of the dataset, which has "
                 f"{len(index.files)}, such as {index.files[0]!r}"
             )
-        count = int(np.diff(index.file_first_row)[number])
+        count = int(np.diff(index.file_first_row)[file_number])
         numbers = [check_whole(row, "row") for row in given]
         for row in numbers:
             if not 0 <= row < count:
                 raise InvalidArgumentError(
                     f"rows: row {row} is out of range: {file} has {count} rows"
                 )
-        found[index.files[number]] = distinct(np.array(numbers, dtype=np.int64))
-    return found
+        checked[index.files[file_number]] = distinct(np.array(numbers, dtype=np.int64))
+    return checked

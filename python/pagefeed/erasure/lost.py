@@ -45,17 +45,17 @@ def lost_rows(
     is_old = [file in numbers or file in table.left_out for file in later.files]
     added = np.flatnonzero(~np.array(is_old, dtype=np.bool_)).tolist()
     counts = np.diff(index.file_first_row)
-    found = {index.files[n]: np.arange(counts[n]) for n in gone}
-    found |= _deselected(later, snapshot, numbers)
+    lost = {index.files[n]: np.arange(counts[n]) for n in gone}
+    lost |= _deselected(later, snapshot, numbers)
     if not rewritten or not added:
-        return found
+        return lost
     if key is None:
         past = later.recipe.table.past
         gone_by_name = {index.files[n] for n in rewritten}
         if past is not None and past.keeps_rows(table.snapshot, gone_by_name):
             for file in gone_by_name:
-                del found[file]
-            return found
+                del lost[file]
+            return lost
         named = None if past is None else past.key
         if named in later.recipe.table.types:
             key = named  # The one that the table was opened with.
@@ -79,9 +79,9 @@ def lost_rows(
 
     is_lost = ~np.asarray(compute.is_in(values, value_set=left.cast(values.type)))
     ends = np.cumsum(counts[rewritten])[:-1]
-    for n, part in zip(rewritten, np.split(is_lost, ends), strict=True):
-        found[index.files[n]] = np.flatnonzero(part)
-    return found
+    for n, is_lost_here in zip(rewritten, np.split(is_lost, ends), strict=True):
+        lost[index.files[n]] = np.flatnonzero(is_lost_here)
+    return lost
 
 
 def _deselected(
@@ -93,11 +93,12 @@ def _deselected(
     rows = joined_ranges(between[:, 0], between[:, 1])
     first = later.file_first_row
     cuts = np.searchsorted(rows, first)
-    known = {number: file for file, number in numbers.items()}
+    file_of = {file_number: file for file, file_number in numbers.items()}
     return {
-        known[number]: rows[cuts[number] : cuts[number + 1]] - first[number]
-        for number in np.flatnonzero(np.diff(cuts)).tolist()
-        if number in known
+        file_of[file_number]: rows[cuts[file_number] : cuts[file_number + 1]]
+        - first[file_number]
+        for file_number in np.flatnonzero(np.diff(cuts)).tolist()
+        if file_number in file_of
     }
 
 
@@ -107,9 +108,9 @@ def _is_held(
     """Return which rows of some files the later dataset has."""
     runs, first = snapshot.spans.row_runs, later.file_first_row
     rows = joined_ranges(first[files], first[np.array(files) + 1])
-    place = np.searchsorted(runs[:, 0], rows, side="right") - 1
-    held: npt.NDArray[np.bool_] = (place >= 0) & (rows < runs[place, 1])
-    return held
+    run = np.searchsorted(runs[:, 0], rows, side="right") - 1
+    is_selected: npt.NDArray[np.bool_] = (run >= 0) & (rows < runs[run, 1])
+    return is_selected
 
 
 def _ids(index: PageIndex, files: list[int]) -> Any | None:
@@ -122,8 +123,12 @@ def _ids(index: PageIndex, files: list[int]) -> Any | None:
     if ids is None:
         return None
     read = in_order(partial(ids.of, index.storage), [index.files[n] for n in files])
-    found = [*read]
-    return None if any(each is None for each in found) else pa.concat_arrays(found)
+    ids_of_files = [*read]
+    return (
+        None
+        if any(file_ids is None for file_ids in ids_of_files)
+        else pa.concat_arrays(ids_of_files)
+    )
 
 
 def _values(index: PageIndex, column: str, files: list[int]) -> Any:
@@ -137,7 +142,7 @@ def _values(index: PageIndex, column: str, files: list[int]) -> Any:
     kind = getattr(kind, "value_type", kind)
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     kind = views.get(kind, kind)
-    return pa.concat_arrays([each.cast(kind) for each in read])
+    return pa.concat_arrays([values.cast(kind) for values in read])
 
 
 def _check_key(values: Any, key: str) -> None:

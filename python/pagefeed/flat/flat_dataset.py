@@ -54,7 +54,7 @@ class FlatDataset(Selectable, Erasable, Infillable):
             ColumnNotFoundError: If there is no such column.
             UnsupportedError: If the column is part of the records of tokens.
         """
-        others = (*(each.column for each in self.aligned), *self.span_columns)
+        others = (*(beside.column for beside in self.aligned), *self.span_columns)
         if column in others:
             raise UnsupportedError(
                 f"{column!r} lies beside the tokens of {self.files[0]}, in pages of "

@@ -164,8 +164,8 @@ def sampled_digest(storage: Storage, path: str, *more: bytes) -> bytes:
     last = max(0, size - _SAMPLE_BYTES)
     for begin in np.unique(np.linspace(0, last, _SAMPLES).astype(np.int64)).tolist():
         digest.update(storage.read(path, begin, min(begin + _SAMPLE_BYTES, size)))
-    for part in more:
-        digest.update(b"%d " % len(part) + part)
+    for data in more:
+        digest.update(b"%d " % len(data) + data)
     return digest.digest()
 
 

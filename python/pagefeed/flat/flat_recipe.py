@@ -55,14 +55,14 @@ class FlatRecipe(Recipe):
                 raise
             return records, pages, self._identity(records, pages, contents)
 
-        found = in_order(read, self.files, taken=lambda _: advance(1))
-        records, pages, identities = zip(*found, strict=True)
+        read_files = in_order(read, self.files, taken=lambda _: advance(1))
+        records, pages, identities = zip(*read_files, strict=True)
         self._check_same(records)
-        columns = [np.concatenate(part) for part in zip(*pages, strict=True)]
+        columns = [np.concatenate(arrays) for arrays in zip(*pages, strict=True)]
         return _core.flat_index(
             self.files,
             identities,
-            [len(each.offset) for each in pages],
+            [len(file_pages.offset) for file_pages in pages],
             self.column,
             records[0],
             columns[:4],
@@ -86,11 +86,11 @@ class FlatRecipe(Recipe):
         return digest.digest()
 
     def _check_same(self, records: Sequence[Records]) -> None:
-        for path, each in zip(self.files, records, strict=True):
-            if each != records[0]:
+        for path, own in zip(self.files, records, strict=True):
+            if own != records[0]:
                 raise unsupported(
                     path,
-                    f"has tokens as {_text(each)}, and {self.files[0]} as "
+                    f"has tokens as {_text(own)}, and {self.files[0]} as "
                     f"{_text(records[0])}: make a dataset of each kind of files, and "
                     "mix them",
                 )

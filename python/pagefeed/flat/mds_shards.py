@@ -53,7 +53,7 @@ class _Shard(NamedTuple):
     samples: int
     columns: tuple[tuple[str, str, int | None], ...]
     """Name, encoding and bytes of each column; None for bytes that vary."""
-    told: str
+    entry: str
     """The entry as JSON."""
 
 
@@ -72,8 +72,8 @@ class MdsFormat(FlatFormat):
 
     def digest(self, storage: Storage, path: str) -> bytes:
         """Return a digest of the shard and of its entry in the index."""
-        told = _described(storage, path).told
-        text = hashlib.blake2b(told.encode(), digest_size=16).digest()
+        entry = _described(storage, path).entry
+        text = hashlib.blake2b(entry.encode(), digest_size=16).digest()
         return sampled_digest(storage, path, text)
 
     def read(self, storage: Storage, path: str) -> FlatFile:
@@ -84,12 +84,12 @@ class MdsFormat(FlatFormat):
             raise ColumnNotFoundError(
                 f"{path}: there is no column {self.column!r}; it has {names}"
             )
-        place = names.index(self.column)
-        encoding = shard.columns[place][1]
+        column_number = names.index(self.column)
+        encoding = shard.columns[column_number][1]
         sizes = [size for _, _, size in shard.columns]
         begins = _sample_begins(storage, path, shard.samples)
         dtype, shape_known = _token_type(encoding, self.dtype, path)
-        starts, num_bytes = _values(storage, path, begins, sizes, place)
+        starts, num_bytes = _values(storage, path, begins, sizes, column_number)
         if not shape_known:
             # An array begins with a byte for its axes, then its length in 1 to 8 bytes.
             heads = _bytes_at(storage, path, starts)
@@ -122,32 +122,32 @@ def _entries(
 ) -> dict[str, _Shard]:
     text = storage.read_all(index)
     with parsed(index, "no index of MDS shards"):
-        told = json.loads(text)["shards"]
-        kinds = {(str(shard["format"]), str(shard["version"])) for shard in told}
+        entries = json.loads(text)["shards"]
+        kinds = {(str(shard["format"]), str(shard["version"])) for shard in entries}
         if kinds - {("mds", "2")}:
             raise UnsupportedError(
                 f"{index}: shards are {sorted(kinds)}; only 'mds' of version 2 is read"
             )
-        shards = {shard.name: shard for shard in map(_shard, told)}
-        if len(shards) < len(told):
+        shards = {shard.name: shard for shard in map(_shard, entries)}
+        if len(shards) < len(entries):
             raise ValueError("a shard is named twice")
         return shards
 
 
-def _shard(told: dict[str, Any]) -> _Shard:
-    name = told["raw_data"]["basename"]
+def _shard(entry: dict[str, Any]) -> _Shard:
+    name = entry["raw_data"]["basename"]
     if not isinstance(name, str) or "/" in name:
         raise ValueError(f"{name!r:.40} is not the name of a file in the same folder")
-    parts = (told[f"column_{part}"] for part in ("names", "encodings", "sizes"))
+    parts = (entry[f"column_{field}"] for field in ("names", "encodings", "sizes"))
     return _Shard(
         name,
-        whole(told["raw_data"]["bytes"]),
-        whole(told["samples"]),
+        whole(entry["raw_data"]["bytes"]),
+        whole(entry["samples"]),
         tuple(
             (str(column), str(encoding), whole(size, _MOST_BYTES) if size else None)
             for column, encoding, size in zip(*parts, strict=True)
         ),
-        json.dumps(told, sort_keys=True),
+        json.dumps(entry, sort_keys=True),
     )
 
 
@@ -156,11 +156,11 @@ def _described(storage: Storage, path: str) -> _Shard:
     shard = _shards(storage, _index_of(path)).get(path[path.rindex("/") + 1 :])
     if shard is None:
         raise corrupt(path, f"{_index_of(path)} does not name it any more")
-    found = storage.size(path)
-    if shard.size != found:
+    num_bytes = storage.size(path)
+    if shard.size != num_bytes:
         raise corrupt(
             path,
-            f"has {found:,} bytes, its index promises {shard.size:,}: it is "
+            f"has {num_bytes:,} bytes, its index promises {shard.size:,}: it is "
             "truncated, or of another dataset",
         )
     return shard
@@ -185,9 +185,9 @@ def _token_type(
             "'ndarray:uint16', another type, or bytes",
         )
     with parsed(path, f"its tokens are encoded as {encoding!r:.60}"):
-        found = np.dtype(how[0])
-    token_dtype(found, path)
-    return found, len(how) > 1
+        token = np.dtype(how[0])
+    token_dtype(token, path)
+    return token, len(how) > 1
 
 
 def _sample_begins(storage: Storage, path: str, num_samples: int) -> Int64Array:
@@ -212,24 +212,24 @@ def _values(
     path: str,
     begins: Int64Array,
     sizes: list[int | None],
-    place: int,
+    column: int,
 ) -> tuple[Int64Array, Int64Array]:
     """Return the offset and size of a column in each sample."""
     samples, ends = begins[:-1], begins[1:]
-    unknown = [number for number, size in enumerate(sizes) if size is None]
+    unknown = [other_column for other_column, size in enumerate(sizes) if size is None]
     at = samples + 4 * len(unknown)
     if (at > ends).any():
         raise corrupt(path, "samples are too short for the sizes of their columns")
     width = ends - at
-    for number, size in enumerate(sizes[: place + 1]):
+    for other_column, size in enumerate(sizes[: column + 1]):
         if size is not None:
             width = np.full_like(at, size)
-        elif unknown == [place]:
+        elif unknown == [column]:
             # The only column of varying size has the bytes that the others leave.
-            width = ends - at - sum(other or 0 for other in sizes[place:])
+            width = ends - at - sum(other or 0 for other in sizes[column:])
         else:
-            width = _u32_at(storage, path, samples + 4 * unknown.index(number))
-        if number < place:
+            width = _u32_at(storage, path, samples + 4 * unknown.index(other_column))
+        if other_column < column:
             at = at + width
     if (at + width > ends).any() or (width < 0).any():
         raise corrupt(path, "a column reaches beyond the end of its sample")
@@ -237,22 +237,22 @@ def _values(
 
 
 def _u32_at(storage: Storage, path: str, places: Int64Array) -> Int64Array:
-    found = _bytes_at(storage, path, (places[:, None] + np.arange(4)).reshape(-1))
-    return found.view("<u4").astype(np.int64)
+    data = _bytes_at(storage, path, (places[:, None] + np.arange(4)).reshape(-1))
+    return data.view("<u4").astype(np.int64)
 
 
 def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np.uint8]:
     """Return the bytes at rising offsets; the file is read in runs."""
-    found = np.empty(len(places), dtype=np.uint8)
+    values = np.empty(len(places), dtype=np.uint8)
     size, step = storage.size(path), _SIZES_AT_ONCE
     if len(places) and int(places.max()) >= size:
         raise corrupt(path, "a sample ends after the end of the file")
-    for number in np.unique(places // step).tolist():
-        begin, end = number * step, min(size, (number + 1) * step)
-        here = np.flatnonzero(places // step == number)
+    for block in np.unique(places // step).tolist():
+        begin, end = block * step, min(size, (block + 1) * step)
+        here = np.flatnonzero(places // step == block)
         data = storage.numbers(path, "u1", begin, end - begin)
-        found[here] = data[places[here] - begin]
-    return found
+        values[here] = data[places[here] - begin]
+    return values
 
 
 def mds(

@@ -72,8 +72,8 @@ class MegatronFormat(FlatFormat):
         """Return a digest of samples of the file and of all of its index."""
         idx = _idx_of(path)
         digest = hashlib.blake2b(digest_size=16)
-        for part in storage.parts(idx):
-            digest.update(part)
+        for chunk in storage.parts(idx):
+            digest.update(chunk)
         return sampled_digest(storage, path, digest.digest())
 
     def read(self, storage: Storage, path: str) -> FlatFile:
@@ -84,11 +84,11 @@ class MegatronFormat(FlatFormat):
         borders = _borders(storage, index) if self.rows == "documents" else None
         lengths = _lengths(storage, index, borders)
         pages = document_pages(0, lengths, dtype.itemsize)
-        held = int(pages.num_values.sum()) * dtype.itemsize
-        if held != storage.size(path):
+        num_bytes = int(pages.num_values.sum()) * dtype.itemsize
+        if num_bytes != storage.size(path):
             raise corrupt(
                 path,
-                f"its index speaks of {held:,} bytes, the file has "
+                f"its index speaks of {num_bytes:,} bytes, the file has "
                 f"{storage.size(path):,}: it is truncated, or belongs to another .idx",
             )
         records = Records(dtype.name, dtype.itemsize)
@@ -148,8 +148,8 @@ def _lengths(
         )
         begin, count = int(here[0]), int(here[-1] - here[0])
         lengths, pointers = (
-            storage.numbers(index.path, kind, place + width * begin, count)
-            for kind, width, place in (
+            storage.numbers(index.path, kind, offset + width * begin, count)
+            for kind, width, offset in (
                 ("<i4", 4, _HEADER_BYTES),
                 ("<i8", 8, index.pointers),
             )
@@ -207,14 +207,16 @@ class MegatronDataset(FlatDataset):
         Raises:
             CorruptFileError: If an index is not what the format promises.
         """
-        found = []
+        modes_of_files = []
         for path in self.files:
             index = _read_header(Storage(), _idx_of(path))
             if index.modes == index.size:
                 return None
             count = index.num_sequences
-            found.append(Storage().numbers(index.path, "i1", index.modes, count))
-        return np.concatenate(found)
+            modes_of_files.append(
+                Storage().numbers(index.path, "i1", index.modes, count)
+            )
+        return np.concatenate(modes_of_files)
 
 
 def megatron(
@@ -267,19 +269,19 @@ class MegatronOutput(Output):
 
     def check(self) -> None:
         """Refuse types that an index cannot name, and files that exist."""
-        known = [kind and np.dtype(kind) for kind in _DTYPES]
-        if self.dtype not in known:
+        dtypes = [kind and np.dtype(kind) for kind in _DTYPES]
+        if self.dtype not in dtypes:
             raise InvalidArgumentError(
                 f"dtype={self.dtype} cannot be written by Megatron: choose uint16 or "
                 "int32"
             )
-        self._code = known.index(self.dtype)
+        self._code = dtypes.index(self.dtype)
         super().check()
 
     def begin(self) -> None:
         """Open the files."""
         self._index, self._tokens = (
-            self.stack.enter_context(FileWriter(place)) for place in self.places
+            self.stack.enter_context(FileWriter(path)) for path in self.places
         )
         self._lengths: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
         self.files = [_bin_of(self.path).removesuffix(".bin")]

@@ -99,12 +99,12 @@ class Output(ABC):
 
     def check(self) -> None:
         """Check the output before anything is opened."""
-        for place in self.places:
+        for path in self.places:
             with suppress(MissingFileError):
-                found = self.folder.storage.list_files(place, self.signs)
+                existing = self.folder.storage.list_files(path, self.signs)
                 raise InvalidArgumentError(
-                    f"{found[0]} is there already, and would be replaced or read with "
-                    "what is written: choose another output, or remove it"
+                    f"{existing[0]} is there already, and would be replaced or read "
+                    "with what is written: choose another output, or remove it"
                 )
 
     def begin(self) -> None:  # noqa: B027 - some open files only later

@@ -78,13 +78,13 @@ def _spans(
 ) -> list[tuple[int, int, Any]]:
     ids = records[METADATA].astype(np.int64)
     borders = np.flatnonzero(np.diff(ids, prepend=-1, append=-1))
-    number = ids[borders[:-1]]
-    is_span = number != NO_PAYLOAD
+    payload_id = ids[borders[:-1]]
+    is_span = payload_id != NO_PAYLOAD
     starts, stops = borders[:-1][is_span], borders[1:][is_span]
-    number = number[is_span]
-    if not len(number):
+    payload_id = payload_id[is_span]
+    if not len(payload_id):
         return []
-    low, high = int(number.min()), int(number.max())
+    low, high = int(payload_id.min()), int(payload_id.max())
     if high >= header.num_payloads:
         raise corrupt(
             header.file(TOKENS),
@@ -94,13 +94,13 @@ def _spans(
     path = header.file(PAYLOADS)
     payloads = storage.read(path, int(ends[0]), int(ends[-1]))
     load = deserializer(header.serialization, custom, path)
-    found = []
-    for start, stop, each in zip(
-        starts.tolist(), stops.tolist(), (number - low).tolist(), strict=True
+    spans = []
+    for start, stop, entry in zip(
+        starts.tolist(), stops.tolist(), (payload_id - low).tolist(), strict=True
     ):
-        begin, end = (ends[each : each + 2] - ends[0]).tolist()
-        found.append((start, stop, load(payloads[begin:end])))
-    return found
+        begin, end = (ends[entry : entry + 2] - ends[0]).tolist()
+        spans.append((start, stop, load(payloads[begin:end])))
+    return spans
 
 
 def _ends(storage: Storage, header: StreamHeader, low: int, high: int) -> Int64Array:

@@ -115,11 +115,11 @@ class StreamHeader:
         for name, size in expected.items():
             if self.files.get(name, (-1, 0))[0] != size:
                 raise corrupt(self.path, f"its numbers do not fit the size of {name}")
-            found = storage.size(self.file(name))
-            if found != size:
+            num_bytes = storage.size(self.file(name))
+            if num_bytes != size:
                 raise corrupt(
                     self.file(name),
-                    f"has {found:,} bytes, its header promises {size:,}: it is "
+                    f"has {num_bytes:,} bytes, its header promises {size:,}: it is "
                     "truncated, or of another shard",
                 )
 
@@ -131,8 +131,8 @@ class StreamHeader:
         """
         for name, (size, expected) in self.files.items():
             crc32, path = 0, self.file(name)
-            for part in storage.parts(path, 0, size):
-                crc32 = zlib.crc32(part, crc32)
+            for chunk in storage.parts(path, 0, size):
+                crc32 = zlib.crc32(chunk, crc32)
             if crc32 != expected:
                 raise corrupt(
                     path,
@@ -149,31 +149,31 @@ def record_dtype(dtype: object) -> np.dtype[Any]:
         TypeError: If NumPy does not know it.
         UnsupportedError: If tokens are not integers, or ids of payloads not ``u4``.
     """
-    found: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
-    if found.names is None:
-        token_dtype(found, "dtype")
-        return found
-    if TOKEN not in found.names:
+    record: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
+    if record.names is None:
+        token_dtype(record, "dtype")
+        return record
+    if TOKEN not in record.names:
         raise UnsupportedError(
-            f"dtype={_listed(found)} has no field {TOKEN!r}: that of the tokens is "
+            f"dtype={_listed(record)} has no field {TOKEN!r}: that of the tokens is "
             "called so"
         )
-    token_dtype(found[TOKEN], "dtype")
-    for name in found.names:
+    token_dtype(record[TOKEN], "dtype")
+    for name in record.names:
         if (
-            found[name].kind not in "iuf"
-            or found[name].newbyteorder("<") != found[name]
+            record[name].kind not in "iuf"
+            or record[name].newbyteorder("<") != record[name]
         ):
             raise UnsupportedError(
-                f"dtype={_listed(found)}: field {name!r} must be one number a token, "
+                f"dtype={_listed(record)}: field {name!r} must be one number a token, "
                 "little-endian"
             )
-    if METADATA in found.names and found[METADATA] != np.dtype("<u4"):
+    if METADATA in record.names and record[METADATA] != np.dtype("<u4"):
         raise UnsupportedError(
-            f"dtype={_listed(found)}: {METADATA!r} is the number of a payload, and of "
+            f"dtype={_listed(record)}: {METADATA!r} is the number of a payload, and of "
             "type 'u4'"
         )
-    return found
+    return record
 
 
 def read_header(storage: Storage, path: str) -> StreamHeader:
@@ -183,10 +183,10 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
         CorruptFileError: If it is damaged.
         UnsupportedError: If it is of another version.
     """
-    found = storage.read_all(path)
+    data = storage.read_all(path)
     with parsed(path, "no header of a stream, or damaged"):
-        outer = json.loads(found)
-        text = found[found.index(b'"content": ') + 11 : -2]
+        outer = json.loads(data)
+        text = data[data.index(b'"content": ') + 11 : -2]
         content, checksum = outer["content"], outer.get("checksum")
         kind, version = content["format"], content["version"]
     if kind != FORMAT or version != VERSION:
@@ -206,8 +206,8 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
             num_payloads=whole(content["num_payloads"]),
             serialization=_known(content["serialization"], SERIALIZATIONS),
             files={
-                _known(name, FILES): (whole(each["bytes"]), whole(each["crc32"]))
-                for name, each in content["files"].items()
+                _known(name, FILES): (whole(file["bytes"]), whole(file["crc32"]))
+                for name, file in content["files"].items()
             },
         )
 

@@ -93,8 +93,8 @@ class StreamFormat(FlatFormat):
         if dtype.names is None:
             records = Records(dtype.name, dtype.itemsize)
         else:
-            place = header.place(TOKEN)
-            records = Records(dtype[TOKEN].name, dtype.itemsize, place)
+            offset = header.place(TOKEN)
+            records = Records(dtype[TOKEN].name, dtype.itemsize, offset)
         pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
         return records, pages
 
@@ -156,9 +156,9 @@ class StreamDataset(FlatDataset):
         """
         if column in self.span_columns:
             return self._span_column
-        for each, field in zip(self.aligned, self.format.fields, strict=True):
-            if each.column == column:
-                filling = each.filling(field)
+        for beside, field in zip(self.aligned, self.format.fields, strict=True):
+            if beside.column == column:
+                filling = beside.filling(field)
                 return RecordColumn(
                     self.index, field.dtype, field.offset, filling=filling
                 )
@@ -230,11 +230,14 @@ class StreamDataset(FlatDataset):
             >>> dataset.document(3).spans  # doctest: +SKIP
             [(1, 3, b'payload')]
         """
-        number = self._checked_row(row)
+        row_of_dataset = self._checked_row(row)
         spans, storage = self.spans, Storage()
-        if spans.erased is not None and spans.erased.holds(np.array([number]))[0]:
-            raise InvalidArgumentError(f"document {number} is erased")
-        index, [row] = self.index.plain, spans.rows_of_index([number]).tolist()
+        if (
+            spans.erased is not None
+            and spans.erased.holds(np.array([row_of_dataset]))[0]
+        ):
+            raise InvalidArgumentError(f"document {row_of_dataset} is erased")
+        index, [row] = self.index.plain, spans.rows_of_index([row_of_dataset]).tolist()
         [file] = index.files_of_rows([row]).tolist()
         borders = index.values_of_rows([row, row + 1]) - index.file_first_value[file]
         begin, end = borders.tolist()
@@ -271,28 +274,29 @@ def stream(
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP
     """
-    found = Storage().list_files(paths, (HEADER,))
-    headers = [path.removesuffix(TOKENS) for path in found]
+    listed = Storage().list_files(paths, (HEADER,))
+    headers = [path.removesuffix(TOKENS) for path in listed]
     headers = [path if path.endswith(HEADER) else path + HEADER for path in headers]
     first = read_header(Storage(), headers[0])
-    known = {field.name: field for field in _fields(first.dtype)}
+    field_of = {field.name: field for field in _fields(first.dtype)}
     chosen = parse_aligned(aligned, [column])
-    for each in chosen:
-        like = each.like
+    for beside in chosen:
+        like = beside.like
         if like.width not in (None, 1) or like.first or like.count or like.scale:
             raise InvalidArgumentError(
-                f"aligned={each.column!r}: records of a stream have one number for "
+                f"aligned={beside.column!r}: records of a stream have one number for "
                 "each token as it is: leave width, first, count and scale out"
             )
     taken = [column, *(name for name, _ in chosen)]
     for name in taken[1:]:
-        if name not in known:
+        if name not in field_of:
             raise ColumnNotFoundError(
-                f"aligned={name!r}: {headers[0]} has {sorted(known)} beside its tokens"
+                f"aligned={name!r}: {headers[0]} has {sorted(field_of)} beside its "
+                "tokens"
             )
     return StreamDataset(
         files=tuple(header.removesuffix(HEADER) + TOKENS for header in headers),
-        format=StreamFormat(tuple(known[name] for name, _ in chosen)),
+        format=StreamFormat(tuple(field_of[name] for name, _ in chosen)),
         column=column,
         aligned=chosen,
         span_columns=_span_columns(spans, first, taken),
@@ -338,26 +342,26 @@ def _payload_files(headers: Sequence[str]) -> tuple[int, tuple[PayloadFiles, ...
         CorruptFileError: If a file has another size than its header says.
     """
     storage = Storage()
-    found, first, place = [], None, 0
+    files, first, offset = [], None, 0
     for path in headers:
         header = read_header(storage, path)
         header.check_sizes(storage)
         if first is None:
-            first, place = header, header.place(METADATA)
+            first, offset = header, header.place(METADATA)
         kind = header.serialization
-        if not header.has_payloads or header.place(METADATA) != place:
+        if not header.has_payloads or header.place(METADATA) != offset:
             raise _other(path, f"records are {header.dtype}", f"{first.dtype}")
         if kind != first.serialization:
             raise _other(path, f"payloads are {kind!r}", f"{first.serialization!r}")
         size = header.files[PAYLOADS][0]
         names = header.file(INDEX), header.file(PAYLOADS)
-        found.append((*names, header.num_payloads, size))
-    return place, tuple(found)
+        files.append((*names, header.num_payloads, size))
+    return offset, tuple(files)
 
 
-def _other(path: str, found: str, expected: str) -> DataError:
+def _other(path: str, own: str, expected: str) -> DataError:
     return unsupported(
         path,
-        f"{found}, and of the shards before it {expected}: make a dataset of each kind "
+        f"{own}, and of the shards before it {expected}: make a dataset of each kind "
         "of shards, and mix them",
     )

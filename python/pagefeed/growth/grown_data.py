@@ -39,10 +39,10 @@ def before_growth(dataset: Dataset, then: str) -> DescribedRows:
     try:
         return _files_before(dataset, then)
     except StateMismatchError as refused:
-        found = _snapshot_before(dataset, then, str(refused))
-        if found is None:
+        snapshot = _snapshot_before(dataset, then, str(refused))
+        if snapshot is None:
             raise
-        return found
+        return snapshot
 
 
 def before_rewriting(dataset: Dataset, then: str) -> DescribedRows | None:
@@ -81,15 +81,17 @@ def _added(before: DescribedRows, after: DescribedRows) -> DescribedRows:
     Raises:
         StateMismatchError: If nothing tells them.
     """
-    held = {*before.spans.layout.files}
-    if held <= {*after.files}:
-        return after.with_files([n for n, f in enumerate(after.files) if f not in held])
+    old_files = {*before.spans.layout.files}
+    if old_files <= {*after.files}:
+        return after.with_files(
+            [n for n, f in enumerate(after.files) if f not in old_files]
+        )
     keys = [
         None
-        if each.table is None or each.table.past is None
+        if data.table is None or data.table.past is None
         # Of files that are gone the keys were kept.
-        else each.table.past.keys_of(each.spans.layout)
-        for each in (before, after)
+        else data.table.past.keys_of(data.spans.layout)
+        for data in (before, after)
     ]
     old, new = keys
     if old is None or new is None or not after.spans.in_file_order:
@@ -129,10 +131,10 @@ def _files_before(dataset: Dataset, then: str) -> DescribedRows:
     facts = then.split()
     is_record = len(facts) > 1 and facts[1].isdecimal()
     for numbers in _candidates(dataset, int(facts[1]) if is_record else 0):
-        for part in _with_all_rows(dataset.with_files(numbers)):
-            now = identity_of_data(part)
+        for some_files in _with_all_rows(dataset.with_files(numbers)):
+            now = identity_of_data(some_files)
             if not what_changed(then, now):
-                return part
+                return some_files
             lost_rows = lost_rows or same_files(then, now)
     changed = what_changed(then, identity_of_data(dataset))
     table = dataset.table
@@ -172,8 +174,8 @@ def _snapshot_before(
     snapshot = snapshot_in(then)
     if table is None or table.past is None or not snapshot:
         return None
-    kind, number = table.snapshot.partition(":")[0], snapshot.partition(":")[2]
-    if snapshot == table.snapshot or snapshot != f"{kind}:{number}":
+    kind, version = table.snapshot.partition(":")[0], snapshot.partition(":")[2]
+    if snapshot == table.snapshot or snapshot != f"{kind}:{version}":
         return None
     if cast("DescribedRows", dataset).erasures:
         raise StateMismatchError(
@@ -184,8 +186,8 @@ def _snapshot_before(
         )
     try:
         old = table.past.at(snapshot)
-        part = _of_snapshot(cast("DescribedRows", dataset), old)
-        if what_changed(then, identity_of_data(part)):
+        then_selected = _of_snapshot(cast("DescribedRows", dataset), old)
+        if what_changed(then, identity_of_data(then_selected)):
             return None
         lost = lost_rows(old.index, table.past.at(table.snapshot), None)
     except (InvalidArgumentError, MissingFileError):
@@ -200,7 +202,7 @@ def _snapshot_before(
             "web.erase(snapshot=...) with the dataset of now, load the state without "
             "grown=, and begin the next epoch with a loader of the snapshot of now"
         )
-    return part
+    return then_selected
 
 
 def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
@@ -226,18 +228,21 @@ def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
         spans = chosen.on_top_of(spans)
     if not isinstance(spans, Selection):
         return base
-    found = replace(base, selection=spans)
+    selected = replace(base, selection=spans)
     if spans.is_of_table or spans.counts_rows:
-        return found
-    return found.with_files(spans.held_files, "without_rows")
+        return selected
+    return selected.with_files(spans.held_files, "without_rows")
 
 
-def _with_all_rows(part: DescribedRows) -> Iterator[DescribedRows]:
+def _with_all_rows(dataset: DescribedRows) -> Iterator[DescribedRows]:
     """Yield files with their selection, and without it if it leaves out none."""
-    yield part
+    yield dataset
     # Of a table perhaps only the files that were added have deleted rows.
-    if part.selection is not None and part.spans.num_rows == part.index.num_rows:
-        yield replace(part, selection=None)
+    if (
+        dataset.selection is not None
+        and dataset.spans.num_rows == dataset.index.num_rows
+    ):
+        yield replace(dataset, selection=None)
 
 
 def _candidates(dataset: DescribedRows, count: int) -> Iterator[list[int]]:

@@ -72,15 +72,17 @@ class GrownOrder(Ordered):
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the sequences at positions; numbers of added sequences come last."""
         wanted = np.asarray(positions, dtype=np.int64).ravel()
-        is_new, place = self._places(wanted)
-        found = np.empty(len(wanted), dtype=np.int64)
+        is_new, place_in_order = self._places(wanted)
+        sequences = np.empty(len(wanted), dtype=np.int64)
         for which, order, first in (
             (~is_new, self._before, 0),
             (is_new, self._added, self._size),
         ):
             if which.any():
-                found[which] = first + (yield from order.reading(place[which]))
-        return found
+                sequences[which] = first + (
+                    yield from order.reading(place_in_order[which])
+                )
+        return sequences
 
     def _places(
         self, positions: Int64Array
@@ -93,7 +95,7 @@ class GrownOrder(Ordered):
         is_new = np.take_along_axis(drawn, at[:, None], axis=1)[:, 0]
         earlier = drawn & (np.arange(GROUPS) < at[:, None])
         news = self._new_before(block) + earlier.sum(axis=1)
-        place = np.where(is_new, news, group - news) * self._group + inside
+        place_in_order = np.where(is_new, news, group - news) * self._group + inside
         rest = behind - self._groups * self._group
         is_rest = rest >= 0
         is_new[is_rest] = rest[is_rest] >= self._old_rest
@@ -102,11 +104,11 @@ class GrownOrder(Ordered):
             self._new_groups * self._group + rest - self._old_rest,
             self._old_groups * self._group + rest,
         )
-        place[is_rest] = of_rest[is_rest]
-        place[~is_new] += self._position
+        place_in_order[is_rest] = of_rest[is_rest]
+        place_in_order[~is_new] += self._position
         is_new[behind < 0] = False
-        place[behind < 0] = positions[behind < 0]
-        return is_new, place
+        place_in_order[behind < 0] = positions[behind < 0]
+        return is_new, place_in_order
 
     def _new_before(self, block: Int64Array) -> Int64Array:
         """Return how many new groups come before blocks."""
@@ -115,29 +117,27 @@ class GrownOrder(Ordered):
 
     def _drawn(self, block: Int64Array) -> npt.NDArray[np.bool_]:
         """Return which groups of blocks are new: bool [blocks, GROUPS]."""
-        known, which = np.unique(block, return_inverse=True)
-        group = known[:, None] * GROUPS + np.arange(GROUPS)
+        blocks, which = np.unique(block, return_inverse=True)
+        group = blocks[:, None] * GROUPS + np.arange(GROUPS)
         lots = mix(group, self._key) >> np.uint64(1)
         lots[group >= self._groups] = LAST
         rank = lots.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
-        count = self._new_before(known + 1) - self._new_before(known)
+        count = self._new_before(blocks + 1) - self._new_before(blocks)
         return (rank < count[:, None])[which]
 
-    def _turn(
-        self, number: Int64Array, block: Int64Array, *, is_new: bool
-    ) -> Int64Array:
+    def _turn(self, nth: Int64Array, block: Int64Array, *, is_new: bool) -> Int64Array:
         """Return the position of the n-th new group, or of the n-th old one."""
         before = self._new_before(block)
         if not is_new:
             before = np.minimum(block * GROUPS, self._groups) - before
         others_first = np.argsort(self._drawn(block) ^ is_new, axis=1, kind="stable")
-        at = (number - before).clip(0, GROUPS - 1)
+        at = (nth - before).clip(0, GROUPS - 1)
         return block * GROUPS + np.take_along_axis(others_first, at[:, None], 1)[:, 0]
 
     def positions(self, units: npt.ArrayLike) -> Int64Array:
         """Return where sequences are delivered."""
         wanted = np.asarray(units, dtype=np.int64).ravel()
-        found = np.empty(len(wanted), dtype=np.int64)
+        delivered = np.empty(len(wanted), dtype=np.int64)
         is_new = wanted >= self._size
         old = self._before.positions(wanted[~is_new])
         group, inside = np.divmod(old - self._position, self._group)
@@ -147,14 +147,16 @@ class GrownOrder(Ordered):
         rest = self._groups - self._old_groups
         turn = np.where(group < self._old_groups, turn, group + rest)
         moved = self._position + turn * self._group + inside
-        found[~is_new] = np.where(old < self._position, old, moved)
+        delivered[~is_new] = np.where(old < self._position, old, moved)
         new = self._added.positions(wanted[is_new] - self._size)
         group, inside = np.divmod(new, self._group)
         block = ((group + 1) * self._groups - 1) // max(1, self._new_groups) // GROUPS
         block = block.clip(0, max(0, self._groups - 1) // GROUPS)
         turn = self._turn(group, block, is_new=True)
         rest = self._groups - self._new_groups
-        place = np.where(group < self._new_groups, turn, group + rest) * self._group
-        place += np.where(group < self._new_groups, 0, self._old_rest)
-        found[is_new] = self._position + place + inside
-        return found
+        turn_begin = (
+            np.where(group < self._new_groups, turn, group + rest) * self._group
+        )
+        turn_begin += np.where(group < self._new_groups, 0, self._old_rest)
+        delivered[is_new] = self._position + turn_begin + inside
+        return delivered

@@ -49,7 +49,7 @@ def rest_of_dataset(
             before, same = before_growth(before, state.dataset), False
         elif (then := before_rewriting(before, state.dataset)) is not None:
             before, same = then, False
-    names = [each.name for each in fields(DatasetRun) if each.init]
+    names = [option.name for option in fields(DatasetRun) if option.init]
     options = {name: getattr(whole, name) for name in names}
     run: Callable[..., DatasetRun] = DatasetRun
     if state.grown or whole.epochs != 1:
@@ -96,7 +96,7 @@ class GrownCursor(DatasetCursor):
         if self._is_behind:
             return run.whole.at(self.begin).num_tokens_before
         parts = self._parts(self.begin.epoch)
-        tokens = sum(run.indexes[number].num_delivered_tokens for number in parts)
+        tokens = sum(run.indexes[dataset].num_delivered_tokens for dataset in parts)
         return self.start * tokens // run.num_sequences
 
     def position_of(self, state: LoaderState) -> int:
@@ -174,11 +174,11 @@ class GrownRun(DatasetRun):
     """The run of the following epochs."""
 
     def __post_init__(self) -> None:
-        names = [each.name for each in fields(DatasetRun) if each.init]
+        names = [option.name for option in fields(DatasetRun) if option.init]
         options = {name: getattr(self, name) for name in names}
         self.whole = DatasetRun(**options | {"dataset": self.later})
         parts = growth_parts(self.dataset, [record for record, _ in self.begun.grown])
-        cut = [self.sequences.index(part.spans) for part in parts]
+        cut = [self.sequences.index(data.spans) for data in parts]
         self.num_parts = len(parts)
         """Datasets of the epoch: the first one, and one for each addition."""
         is_joined = self.epochs != 1
@@ -195,8 +195,10 @@ class GrownRun(DatasetRun):
         self.orders = MixedOrder(run=self, number=0, seed=self.seed, added=added)
         self.orders_behind = self.whole.orders
         if is_joined:
-            number = self.num_parts
-            self.orders_behind = DatasetOrder(run=self, number=number, seed=self.seed)
+            behind_number = self.num_parts
+            self.orders_behind = DatasetOrder(
+                run=self, number=behind_number, seed=self.seed
+            )
         self.initial = replace(
             self.whole.initial,
             dataset=identity_of_data(self.dataset),
@@ -242,26 +244,26 @@ class MixedOrder(DatasetOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._added = [each for each in self.added if each[0].index.num_sequences]
+        self._added = [added for added in self.added if added[0].index.num_sequences]
 
     def reach(self, state: LoaderState) -> int:
         """Return how far the epoch of a state moves sequences, over all lanes."""
         lanes = state.num_lanes
-        added = sum(part.mixed(lanes) for part, _ in self._added)
+        added = sum(order.mixed(lanes) for order, _ in self._added)
         return super().reach(state) + added
 
     def _make(self, epoch: int, num_lanes: int, ranks: int | None = None) -> Ordered:
         order, size = super()._make(epoch, num_lanes, ranks), self.index.num_sequences
-        for part, position in self._added:
+        for added, position in self._added:
             # Where all is shuffled in full lanes mean nothing, but rows of ranks do.
-            has_lanes = self.shuffle.delayed or part.shuffle.delayed
+            has_lanes = self.shuffle.delayed or added.shuffle.delayed
             order = GrownOrder(
                 order,
-                part.of(epoch, num_lanes, ranks),
-                sizes=(size, part.index.num_sequences),
+                added.of(epoch, num_lanes, ranks),
+                sizes=(size, added.index.num_sequences),
                 position=position,
                 group=num_lanes if has_lanes else ranks or 1,
-                key=derive_key(self.seed, epoch, part.name),
+                key=derive_key(self.seed, epoch, added.name),
             )
-            size += part.index.num_sequences
+            size += added.index.num_sequences
         return order

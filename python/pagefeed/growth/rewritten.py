@@ -47,7 +47,7 @@ VERSION = 1
 SPANS_AT_ONCE = 1 << 15
 
 
-class _Found(NamedTuple):
+class _Matches(NamedTuple):
     """Rows of an old index, and where they are now."""
 
     layout: PageIndex
@@ -161,18 +161,18 @@ class RewrittenRows(RowRuns):
     @lazy
     def _rising(self) -> Int64Array:
         """The spans with rows, by their rows in the index."""
-        held = np.flatnonzero(np.diff(self._rows_before))
-        return held[np.argsort(self._row[held], kind="stable")]
+        spans = np.flatnonzero(np.diff(self._rows_before))
+        return spans[np.argsort(self._row[spans], kind="stable")]
 
     def spans_at(self, pages: npt.ArrayLike, rows: npt.ArrayLike) -> Int64Array:
         """Return the span that holds each row of a page; -1 if none does."""
         row = self.index.first_rows(pages) + np.asarray(rows, dtype=np.int64)
-        place = np.searchsorted(self._row[self._rising], row, side="right") - 1
+        rank = np.searchsorted(self._row[self._rising], row, side="right") - 1
         if len(self._rising) == 0:
-            return np.full_like(place, -1)
-        span = self._rising[place.clip(0)]
+            return np.full_like(rank, -1)
+        span = self._rising[rank.clip(0)]
         length = self.first_rows(span + 1) - self.first_rows(span)
-        inside = (place >= 0) & (row < self._row[span] + length)
+        inside = (rank >= 0) & (row < self._row[span] + length)
         return np.where(inside, span, -1)
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
@@ -206,13 +206,13 @@ def rewritten_rows(dataset: DescribedRows, then: str) -> DescribedRows:
             raise _refused(
                 dataset, then, "the table does not prove that no row changed since"
             )
-        for part in _parts(dataset, layout, then, is_whole=is_whole):
-            if not what_changed(then, identity_of_data(part)):
+        for candidate in _parts(dataset, layout, then, is_whole=is_whole):
+            if not what_changed(then, identity_of_data(candidate)):
                 logger.info(
                     "rows of %s are read from files of %s, which rewrote them",
                     *(snapshot_in(then), table.snapshot),
                 )
-                return part
+                return candidate
             why = "not all of their rows are there"
     raise _refused(dataset, then, why)
 
@@ -264,17 +264,17 @@ def _parts(
     dataset: DescribedRows, layout: PageIndex, then: str, *, is_whole: bool
 ) -> Iterator[DescribedRows]:
     """Yield what the rows of an index may be in the files of now, as datasets."""
-    found = _found(dataset, layout, then)
-    if found is None:
+    matches = _matched(dataset, layout, then)
+    if matches is None:
         return
     if not is_whole:  # Files without selected rows were no files of the dataset.
-        found = _of_held_files(found)
-    if len(found.old) == found.layout.num_rows:
-        yield _dataset_of(dataset, found, then, has_all=True)
-    yield _dataset_of(dataset, found, then, has_all=False)
+        matches = _of_held_files(matches)
+    if len(matches.old) == matches.layout.num_rows:
+        yield _dataset_of(dataset, matches, then, has_all=True)
+    yield _dataset_of(dataset, matches, then, has_all=False)
 
 
-def _found(dataset: DescribedRows, layout: PageIndex, then: str) -> _Found | None:
+def _matched(dataset: DescribedRows, layout: PageIndex, then: str) -> _Matches | None:
     """Return where rows of an earlier index are now.
 
     None if nothing identifies rows.
@@ -296,35 +296,35 @@ def _found(dataset: DescribedRows, layout: PageIndex, then: str) -> _Found | Non
     rising = keys[order]
     if (rising[1:] == rising[:-1]).any() or not len(rising):
         raise _refused(dataset, then, f"two rows have the same key={past.key!r}")
-    place = np.searchsorted(rising, old).clip(0, len(rising) - 1)
-    left = np.flatnonzero(rising[place] == old)
-    return _Found(layout, left, rows[order[place[left]]])
+    nearest = np.searchsorted(rising, old).clip(0, len(rising) - 1)
+    left = np.flatnonzero(rising[nearest] == old)
+    return _Matches(layout, left, rows[order[nearest[left]]])
 
 
-def _of_held_files(found: _Found) -> _Found:
+def _of_held_files(matches: _Matches) -> _Matches:
     """Return the result without files of which no row is left."""
-    layout, first = found.layout, found.layout.file_first_row
-    file = np.searchsorted(first, found.old, side="right") - 1
-    held = np.unique(file)
-    files = tuple(layout.files[number] for number in held.tolist())
+    layout, first = matches.layout, matches.layout.file_first_row
+    file = np.searchsorted(first, matches.old, side="right") - 1
+    files_with_rows = np.unique(file)
+    files = tuple(layout.files[file_number] for file_number in files_with_rows.tolist())
     recipe = replace(layout.recipe, files=files)
-    part = PageIndex(part_of(recipe, layout.core), recipe)
+    index = PageIndex(part_of(recipe, layout.core), recipe)
     moved = np.zeros(len(layout.files), dtype=np.int64)
-    moved[held] = part.file_first_row[:-1] - first[held]
-    return _Found(part, found.old + moved[file], found.new)
+    moved[files_with_rows] = index.file_first_row[:-1] - first[files_with_rows]
+    return _Matches(index, matches.old + moved[file], matches.new)
 
 
 def _dataset_of(
-    dataset: DescribedRows, found: _Found, then: str, *, has_all: bool
+    dataset: DescribedRows, matches: _Matches, then: str, *, has_all: bool
 ) -> DescribedRows:
-    layout, index = found.layout, dataset.index
-    fingerprint = layout.fingerprint if has_all else _fingerprint(found)
+    layout, index = matches.layout, dataset.index
+    fingerprint = layout.fingerprint if has_all else _fingerprint(matches)
     key = derived_key(
         index, str(VERSION), dataset.fingerprint, layout.fingerprint, fingerprint
     )
 
     def write(writer: ArrayWriter) -> None:
-        _write_runs(writer, index, found)
+        _write_runs(writer, index, matches)
 
     stored = derived_arrays(index, "rewritten", key, write)
     spans = RewrittenRows(index, _of_then(layout, then), fingerprint, stored)
@@ -353,34 +353,34 @@ def _has_values(spans: RewrittenRows) -> bool:
     return bool((values == spans.layout.first_values(pages)).all())
 
 
-def _begins(found: _Found, pages: Sequence[Int64Array]) -> Int64Array:
+def _begins(matches: _Matches, pages: Sequence[Int64Array]) -> Int64Array:
     """Return where runs of consecutive rows begin: within one page of both indexes."""
-    begins = np.ones(len(found.old), dtype=np.bool_)
-    begins[1:] = (np.diff(found.old) != 1) | (np.diff(found.new) != 1)
+    begins = np.ones(len(matches.old), dtype=np.bool_)
+    begins[1:] = (np.diff(matches.old) != 1) | (np.diff(matches.new) != 1)
     for page in pages:
         begins[1:] |= np.diff(page) != 0
     return np.flatnonzero(begins)
 
 
-def _fingerprint(found: _Found) -> str:
+def _fingerprint(matches: _Matches) -> str:
     """Return a digest of the rows, see ``Selection.fingerprint``."""
-    pages = found.layout.pages_of_rows(found.old)
-    first = _begins(found._replace(new=found.old), [pages])
-    count = np.diff(first, append=len(found.old))
-    runs = np.stack([found.old[first], count], axis=1).tobytes()
+    pages = matches.layout.pages_of_rows(matches.old)
+    first = _begins(matches._replace(new=matches.old), [pages])
+    count = np.diff(first, append=len(matches.old))
+    runs = np.stack([matches.old[first], count], axis=1).tobytes()
     digest = blake2b(runs, digest_size=16).hexdigest()
-    text = f"{found.layout.fingerprint} {digest}"
+    text = f"{matches.layout.fingerprint} {digest}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _write_runs(writer: ArrayWriter, index: PageIndex, found: _Found) -> None:
+def _write_runs(writer: ArrayWriter, index: PageIndex, matches: _Matches) -> None:
     """Store the runs, and the values before each; reads pages selected in part."""
-    layout = found.layout
-    logger.info("%d rewritten rows are found, once", len(found.old))
-    page = layout.pages_of_rows(found.old)
-    first = _begins(found, [page, index.pages_of_rows(found.new)])
-    page, row = page[first], found.new[first]
-    num_rows = np.diff(first, append=len(found.old))
+    layout = matches.layout
+    logger.info("%d rewritten rows are found, once", len(matches.old))
+    page = layout.pages_of_rows(matches.old)
+    first = _begins(matches, [page, index.pages_of_rows(matches.new)])
+    page, row = page[first], matches.new[first]
+    num_rows = np.diff(first, append=len(matches.old))
     values = np.zeros(len(row), dtype=np.int64)
     order = np.argsort(row, kind="stable")
     for begin in range(0, len(order), SPANS_AT_ONCE):

@@ -87,8 +87,8 @@ class InfilledIndex(CountedIndex):
 
     def row_offsets(self, page: int, *, verify_checksums: bool = False) -> Int64Array:
         """Return where the rows of a page begin in its tokens: int64 [rows + 1]."""
-        number = self._check_page(page)
-        first, end = self.first_rows([number, number + 1]).tolist()
+        checked_page = self._check_page(page)
+        first, end = self.first_rows([checked_page, checked_page + 1]).tolist()
         added = _num_chosen(self.infill, np.arange(first, end + 1))
         added *= len(self.infill.tokens)
         plain = self.plain.row_offsets(page, verify_checksums=verify_checksums)
@@ -111,7 +111,7 @@ class InfilledIndex(CountedIndex):
         """Return which tokens of its document some of a row are, in their order."""
         [first] = self.first_rows([page]).tolist()
         offsets = self.plain.row_offsets(page)
-        asked = None if parts is None else [(each.start, each.stop) for each in parts]
+        asked = None if parts is None else [(span.start, span.stop) for span in parts]
         return infilling_of(self.infill).own(
             first + row,
             int(offsets[row + 1] - offsets[row]),
@@ -124,8 +124,8 @@ class InfilledIndex(CountedIndex):
 
 def _num_chosen(infill: Infill, borders: Int64Array) -> Int64Array:
     """Count infilled documents between borders: int64 [borders - 1]."""
-    found = infilling_of(infill).num_chosen(np.ascontiguousarray(borders))
-    return np.frombuffer(found, np.int64).copy()
+    counts = infilling_of(infill).num_chosen(np.ascontiguousarray(borders))
+    return np.frombuffer(counts, np.int64).copy()
 
 
 def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:

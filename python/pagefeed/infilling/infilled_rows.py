@@ -40,13 +40,13 @@ Arrange = Callable[[Any, Document], Any]
 def document_at(index: PageIndex, row: int) -> Document:
     """Return the document of a row of an index that is infilled."""
     [page] = index.pages_of_rows([row]).tolist()
-    number = int(row - index.first_rows([page])[0])
+    row_in_page = int(row - index.first_rows([page])[0])
     plain = index.plain
     own, whole = (
-        int(offsets[number + 1] - offsets[number])
+        int(offsets[row_in_page + 1] - offsets[row_in_page])
         for offsets in (plain.row_offsets(page), index.row_offsets(page))
     )
-    return Document(own, whole, index.own_tokens(page, number, range(whole), 0))
+    return Document(own, whole, index.own_tokens(page, row_in_page, range(whole), 0))
 
 
 def arrange_numbers(
@@ -69,15 +69,15 @@ def arrange_numbers(
         if not is_nested:
             given = [given[at : at + width] for at in range(0, len(given), width)]
         given = [nothing] * min(column.like.first, document.num_tokens) + given
-        found = [nothing] * document.row_tokens
-        for part in document.parts:
-            first, count, place = part
-            found[place : place + count] = given[first : first + count]
-            if column.is_of_next(width) and document.is_parted(part):
-                found[place + count - 1] = nothing
+        arranged = [nothing] * document.row_tokens
+        for piece in document.parts:
+            first, count, start = piece
+            arranged[start : start + count] = given[first : first + count]
+            if column.is_of_next(width) and document.is_parted(piece):
+                arranged[start + count - 1] = nothing
         if is_nested:
-            return found
-        return [number for numbers in found for number in numbers]
+            return arranged
+        return [number for numbers in arranged for number in numbers]
 
     return arrange
 
@@ -88,11 +88,11 @@ def arrange_spans(
     """Cut the spans of a row where the document is cut, in the order of the tokens."""
     if value is None:
         return None
-    found = []
-    for first, count, place in document.parts:
+    arranged = []
+    for first, count, begin in document.parts:
         for span in filter(None, value):
             start, end = max(span["start"], first), min(span["end"], first + count)
             if start < end or (start == end == span["start"] < first + count):
-                moved = place - first
-                found.append({**span, "start": start + moved, "end": end + moved})
-    return found
+                moved = begin - first
+                arranged.append({**span, "start": start + moved, "end": end + moved})
+    return arranged

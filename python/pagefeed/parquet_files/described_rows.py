@@ -209,11 +209,11 @@ class DescribedRows(ParquetRows):
         if why is not None and len(numbers) == len(self.files):
             return self
         table = None if self.table is None else self.table.with_files(numbers)
-        files = tuple(self.files[number] for number in numbers)
+        files = tuple(self.files[file] for file in numbers)
         if table is not None and why is not None:
             gone = getattr(table, why) | ({*self.files} - {*files})
             table = replace(table, **{why: gone})
-        part = replace(
+        recipe = replace(
             self,
             files=files,
             table=table,
@@ -221,7 +221,7 @@ class DescribedRows(ParquetRows):
             erasures=(),
             _of_more_files=self._indexes(),
         )
-        return self.over(part)
+        return self.over(recipe)
 
     def _indexes(self) -> Mapping[str, PageIndex]:
         """Indexes that were built, of columns as the files have them."""
@@ -266,7 +266,7 @@ class DescribedRows(ParquetRows):
         return self.table.type_of(column)
 
     def _is_of_tokens(self, column: str) -> bool:
-        return column in (self.column, *(each.column for each in self.aligned))
+        return column in (self.column, *(beside.column for beside in self.aligned))
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""

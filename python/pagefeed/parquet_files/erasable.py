@@ -60,5 +60,5 @@ class Erasable(Dataset):
         """
         from pagefeed.erasure import erased_rows
 
-        found = erased_rows(self.index, where, rows, snapshot, key)
-        return replace(self, erasures=(*self.erasures, found))
+        erased = erased_rows(self.index, where, rows, snapshot, key)
+        return replace(self, erasures=(*self.erasures, erased))

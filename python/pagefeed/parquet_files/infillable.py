@@ -43,12 +43,12 @@ class Infillable(Dataset):
 
     def _arranged_beside(self, index: PageIndex, column: str) -> PageIndex:
         """Return the index of a column; an aligned one is arranged like tokens."""
-        found = [each for each in self.aligned if each.column == column]
-        if self.infilling is None or not found:
+        matches = [aligned for aligned in self.aligned if aligned.column == column]
+        if self.infilling is None or not matches:
             return index
         from pagefeed.infilling import InfilledIndex
 
-        filling = found[0].filling(index)
+        filling = matches[0].filling(index)
         return (
             index if filling is None else InfilledIndex(index, self.infilling, filling)
         )
@@ -61,15 +61,17 @@ class Infillable(Dataset):
 
         index, both = self.index, zip(self.aligned, self.aligned_sources, strict=True)
         arranged = {
-            each.column: arrange_numbers(each, source, index)
-            for each, source in both
-            if each.filling(source) is None
+            column.column: arrange_numbers(column, source, index)
+            for column, source in both
+            if column.filling(source) is None
         }
         arranged |= dict.fromkeys(self.span_columns, arrange_spans)
 
         def change(values: Row, row: int) -> Row:
             document = document_at(index, row)
-            changed = {n: each(values[n], document) for n, each in arranged.items()}
+            changed = {
+                n: arrange(values[n], document) for n, arrange in arranged.items()
+            }
             return values | changed
 
         return change

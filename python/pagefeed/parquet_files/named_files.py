@@ -132,19 +132,19 @@ def _shared(
     """Open a shared index; return it with those of its files that paths mean."""
     from pagefeed.remote import SharedIndex, located_among, options_of, output_folder
 
-    place, pinned = plain_path(index, "index"), None
-    if place.endswith(".json"):
-        place, _, pinned = place.rpartition("/")
-    folder = output_folder(place, options, "index")
+    location, pinned = plain_path(index, "index"), None
+    if location.endswith(".json"):
+        location, _, pinned = location.rpartition("/")
+    folder = output_folder(location, options, "index")
     cache = cache_folder(cache_dir)
     shared = SharedIndex(folder, cache, folder.storage, pinned)
     wanted = check_column(column, "column"), check_page_index(page_index)
     shared.check_pinned(*wanted)
-    found = shared.open(*wanted)
-    given, known = plain_paths(paths), found.core.files
-    found.manifest.check_roots(given, known, folder.path)
-    options = options_of([*given, *known[:1]], options, place)
-    files = located_among(given, known, options)
+    opened = shared.open(*wanted)
+    given, indexed = plain_paths(paths), opened.core.files
+    opened.manifest.check_roots(given, indexed, folder.path)
+    options = options_of([*given, *indexed[:1]], options, location)
+    files = located_among(given, indexed, options)
     return replace(shared, storage=files.storage), files
 
 
@@ -171,12 +171,12 @@ def check_wanted(wanted: Mapping[str, object], *own: str) -> None:
     Raises:
         InvalidArgumentError: Naming the argument.
     """
-    known = [*own, *Columns.__annotations__]
+    arguments = [*own, *Columns.__annotations__]
     for name in wanted:
         if name not in Columns.__annotations__:
             raise InvalidArgumentError(
-                f"there is no argument {name!r}{near_name(name, known)}; there are "
-                f"{', '.join(known)}"
+                f"there is no argument {name!r}{near_name(name, arguments)}; there are "
+                f"{', '.join(arguments)}"
             )
     if "column" not in wanted:
         raise InvalidArgumentError("name the token column: column='input_ids'")
@@ -193,11 +193,11 @@ def named_dataset(
     tokenizer = wanted.get("tokenizer")
     others = check_columns(wanted.get("metadata", ()), "metadata")
     ranges = check_columns(wanted.get("spans", ()), "spans")
-    for name, found in (("metadata", others), ("spans", ranges)):
+    for name, columns in (("metadata", others), ("spans", ranges)):
         taken = {column, *others} if name == "spans" else {column}
-        if taken & set(found) or len(set(found)) < len(found):
+        if taken & set(columns) or len(set(columns)) < len(columns):
             raise InvalidArgumentError(
-                f"{name}={list(found)} must name columns other than "
+                f"{name}={list(columns)} must name columns other than "
                 f"{', '.join(map(repr, sorted(taken)))}, and none of them twice"
             )
     dataset = ParquetDataset(

@@ -46,26 +46,26 @@ def recorded_tokenizer(
         InvalidArgumentError: If two of them name different tokenizers.
     """
     places = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(int)
-    chosen = [files[place] for place in places.tolist()]
-    found = None
+    chosen = [files[file_number] for file_number in places.tolist()]
+    tokenizer = None
     for other in in_order(lambda file: tokenizer_of_file(storage, file), chosen):
-        if found is not None and other is not None:
-            if found.fingerprint != other.fingerprint:
+        if tokenizer is not None and other is not None:
+            if tokenizer.fingerprint != other.fingerprint:
                 raise InvalidArgumentError(
-                    f"{found.file} has tokens of {found.name} ({found.fingerprint}), "
-                    f"{other.file} of {other.name} ({other.fingerprint}): a dataset "
-                    "has tokens of one tokenizer"
+                    f"{tokenizer.file} has tokens of {tokenizer.name} "
+                    f"({tokenizer.fingerprint}), {other.file} of {other.name} "
+                    f"({other.fingerprint}): a dataset has tokens of one tokenizer"
                 )
         else:
-            found = found or other
-    return found
+            tokenizer = tokenizer or other
+    return tokenizer
 
 
 def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
     """Return the tokenizer that a file records; None if it records none."""
-    told = _core.footer_value(footer_of(storage, file), KEY)
+    recorded = _core.footer_value(footer_of(storage, file), KEY)
     try:
-        record = {} if told is None else json.loads(told)
+        record = {} if recorded is None else json.loads(recorded)
         return RecordedTokenizer(
             str(record["name"]),
             str(record["fingerprint"]),

@@ -55,7 +55,7 @@ class Selectable(Dataset):
     def _rows_at(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         from pagefeed.selection import rows_at
 
-        beside = (each.column for each in self.aligned)
+        beside = (column.column for column in self.aligned)
         names = (self.column, *beside, *self.metadata, *self.span_columns)
         sources = {name: self.source_of(name) for name in names}
         return rows_at(sources, self.spans, numbers, self._change_row())
@@ -227,10 +227,10 @@ class SelectableParquet(Selectable, DescribedRows):
             return self._of(where(self.spans, predicate))
         # A run is the same whatever the table proves: all files without such rows go.
         numbers = files_that_may_match(self._named_files, predicate)
-        part = self.with_files(numbers or [0], "pruned")
-        chosen = where(part.spans, predicate)
-        held = chosen.held_files or range(len(part.files))
-        return replace(part, selection=chosen).with_files(held, "without_rows")
+        pruned = self.with_files(numbers or [0], "pruned")
+        chosen = where(pruned.spans, predicate)
+        kept_files = chosen.held_files or range(len(pruned.files))
+        return replace(pruned, selection=chosen).with_files(kept_files, "without_rows")
 
     @property
     def _leaves_files_out(self) -> bool:

@@ -62,11 +62,15 @@ class Tokenizable(ParquetRows):
         rows = self.row_encoder
         names = () if rows is None else rows.columns[1:]
         beside = tuple(self.column_index(name) for name in names)
-        found = tokenized(TextColumn(index, tokenizer, rows, beside))
+        index_of_tokens = tokenized(TextColumn(index, tokenizer, rows, beside))
         if rows is not None and rows.has_labels:
             required = self._require_labels
-            check_learned(found.num_learned, found.num_written, required=required)
-        return found
+            check_learned(
+                index_of_tokens.num_learned,
+                index_of_tokens.num_written,
+                required=required,
+            )
+        return index_of_tokens
 
     @lazy
     def recorded_tokenizer(self) -> RecordedTokenizer | None:
@@ -92,12 +96,12 @@ class Tokenizable(ParquetRows):
                 f"tokenizer={tokenizer!r:.60} must be a pagefeed.Tokenizer: give "
                 "pagefeed.Tokenizer(...) of the file"
             )
-        found = self.recorded_tokenizer
-        if found and found.fingerprint != tokenizer.fingerprint:
+        recorded = self.recorded_tokenizer
+        if recorded and recorded.fingerprint != tokenizer.fingerprint:
             raise InvalidArgumentError(
-                f"{found.file} has tokens of {found.name} ({found.fingerprint}), not "
-                f"of {tokenizer.name} ({tokenizer.fingerprint}): give the one that "
-                "made them"
+                f"{recorded.file} has tokens of {recorded.name} "
+                f"({recorded.fingerprint}), not of {tokenizer.name} "
+                f"({tokenizer.fingerprint}): give the one that made them"
             )
 
     @lazy
@@ -110,8 +114,8 @@ class Tokenizable(ParquetRows):
             return self.tokenizer.vocab_size
         if not self.files:
             return None
-        found = tokenizer_of_file(self.storage, self.files[0])
-        return None if found is None else found.vocab_size
+        recorded = tokenizer_of_file(self.storage, self.files[0])
+        return None if recorded is None else recorded.vocab_size
 
     def labels_end(self, token: int) -> bool:
         """Whether rows have labels that teach a token at their end."""

@@ -52,10 +52,10 @@ def on_ray(
     try:
         while waiting:
             ended, _ = ray.wait([*waiting], timeout=SECONDS_BETWEEN)
-            for one in ended:
-                task = waiting.pop(one)
+            for future in ended:
+                task = waiting.pop(future)
                 try:
-                    done = ray.get(one)
+                    done = ray.get(future)
                 except ray.exceptions.RayTaskError as problem:
                     raise problem.cause from None
                 except ray.exceptions.RayError as problem:
@@ -65,7 +65,7 @@ def on_ray(
                     yield task, done
             tick()
     finally:
-        for one in waiting:
-            ray.cancel(one, force=True)
+        for future in waiting:
+            ray.cancel(future, force=True)
         if waiting:  # Wait until nothing writes any more.
             ray.wait([*waiting], num_returns=len(waiting), timeout=SECONDS_TO_END)

@@ -34,14 +34,14 @@ class _Address(NamedTuple):
 
     @classmethod
     def of(cls, url: str) -> _Address:
-        found = _URL.fullmatch(url)
-        if found is None:
+        match = _URL.fullmatch(url)
+        if match is None:
             shown = re.sub(r"//[^/]*@", "//...@", url.partition("?")[0])
             raise InvalidArgumentError(
                 f"{shown} should be hf://datasets/OWNER/NAME/PATH, or "
                 "OWNER/NAME@REVISION for a branch, tag or commit"
             )
-        owner, name, revision, path = found.groups()
+        owner, name, revision, path = match.groups()
         parts = (path or "").removesuffix("/").split("/")
         if path and not {"", ".", ".."}.isdisjoint(parts):
             raise InvalidArgumentError(
@@ -78,8 +78,8 @@ class Hub:
         if not _COMMIT.fullmatch(revision):
             name = f"{dataset}/revision/{quote(revision, safe='')}"
             if (dataset, revision) not in self._commits:
-                found, _ = self._ask(f"{self._endpoint}/api/datasets/{name}", url)
-                commit = found.get("sha") if isinstance(found, dict) else None
+                answer, _ = self._ask(f"{self._endpoint}/api/datasets/{name}", url)
+                commit = answer.get("sha") if isinstance(answer, dict) else None
                 if not isinstance(commit, str):
                     raise _unexpected(url, "no commit")
                 # When two threads ask at the same time, the first answer holds.
@@ -96,10 +96,10 @@ class Hub:
         )
         files = []
         while page is not None:
-            found, page = self._ask(page, url)
-            if not isinstance(found, list):
+            entries, page = self._ask(page, url)
+            if not isinstance(entries, list):
                 raise _unexpected(url, "no list of files")
-            for entry in found:
+            for entry in entries:
                 if entry.get("type") == "file":
                     name = f"hf://datasets/{dataset}@{commit}/{entry['path']}"
                     version = (entry.get("lfs") or entry)["oid"]
@@ -115,6 +115,6 @@ class Hub:
             raise _unexpected(url, "no JSON") from problem
 
 
-def _unexpected(url: str, found: str) -> FileAccessError:
-    text = f"{url}: the hub's answer is not as expected: {found}"
+def _unexpected(url: str, problem: str) -> FileAccessError:
+    text = f"{url}: the hub's answer is not as expected: {problem}"
     return FileAccessError(text).at(file=url)

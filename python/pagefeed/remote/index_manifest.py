@@ -64,27 +64,29 @@ class Manifest:
         """Paths of the dataset, for messages."""
         return ", ".join(self.paths) or "named one by one"
 
-    def check_roots(self, paths: Paths, files: Sequence[str], place: str) -> None:
+    def check_roots(
+        self, paths: Paths, files: Sequence[str], path_of_index: str
+    ) -> None:
         """Check that the index has all files that the paths mean.
 
         Raises:
             InvalidArgumentError: If one lies outside of what was indexed.
         """
-        known = {*files}
+        indexed = {*files}
         for path in roots_of(paths):
             is_within = any(
                 f"{path}/".startswith(f"{root}/") or matches(path, root)
                 for root in self.paths
             )
-            if not is_within and path not in known:
+            if not is_within and path not in indexed:
                 raise InvalidArgumentError(
-                    f"index={place} has {self.num_files} files ({self.shown}), and "
-                    f"{path.partition('?')[0]} is not within these: name them, or "
+                    f"index={path_of_index} has {self.num_files} files ({self.shown}), "
+                    f"and {path.partition('?')[0]} is not within these: name them, or "
                     "write the index of all that you name"
                 )
 
     @classmethod
-    def of(cls, data: bytes, place: str) -> Manifest:
+    def of(cls, data: bytes, path: str) -> Manifest:
         """Read it.
 
         Raises:
@@ -92,20 +94,22 @@ class Manifest:
         """
         try:
             content: dict[str, Any] = json.loads(data)
-            told = (content.pop("format"), content.pop("version"))
-            _expect(told == (_FORMAT, _VERSION), f"{told}, not {(_FORMAT, _VERSION)}")
+            header = (content.pop("format"), content.pop("version"))
+            _expect(
+                header == (_FORMAT, _VERSION), f"{header}, not {(_FORMAT, _VERSION)}"
+            )
             for name in ("paths", "packs", "pieces"):
                 content[name] = _listed(content[name])
             content["packs"] = tuple(Pack(**pack) for pack in content["packs"])
-            content["pieces"] = tuple(tuple(each) for each in content["pieces"])
-            found = cls(**content)
-            found._check()
+            content["pieces"] = tuple(tuple(piece) for piece in content["pieces"])
+            manifest = cls(**content)
+            manifest._check()
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
             raise CorruptFileError(
-                f"{place} is no index of this release: {why}; write it again with "
+                f"{path} is no index of this release: {why}; write it again with "
                 "`pagefeed index --output ... --force`"
-            ).at(file=place) from why
-        return found
+            ).at(file=path) from why
+        return manifest
 
     def _check(self) -> None:
         """Raise a ValueError if something is not what the fields promise."""
@@ -118,9 +122,9 @@ class Manifest:
         numbers = [self.num_files, self.num_rows, self.num_values]
         numbers += [n for pack in self.packs for n in (pack.bytes, pack.files)]
         numbers += [n for piece in self.pieces for n in piece]
-        for number in numbers:
-            is_whole = isinstance(number, int) and not isinstance(number, bool)
-            _expect(is_whole and 0 <= number < 1 << 63, f"{number!r:.40} is no count")
+        for count in numbers:
+            is_whole = isinstance(count, int) and not isinstance(count, bool)
+            _expect(is_whole and 0 <= count < 1 << 63, f"{count!r:.40} is no count")
         num_files = 0
         for pack_number, first, stop in self.pieces:
             _expect(pack_number < len(self.packs), f"there is no pack {pack_number}")
@@ -135,9 +139,9 @@ def _listed(value: object) -> tuple[Any, ...]:
     return tuple(cast("list[Any]", value))
 
 
-def _expect(is_so: object, told: str) -> None:
+def _expect(is_so: object, problem: str) -> None:
     if not is_so:
-        raise ValueError(told)
+        raise ValueError(problem)
 
 
 def manifest_name(column: str, page_index: object, digest: str = "") -> str:

@@ -197,16 +197,16 @@ class _Writing:
         self, roots: tuple[str, ...], *, shrink: bool, force: bool
     ) -> WrittenIndex | None:
         """Write the index. Return None if another process was first."""
-        found = self._folder.read_version(self._name)
+        stored = self._folder.read_version(self._name)
         files, num_dropped, before = self._recipe.files, 0, None
-        if found is not None and not force:
-            before = Manifest.of(found[0], self._folder.place(self._name))
+        if stored is not None and not force:
+            before = Manifest.of(stored[0], self._folder.place(self._name))
             num_dropped = self._take(before)
             if not shrink:
                 self._check_loss(before, roots, num_dropped)
         self._is_anew = force
         missing = [file for file in files if file not in self._places]
-        made = self._index(missing)
+        new_packs = self._index(missing)
         self._tidy()
         pieces = self._pieces(files)
         core = _core.Index.join(
@@ -233,11 +233,11 @@ class _Writing:
             self._recipe.column, self._recipe.page_index, digest_of(data)
         )
         self._folder.write(pinned, data)
-        version = None if found is None else found[1]
+        version = None if stored is None else stored[1]
         if not self._folder.replace(self._name, data, version):
             return None
-        kept = {pack.name for pack in manifest.packs}
-        self._folder.remove([name for name in made if name not in kept])
+        used_packs = {pack.name for pack in manifest.packs}
+        self._folder.remove([name for name in new_packs if name not in used_packs])
         return WrittenIndex(
             place=self._folder.place(self._name),
             pinned=self._folder.place(pinned),
@@ -270,15 +270,15 @@ class _Writing:
     def _take(self, before: Manifest) -> int:
         """Note where files of the earlier index are; return how many are gone."""
         wanted, num_gone = {*self._recipe.files}, 0
-        for number, pack in enumerate(before.packs):
+        for pack_number, pack in enumerate(before.packs):
             core = self._fetched(pack)
             self._add(pack, core, ())
-            ranges = [range(*each) for of, *each in before.pieces if of == number]
+            ranges = [range(*ends) for of, *ends in before.pieces if of == pack_number]
             names, had = core.files, [*itertools.chain(*ranges)]
             left = [file for file in had if names[file] in wanted]
             num_gone += len(had) - len(left)
             for file in {*left} - {*core.changed_files(left)}:
-                self._places[names[file]] = number, file
+                self._places[names[file]] = pack_number, file
         return num_gone
 
     def _index(self, missing: list[str]) -> list[str]:
@@ -345,10 +345,10 @@ class _Writing:
         return fetched_pack(self._folder, pack, self._drafts, self._recipe.storage)
 
     def _add(self, pack: Pack, core: _core.Index, files: Iterable[str]) -> None:
-        number = len(self._packs)
+        pack_number = len(self._packs)
         self._packs.append(pack)
         self._cores.append(core)
-        self._places |= {file: (number, place) for place, file in enumerate(files)}
+        self._places |= {file: (pack_number, n) for n, file in enumerate(files)}
 
     def _tidy(self) -> None:
         """Join small packs, if there are many."""
@@ -396,8 +396,8 @@ def _upload(folder: OutputFolder, name: str, core: _core.Index, file: Path) -> i
     """Save an index as a file of this machine and a pack; return its bytes."""
     core.save(file)
     with folder.writer(name) as out, file.open("rb") as saved:
-        while part := saved.read(16 << 20):
-            out.write(part)
+        while chunk := saved.read(16 << 20):
+            out.write(chunk)
     return out.size
 
 
@@ -449,13 +449,13 @@ def check_index(
     folder = output_folder(output, storage_options, "output")
     shared = SharedIndex(folder, None, files.storage).open(column, page_index)
     core, listed = shared.core, {*files.files}
-    known = core.files
-    indexed = {*known}
-    changed = core.changed_files([n for n, file in enumerate(known) if file in listed])
+    names = core.files
+    indexed = {*names}
+    changed = core.changed_files([n for n, file in enumerate(names) if file in listed])
     return IndexDifferences(
         written=shared.manifest.written,
-        num_files=len(known),
+        num_files=len(names),
         added=tuple(file for file in files.files if file not in indexed),
-        removed=tuple(file for file in known if file not in listed),
-        changed=tuple(known[number] for number in changed),
+        removed=tuple(file for file in names if file not in listed),
+        changed=tuple(names[file_number] for file_number in changed),
     )

@@ -125,14 +125,14 @@ def texts_of(options: Mapping[str, object] | None) -> dict[str, str]:
                 f"storage_options[{name!r}] must be text, a number, True or False, "
                 f"found {type(value).__name__}"
             )
-        known = aliases.get(name.lower(), name.lower())
+        own_name = aliases.get(name.lower(), name.lower())
         if _WITH_USER.match(str(value)):
             raise InvalidArgumentError(
                 f"storage_options[{name!r}] is an address with a user or a password, "
                 "which would be in pickles: leave them out, and give credentials by "
                 "their own options"
             )
-        texts[known] = str(value).lower() if isinstance(value, bool) else str(value)
+        texts[own_name] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
 
 
@@ -187,7 +187,7 @@ def core_settings(options: Mapping[str, str]) -> dict[str, Any]:
     if allow_http is None:
         allow_http = _TRUTH.get(os.environ.get("AWS_ALLOW_HTTP", "").lower(), False)
     endpoint = options.get("hf_endpoint") or os.environ.get("HF_ENDPOINT")
-    amazon, google, azure = (_of_provider(options, each) for each in _PROVIDERS)
+    amazon, google, azure = (_of_provider(options, provider) for provider in _PROVIDERS)
     bundle = options.get("ca_bundle") or os.environ.get("AWS_CA_BUNDLE")
     return {
         "deadline": timedelta(seconds=deadline),

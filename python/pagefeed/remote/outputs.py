@@ -81,8 +81,8 @@ class OutputFolder:
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a small file; None if it does not exist."""
-        found = self.read_version(name)
-        return None if found is None else found[0]
+        stored = self.read_version(name)
+        return None if stored is None else stored[0]
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
         """Return the contents and version of a small file.
@@ -90,10 +90,10 @@ class OutputFolder:
         None if it does not exist.
         """
         try:
-            found = self.storage.read_all(self.place(name))
+            contents = self.storage.read_all(self.place(name))
         except MissingFileError:
             return None
-        return found, (hashlib.sha256(found).hexdigest(), None)
+        return contents, (hashlib.sha256(contents).hexdigest(), None)
 
     def replace(self, name: str, data: bytes, version: Version | None) -> bool:
         """Write a small file if its version is still ``version``, or None if it is new.
@@ -103,9 +103,9 @@ class OutputFolder:
         """
         make_folder(self.path)
         with locked(self.place(_LOCK)):
-            found = self.read_version(name)
-            if (None if found is None else found[1]) != version:
-                return found is not None and found[0] == data
+            stored = self.read_version(name)
+            if (None if stored is None else stored[1]) != version:
+                return stored is not None and stored[0] == data
             self.write(name, data)
             return True
 
@@ -174,8 +174,8 @@ class _BucketFolder(OutputFolder):
 
     def sizes(self) -> dict[str, int]:
         listed = self._listed(f"{self.path}/")
-        found = {url.removeprefix(f"{self.path}/"): size for url, size, _ in listed}
-        return {name: size for name, size in found.items() if "/" not in name}
+        size_of = {url.removeprefix(f"{self.path}/"): size for url, size, _ in listed}
+        return {name: size for name, size in size_of.items() if "/" not in name}
 
     def _listed(self, folder: str) -> Iterable[tuple[str, int, str]]:
         try:
@@ -215,9 +215,9 @@ class _BucketFolder(OutputFolder):
     def check_claim(self) -> None:
         if not self._token:
             return
-        found = self.read(self._owner)
-        if found != self._token.encode():
-            other = (found or b"another process").decode().rpartition(" ")[0]
+        owner = self.read(self._owner)
+        if owner != self._token.encode():
+            other = (owner or b"another process").decode().rpartition(" ")[0]
             raise FileAccessError(
                 f"{self.path} was taken over by {other}, which goes on from what is "
                 "finished; this process ends"
@@ -251,17 +251,17 @@ class ObjectWriter(FileWriter):
             self._send(bytes(self._waiting[:PART_BYTES]))
             del self._waiting[:PART_BYTES]
 
-    def _send(self, part: bytes) -> None:
+    def _send(self, chunk: bytes) -> None:
         if self._upload is None:
             _abort(self._handle, self._note)
             self._upload = self._handle.begin_upload(self.path)
             self._handle.put(self._note, self._upload.encode())
-        number = len(self._parts)
-        if number >= _PARTS_AT_A_TIME:  # No more than these wait in memory.
-            self._parts[number - _PARTS_AT_A_TIME].result()
+        chunk_number = len(self._parts)
+        if chunk_number >= _PARTS_AT_A_TIME:  # No more than these wait in memory.
+            self._parts[chunk_number - _PARTS_AT_A_TIME].result()
         self._parts.append(
             self._threads.submit(
-                self._handle.put_part, self.path, self._upload, number, part
+                self._handle.put_part, self.path, self._upload, chunk_number, chunk
             )
         )
 
@@ -273,7 +273,7 @@ class ObjectWriter(FileWriter):
             self._handle.put(self.path, bytes(self._waiting))
         else:
             self._send(bytes(self._waiting))
-            parts = [part.result() for part in self._parts]
+            parts = [sent.result() for sent in self._parts]
             self._handle.finish_upload(self.path, self._upload, parts)
             self._handle.remove([self._note])
         self._is_done = True
@@ -291,11 +291,11 @@ class ObjectWriter(FileWriter):
 
 def _abort(handle: _core.Remote, note: str) -> None:
     """Remove the parts of an upload that a killed process began."""
-    found = handle.fetch(note)
-    if found is not None:
+    stored = handle.fetch(note)
+    if stored is not None:
         folder, _, name = note.rpartition("/")
         url = f"{folder}/{name.removeprefix('.').removesuffix(_UPLOAD)}"
-        handle.abort_upload(url, found[0].decode())
+        handle.abort_upload(url, stored[0].decode())
 
 
 def output_folder(

@@ -34,8 +34,8 @@ def located_among(
     """
     given = plain_paths(paths)
     storage = located_exactly([*given, *files[:1]], options).storage
-    found = check_files_given(given, lambda path: _among(path, storage, files))
-    return Located(storage, tuple(found))
+    matched = check_files_given(given, lambda path: _among(path, storage, files))
+    return Located(storage, tuple(matched))
 
 
 def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
@@ -61,8 +61,8 @@ def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
     """
     given = [path.removeprefix("file://") for path in plain_paths(paths)]
     full = (path if is_url(path) else os.path.abspath(path) for path in given)
-    known = {*files}
-    return tuple(path.rstrip("/") for path in full if path not in known)
+    single_files = {*files}
+    return tuple(path.rstrip("/") for path in full if path not in single_files)
 
 
 def listed_folder(url: str) -> str | None:
@@ -78,5 +78,5 @@ def listed_folder(url: str) -> str | None:
     """
     if url.startswith(("http://", "https://")):
         return None
-    found = _MAGIC.search(url)
-    return url[: url.rindex("/", 0, found.start()) + 1] if found else None
+    wildcard = _MAGIC.search(url)
+    return url[: url.rindex("/", 0, wildcard.start()) + 1] if wildcard else None

@@ -27,9 +27,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _expression(token: str) -> str:
-    known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    if token in known:
-        return known[token]
+    wildcards = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if token in wildcards:
+        return wildcards[token]
     if len(token) > 1:  # [abc], [!abc]
         inner = token[1:-1].replace("\\", r"\\").replace("^", r"\^")
         return f"[^/{inner[1:]}]" if inner.startswith("!") else f"[{inner}]"

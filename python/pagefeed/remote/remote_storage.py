@@ -86,9 +86,9 @@ class RemoteStorage(Storage):
         single = [path for path in given if _is_one_file(path, suffixes)]
         # One call for all: each waits for the network.
         names = [name for name, _, _ in self._find(single)]
-        found = dict(zip(single, names, strict=True))
+        name_of = dict(zip(single, names, strict=True))
         return check_files_given(
-            given, lambda path: self._expand(path, suffixes, found)
+            given, lambda path: self._expand(path, suffixes, name_of)
         )
 
     def name_of(self, path: str) -> str:
@@ -111,8 +111,8 @@ class RemoteStorage(Storage):
         """
         if not all(map(is_url, files)):
             return super().versions(files)
-        found = self._find([*files], as_listed=True)
-        return [f"{size} {version}" for _, size, version in found]
+        listed = self._find([*files], as_listed=True)
+        return [f"{size} {version}" for _, size, version in listed]
 
     def written(self, file: str) -> int:
         """Return when a local file was last written, in nanoseconds; 0 if remote."""
@@ -146,14 +146,14 @@ class RemoteStorage(Storage):
         return self.remote.find(pinned, as_listed=as_listed)
 
     def _expand(
-        self, path: str, suffixes: tuple[str, ...], found: Mapping[str, str]
+        self, path: str, suffixes: tuple[str, ...], name_of: Mapping[str, str]
     ) -> Iterator[str]:
         if not is_url(path):
             yield from super().list_files(path, suffixes)
             return
         folder = listed_folder(path)
-        if path in found:
-            yield found[path]
+        if path in name_of:
+            yield name_of[path]
         elif folder is not None:
             pattern = path.removeprefix(folder)
             yield from self._listed(
@@ -182,10 +182,10 @@ class RemoteStorage(Storage):
     ) -> list[str]:
         """Return the files below a folder whose names below it are meant."""
         files, begun, ended = [], set[str](), set[str]()
-        place = self._hub if is_of_hub(folder) else self.remote
+        source = self._hub if is_of_hub(folder) else self.remote
         folder = self.name_of(folder)
         before = self.counts()["names_skipped"]
-        for url, _, _ in place.list_files(folder):
+        for url, _, _ in source.list_files(folder):
             name = url.removeprefix(folder)
             if name.startswith(f"{SHARED_INDEX}/"):
                 tell_of_index(folder)
@@ -202,8 +202,8 @@ class RemoteStorage(Storage):
                 PagefeedWarning,
                 stacklevel=2,
             )
-        for each in sorted(begun):
-            check_finished(each, is_begun=True, is_ended=each in ended)
+        for output in sorted(begun):
+            check_finished(output, is_begun=True, is_ended=output in ended)
         if not files:
             raise nothing_listed(path, suffixes)
         return files

@@ -50,7 +50,7 @@ class SharedIndex:
     storage: Storage
     pinned: str | None = None
     """Name of a manifest of one column, to use instead of the latest one."""
-    _found: dict[str, ColumnIndex | None] = field(
+    _opened: dict[str, ColumnIndex | None] = field(
         default_factory=dict, compare=False, repr=False
     )
 
@@ -72,33 +72,33 @@ class SharedIndex:
             CorruptFileError: If its manifest is damaged.
         """
         name = manifest_name(column, page_index)
-        if name not in self._found:
+        if name not in self._opened:
             name_there = self._name_there(name)
             data = self.folder.read(name_there)
-            self._found[name] = None
+            self._opened[name] = None
             if data is not None:
-                place = self.folder.place(name_there)
-                manifest = Manifest.of(data, place)
+                path = self.folder.place(name_there)
+                manifest = Manifest.of(data, path)
                 digest = digest_of(data)
-                told = (manifest.column, manifest.page_index)
-                if told != (column, str(page_index)):
+                of_manifest = (manifest.column, manifest.page_index)
+                if of_manifest != (column, str(page_index)):
                     raise CorruptFileError(
-                        f"{place} is of column={told[0]!r} with page_index={told[1]}, "
-                        f"expected {column!r} with {page_index}: put it back under "
-                        "its own name"
-                    ).at(file=place)
+                        f"{path} is of column={of_manifest[0]!r} with "
+                        f"page_index={of_manifest[1]}, expected {column!r} with "
+                        f"{page_index}: put it back under its own name"
+                    ).at(file=path)
                 if name_there not in (name, manifest_name(column, page_index, digest)):
                     raise CorruptFileError(
-                        f"{place} has other contents, whose digest is {digest}: put "
+                        f"{path} has other contents, whose digest is {digest}: put "
                         "the manifest back, or name another"
-                    ).at(file=place)
+                    ).at(file=path)
                 logger.info(
                     "index of %r of %d files, written %s: %s",
                     *(column, manifest.num_files, manifest.written),
                     self.folder.place(manifest_name(column, page_index, digest)),
                 )
-                self._found[name] = ColumnIndex(self, manifest, digest)
-        return self._found[name]
+                self._opened[name] = ColumnIndex(self, manifest, digest)
+        return self._opened[name]
 
     def _name_there(self, name: str) -> str:
         """Return the name of the manifest to read for a column."""
@@ -129,21 +129,21 @@ class SharedIndex:
             MissingFileError: If the folder has none.
             CorruptFileError: If it is damaged.
         """
-        found = self.find(column, page_index)
-        if found is None:
+        opened = self.find(column, page_index)
+        if opened is None:
             name = manifest_name(column, page_index)
-            place = self.folder.place(self._name_there(name))
+            path = self.folder.place(self._name_there(name))
             raise MissingFileError(
-                f"{place} does not exist: write the index of {column!r} with `pagefeed "
+                f"{path} does not exist: write the index of {column!r} with `pagefeed "
                 f"index PATHS --column {column} --output {self.folder.path}`"
-            ).at(file=place, column=column)
-        return found
+            ).at(file=path, column=column)
+        return opened
 
     def joined(self, manifest: Manifest, digest: str) -> _core.Index:
         """Return the index of a manifest. A cache folder stores it."""
         if self.cache_dir is None:
-            with tempfile.TemporaryDirectory(prefix="pagefeed-") as place:
-                return self._joined(manifest, Path(place))
+            with tempfile.TemporaryDirectory(prefix="pagefeed-") as packs_folder:
+                return self._joined(manifest, Path(packs_folder))
         folder = Path(self.cache_dir)
 
         def make(why: str | None) -> _core.Index:
@@ -151,11 +151,11 @@ class SharedIndex:
                 logger.info("made anew, since it cannot be used: %s", why)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                place = tempfile.TemporaryDirectory(prefix=".packs-", dir=folder)
+                temporary = tempfile.TemporaryDirectory(prefix=".packs-", dir=folder)
             except OSError as problem:
                 warn_of_folder(str(folder), problem)
-                place = tempfile.TemporaryDirectory(prefix="pagefeed-")
-            with place as drafts:
+                temporary = tempfile.TemporaryDirectory(prefix="pagefeed-")
+            with temporary as drafts:
                 return self._joined(manifest, Path(drafts))
 
         return kept_index(folder / f"{digest}.pagefeed-index", self.storage, make)
@@ -207,8 +207,8 @@ def fetched_pack(
     url, file = folder.place(pack.name), drafts / Path(pack.name).name
     try:
         with file.open("wb") as out:
-            for part in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):
-                out.write(part)
+            for chunk in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):
+                out.write(chunk)
         core = _core.Index.open(file, storage=storage.handle)
     except (CorruptFileError, StaleFileError, MissingFileError) as error:
         raise CorruptFileError(

@@ -49,11 +49,11 @@ class FileWriter(WholeWriter):
         with write_errors(path):
             if os.path.isdir(path):
                 raise IsADirectoryError(f"{path} is a folder")
-            number, self.draft = tempfile.mkstemp(
+            descriptor, self.draft = tempfile.mkstemp(
                 prefix=f".{os.path.basename(path)}.", dir=os.path.dirname(path) or "."
             )
         """Path of the incomplete file."""
-        self._file = os.fdopen(number, "wb", buffering=1 << 20)
+        self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
 
     def write(self, data: bytes | memoryview) -> None:
         """Append bytes."""
@@ -133,20 +133,20 @@ def locked(path: str) -> Iterator[None]:
         FileAccessError: If another process holds the lock; the message names it.
     """
     with write_errors(path):
-        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        if not is_taken(path, number):
-            holder = os.pread(number, 1000, 0).decode().strip() or "another process"
+        if not is_taken(path, descriptor):
+            holder = os.pread(descriptor, 1000, 0).decode().strip() or "another process"
             raise FileAccessError(
                 f"{os.path.dirname(path)} is being written by {holder}: wait for it, "
                 "end it, or give another folder"
             )
         try:
             with write_errors(path):
-                os.ftruncate(number, 0)
-                os.pwrite(number, f"{this_process()}\n".encode(), 0)
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{this_process()}\n".encode(), 0)
             yield
         finally:
             remove_files(os.path.dirname(path), [os.path.basename(path)])
     finally:
-        os.close(number)
+        os.close(descriptor)

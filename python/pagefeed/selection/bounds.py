@@ -25,13 +25,13 @@ def bounds_of(
     lower: object, upper: object, num_nulls: int | None, num_rows: int | None
 ) -> Bounds | None:
     """Return bounds, and what follows from the counts; None if nothing is known."""
-    found = Bounds(
+    bounds = Bounds(
         lower,
         upper,
         may_be_null=num_nulls != 0,
         may_have_values=None in (num_nulls, num_rows) or num_nulls != num_rows,
     )
-    return None if found == Bounds(None, None) else found
+    return None if bounds == Bounds(None, None) else bounds
 
 
 class FileBounds(Protocol):

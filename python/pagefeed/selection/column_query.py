@@ -49,10 +49,10 @@ class ColumnQuery(Query):
             hint = f": {misfit}" if str(misfit) else ""
             message = f"{refusal}, the column has type {kind}{hint}"
             raise InvalidArgumentError(message) from None
-        part = balanced(operator.add, reached)
+        num_reached = balanced(operator.add, reached)
         missing = field.is_null(nan_is_null=types.is_floating(kind))
         last = pa.scalar(len(self._edges) + 1, pa.int32())
-        expression = pc.if_else(missing, last, part)
+        expression = pc.if_else(missing, last, num_reached)
         if not types.is_integer(type_of(expression, schema, self.text)):
             raise InvalidArgumentError(refusal)
         return expression

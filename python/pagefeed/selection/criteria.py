@@ -39,7 +39,7 @@ NO_PART = 65_535
 class Labels(NamedTuple):
     """The part of each row of a piece."""
 
-    part: npt.NDArray[np.uint16]
+    part_of_row: npt.NDArray[np.uint16]
     """Part of each row, or ``NO_PART``; undefined for rows outside of the spans."""
     num_values: Int64Array | None = None
     """Values of each row, if they were read; 0 for rows outside of the spans."""
@@ -92,16 +92,16 @@ class Scan(Criterion):
             error.args = (f"{error}, in {piece.path}{self._elsewhere(piece)}",)
             error.file = piece.path
             raise
-        part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
+        part_of_row = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
         if self.query.prunes(opened.schema):
-            held = opened.fragment.subset(filter=expression, schema=opened.schema)
-            opened = opened._replace(fragment=held)
+            may_match = opened.fragment.subset(filter=expression, schema=opened.schema)
+            opened = opened._replace(fragment=may_match)
         for rows, values in scan(piece, opened, expression):
             if values.dtype == np.bool_:
-                part[rows[values]] = 0
+                part_of_row[rows[values]] = 0
             else:
-                part[rows] = values
-        return Labels(part)
+                part_of_row[rows] = values
+        return Labels(part_of_row)
 
     def _elsewhere(self, piece: Piece) -> str:
         """Return the types of the columns in the first file, which the query fits."""
@@ -131,8 +131,8 @@ class Lengths(Criterion):
         """Return the parts of the rows of a piece."""
         num_values = np.zeros(piece.num_rows, dtype=np.int64)
         num_values[piece.wanted()] = lengths_of_rows(piece.spans, *piece.span_range)
-        part = np.searchsorted(self._edges, num_values, side="right")
-        return Labels(part.astype(np.uint16), num_values)
+        part_of_row = np.searchsorted(self._edges, num_values, side="right")
+        return Labels(part_of_row.astype(np.uint16), num_values)
 
 
 class Listed(Criterion):
@@ -159,7 +159,7 @@ class Listed(Criterion):
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
         others, those = (0, NO_PART) if self._are_deleted else (NO_PART, 0)
-        part = np.full(piece.num_rows, others, dtype=np.uint16)
+        part_of_row = np.full(piece.num_rows, others, dtype=np.uint16)
         files, before = piece.index.recipe.files, piece.index.file_first_row
         for file in piece.files:
             rows = self._rows.get(files[file])
@@ -174,8 +174,8 @@ class Listed(Criterion):
                 ).at(file=files[file])
             first = piece.begin - int(before[file])
             here = slice(*np.searchsorted(rows, [first, first + piece.num_rows]))
-            part[rows[here] - first] = those
-        return Labels(part)
+            part_of_row[rows[here] - first] = those
+        return Labels(part_of_row)
 
 
 class Hashing(Criterion):
@@ -202,9 +202,9 @@ class Hashing(Criterion):
         first = piece.begin - int(piece.index.file_first_row[piece.file])
         rows = np.arange(first, first + piece.num_rows, dtype=np.uint64)
         hashes = mix_hash(rows, self._key_of(piece)) >> np.uint64(64 - _HASH_BITS)
-        part = np.searchsorted(self._ends, hashes, side="right")
-        part[part == len(self._ends)] = NO_PART
-        return Labels(part.astype(np.uint16))
+        part_of_row = np.searchsorted(self._ends, hashes, side="right")
+        part_of_row[part_of_row == len(self._ends)] = NO_PART
+        return Labels(part_of_row.astype(np.uint16))
 
     def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
         """Return two numbers from the seed, and from size and footer of the file.
@@ -230,8 +230,8 @@ def mix_hash(numbers: UInt64Array, key: tuple[np.uint64, np.uint64]) -> UInt64Ar
     splittable pseudorandom number generators", 2014), twice, with a key before each.
     """
     mixed = numbers
-    for part in key:
-        mixed = mixed + part
+    for word in key:
+        mixed = mixed + word
         mixed = (mixed ^ (mixed >> np.uint64(30))) * _ODD[0]
         mixed = (mixed ^ (mixed >> np.uint64(27))) * _ODD[1]
         mixed = mixed ^ (mixed >> np.uint64(31))

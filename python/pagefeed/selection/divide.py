@@ -109,7 +109,7 @@ def by_weights(
 def _parts(spans: Spans, criterion: Criterion) -> dict[str, Selection]:
     division = Division(spans, criterion)
     return {
-        name: Selection(division, number) for number, name in enumerate(criterion.parts)
+        name: Selection(division, index) for index, name in enumerate(criterion.parts)
     }
 
 

@@ -25,7 +25,7 @@ VERSION = 5
 class _Runs(NamedTuple):
     """Runs of consecutive rows of one part, each inside one page."""
 
-    part: int
+    part_index: int
     row: Int64Array
     num_rows: Int64Array
     new_page: npt.NDArray[np.bool_]
@@ -52,8 +52,8 @@ class Division:
 
     def __reduce__(self) -> tuple[type[Division], tuple[Any, ...]]:
         """Pickle as the recipe; another process maps or makes the parts itself."""
-        made = self.__dict__.get("stored")
-        expected = self.expected if made is None else made.about["digests"]
+        stored = self.__dict__.get("stored")
+        expected = self.expected if stored is None else stored.about["digests"]
         return Division, (self.spans, self.criterion, expected)
 
     @lazy
@@ -84,25 +84,25 @@ class Division:
         num_parts = len(self.criterion.parts)
         digests = [hashlib.blake2b(digest_size=16) for _ in range(num_parts)]
         has_values = True
-        for number in range(num_parts):
+        for part_index in range(num_parts):
             for name in ("row", "page_span"):
-                writer.append(f"{number}.{name}", [])
+                writer.append(f"{part_index}.{name}", [])
             for name in ("rows_before", "values_before"):
-                writer.append_sums(f"{number}.{name}", [])
+                writer.append_sums(f"{part_index}.{name}", [])
         num_spans = [0] * num_parts
         for runs in self._all_runs():
-            for number, row, num_rows, new_page, num_values in runs:
-                digests[number].update(np.stack([row, num_rows], axis=1).tobytes())
-                writer.append(f"{number}.row", row)
-                writer.append_sums(f"{number}.rows_before", num_rows)
-                first = np.flatnonzero(new_page) + num_spans[number]
-                writer.append(f"{number}.page_span", first)
-                num_spans[number] += len(row)
+            for part_index, row, num_rows, new_page, num_values in runs:
+                digests[part_index].update(np.stack([row, num_rows], axis=1).tobytes())
+                writer.append(f"{part_index}.row", row)
+                writer.append_sums(f"{part_index}.rows_before", num_rows)
+                first = np.flatnonzero(new_page) + num_spans[part_index]
+                writer.append(f"{part_index}.page_span", first)
+                num_spans[part_index] += len(row)
                 has_values = has_values and num_values is not None
                 if num_values is not None:
-                    writer.append_sums(f"{number}.values_before", num_values)
-        for number, count in enumerate(num_spans):
-            writer.append(f"{number}.page_span", [count])
+                    writer.append_sums(f"{part_index}.values_before", num_values)
+        for part_index, count in enumerate(num_spans):
+            writer.append(f"{part_index}.page_span", [count])
         writer.about |= {
             "digests": [digest.hexdigest() for digest in digests],
             "has_values": has_values,
@@ -120,30 +120,35 @@ class Division:
     def _runs_of(self, piece: Piece) -> list[_Runs]:
         """Return the runs of each part in a piece; runs end where pages do."""
         index = piece.index
-        part, num_values = self.criterion.labels(piece)
-        part[~piece.wanted()] = NO_PART
+        part_of_row, num_values = self.criterion.labels(piece)
+        part_of_row[~piece.wanted()] = NO_PART
         pages = index.pages_of_rows([piece.begin, piece.begin + piece.num_rows - 1])
         borders = index.first_rows(np.arange(pages[0] + 1, pages[1] + 1)) - piece.begin
         begins = np.ones(piece.num_rows, dtype=bool)
-        np.not_equal(part[1:], part[:-1], out=begins[1:])
+        np.not_equal(part_of_row[1:], part_of_row[:-1], out=begins[1:])
         begins[borders] = True
         first = np.flatnonzero(begins)
         length = np.diff(np.append(first, piece.num_rows))
         # Sort runs by part, and by row within a part.
-        order = np.argsort(part[first], kind="stable")
-        order = order[part[first[order]] != NO_PART]
+        order = np.argsort(part_of_row[first], kind="stable")
+        order = order[part_of_row[first[order]] != NO_PART]
         first, length = first[order], length[order]
-        kept, page = part[first], np.searchsorted(borders, first, side="right")
+        part_of_run, page = (
+            part_of_row[first],
+            np.searchsorted(borders, first, side="right"),
+        )
         before = None
         if num_values is not None:
             before = np.append(0, np.cumsum(num_values))
-        found = []
-        cuts = np.append(np.flatnonzero(np.diff(kept, prepend=NO_PART)), len(kept))
+        runs_of_parts = []
+        cuts = np.append(
+            np.flatnonzero(np.diff(part_of_run, prepend=NO_PART)), len(part_of_run)
+        )
         for begin, end in itertools.pairwise(cuts.tolist()):
             row, num_rows = first[begin:end], length[begin:end]
             new_page = np.diff(page[begin:end], prepend=-1) != 0
             values = None if before is None else before[row + num_rows] - before[row]
             first_row = row + piece.begin
-            runs = _Runs(int(kept[begin]), first_row, num_rows, new_page, values)
-            found.append(runs)
-        return found
+            runs = _Runs(int(part_of_run[begin]), first_row, num_rows, new_page, values)
+            runs_of_parts.append(runs)
+        return runs_of_parts

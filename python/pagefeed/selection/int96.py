@@ -59,24 +59,24 @@ def _units(kind: Any) -> Iterable[str]:
     """Units of the timestamps in a type."""
     if arrow("pyarrow.types").is_timestamp(kind):
         yield kind.unit
-    for number in range(kind.num_fields):
-        yield from _units(kind.field(number).type)
+    for child in range(kind.num_fields):
+        yield from _units(kind.field(child).type)
 
 
 def used_of(
     names: Iterable[str], expression: Expression, schema: Schema
 ) -> dict[str, Expression]:
     """Return the fields, out of some columns, that an expression uses."""
-    known, found = dict(scalar_columns(schema)), {}
+    columns, used = dict(scalar_columns(schema)), {}
     for name in names:
-        if name not in known:
+        if name not in columns:
             continue  # It is in a list, which no predicate takes.
-        place = schema.get_field_index(known[name][0][0])
+        position = schema.get_field_index(columns[name][0][0])
         try:
-            type_of(expression, schema.remove(place), name)
+            type_of(expression, schema.remove(position), name)
         except ColumnNotFoundError:
-            found[name] = field_of(schema, name)[0]
-    return found
+            used[name] = field_of(schema, name)[0]
+    return used
 
 
 def check_years(name: str, times: Any, unit: str, path: str) -> None:

@@ -28,8 +28,10 @@ class Known(Criterion):
 
     def __init__(self, division: Division) -> None:
         self._division = division
-        found = division.criterion
-        self.plain: Criterion = found.plain if isinstance(found, Known) else found
+        criterion = division.criterion
+        self.plain: Criterion = (
+            criterion.plain if isinstance(criterion, Known) else criterion
+        )
         """The criterion that divides rows by their values."""
         self.parts, self.what = self.plain.parts, self.plain.what
         self.key = self.plain.key
@@ -41,21 +43,21 @@ class Known(Criterion):
     def labels(self, piece: Piece) -> Labels:
         """Return the parts of the rows of a piece."""
         stored, of_all = self._division.stored, self._division.spans.index
-        part = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
+        part_of_row = np.full(piece.num_rows, NO_PART, dtype=np.uint16)
         before, paths = piece.index.file_first_row, piece.index.recipe.files
         for file in piece.files:
-            number = of_all.find_file(paths[file])
-            if number is None:
+            file_of_all = of_all.find_file(paths[file])
+            if file_of_all is None:
                 raise MissingFileError(f"{paths[file]} is not in {self.what}")
             first, end = np.clip(before[file : file + 2], *piece.first_rows[[0, -1]])
-            moved = int(of_all.file_first_row[number] - before[file])
+            moved = int(of_all.file_first_row[file_of_all] - before[file])
             for n in range(len(self.parts)):
                 row = stored[f"{n}.row"]
                 here = slice(*np.searchsorted(row, [first + moved, end + moved]))
                 begins = row[here] - (moved + piece.begin)
                 ends = np.diff(stored[f"{n}.rows_before"][here.start : here.stop + 1])
-                part[joined_ranges(begins, begins + ends)] = n
-        return Labels(part)
+                part_of_row[joined_ranges(begins, begins + ends)] = n
+        return Labels(part_of_row)
 
 
 def _same(criterion: Criterion) -> Criterion:

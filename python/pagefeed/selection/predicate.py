@@ -130,7 +130,8 @@ class Predicate(Query):
                         raise self._refuse(right, problem)
                 sides = zip(ops, [left, *rights], rights, strict=False)
                 return _joined(
-                    operator.and_, [self._comparison(node, *each) for each in sides]
+                    operator.and_,
+                    [self._comparison(node, *comparison) for comparison in sides],
                 )
             case ast.Call(func=ast.Name(id=called)) if called in _MATCHES:
                 return self._match(node, called)
@@ -148,13 +149,13 @@ class Predicate(Query):
     def _match(self, node: ast.Call, called: str) -> Bind:
         """Check a call that asks whether a text begins with, or has, another text."""
         match node:
-            case ast.Call(args=[column, ast.Constant(value=str(part))], keywords=[]):
+            case ast.Call(args=[column, ast.Constant(value=str(pattern))], keywords=[]):
                 text = self._text(column)
             case _:
                 problem = f"write {called}(column, 'text'), with the text that is meant"
                 raise self._refuse(node, problem)
         function = getattr(arrow("pyarrow.compute"), _MATCHES[called])
-        return lambda schema: function(text(schema).field, part)
+        return lambda schema: function(text(schema).field, pattern)
 
     def _text(self, node: ast.expr) -> Callable[[Schema], Value]:
         """Check a column of texts."""
@@ -187,17 +188,19 @@ class Predicate(Query):
             if _is_null(side):
                 problem = "nothing equals null: write is null, or is not null"
                 raise self._refuse(side, problem)
-        one, other = self._side(left), self._side(right)
-        if not callable(one) and not callable(other):
+        left_side, right_side = self._side(left), self._side(right)
+        if not callable(left_side) and not callable(right_side):
             raise self._refuse(whole, "no column is compared here")
         sign = _SIGNS[type(op)]
-        return lambda schema: self._compared(schema, sign, (left, one), (right, other))
+        return lambda schema: self._compared(
+            schema, sign, (left, left_side), (right, right_side)
+        )
 
     def _membership(self, left: ast.expr, right: ast.expr, *, is_in: bool) -> Bind:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set):
             raise self._refuse(right, "in is followed by a list of values, [...]")
-        one, items = self._side(left), [(n, _constant_of(n)) for n in right.elts]
-        if not callable(one):
+        column, items = self._side(left), [(n, _constant_of(n)) for n in right.elts]
+        if not callable(column):
             raise self._refuse(left, "here a column is expected")
         for item, value in items:
             if value is None:
@@ -206,13 +209,13 @@ class Predicate(Query):
         def bind(schema: Schema) -> Expression:
             # By equality: is_in takes null for false, so that not in would select it.
             parts = [
-                self._compared(schema, "==", (left, one), (n, v))
+                self._compared(schema, "==", (left, column), (n, v))
                 for n, v in items
                 if v is not None
             ]
             parts = parts or [arrow("pyarrow.compute").scalar(False)]  # noqa: FBT003
-            found = balanced(operator.or_, parts)
-            return found if is_in else ~found
+            is_member = balanced(operator.or_, parts)
+            return is_member if is_in else ~is_member
 
         return bind
 
@@ -240,8 +243,8 @@ class Predicate(Query):
                 text, pc = self._text(column), arrow("pyarrow.compute")
 
                 def length(schema: Schema) -> Value:
-                    found = pc.utf8_length(text(schema).field)
-                    return Value(found.cast("int64"), arrow().int64())
+                    num_chars = pc.utf8_length(text(schema).field)
+                    return Value(num_chars.cast("int64"), arrow().int64())
 
                 return length
         name = self._column(node, "this is not a column, number or string")
@@ -289,10 +292,12 @@ class Predicate(Query):
         try:
             return compare(sign, *bound)
         except Misfit as misfit:
-            [(node, literal)] = [each for each in sides if not callable(each[1])]
+            [(node, literal)] = [
+                side_of for side_of in sides if not callable(side_of[1])
+            ]
             [(other, value)] = [
-                (each[0], value)
-                for each, value in zip(sides, bound, strict=True)
+                (side_of[0], value)
+                for side_of, value in zip(sides, bound, strict=True)
                 if isinstance(value, Value)
             ]
             name = _column_of(other)
@@ -311,17 +316,17 @@ def query_of(predicate: str | Expression) -> Query:
         InvalidArgumentError: If it is neither, or not well formed.
         MissingDependencyError: If pyarrow is not installed.
     """
-    found = Predicate(predicate) if isinstance(predicate, str) else None
-    if found is None and isinstance(predicate, arrow("pyarrow.compute").Expression):
+    query = Predicate(predicate) if isinstance(predicate, str) else None
+    if query is None and isinstance(predicate, arrow("pyarrow.compute").Expression):
         return ExpressionQuery(predicate)
-    if found is None:
+    if query is None:
         raise InvalidArgumentError(f"{predicate!r} {_FORMS}")
     arrow()
-    return found
+    return query
 
 
 def _joined(join: Callable[[Any, Any], Expression], parts: list[Bind]) -> Bind:
-    return lambda schema: reduce(join, [part(schema) for part in parts])
+    return lambda schema: reduce(join, [bind(schema) for bind in parts])
 
 
 def _column_of(node: ast.expr) -> str | None:

@@ -75,16 +75,16 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
         for fact in _facts([of for of, _ in columns], said)
     ]
     schema = schema.append(pa.field(GROUP, pa.int64()))
-    known = dataset.FileSystemDataset(fragments, schema, form)
-    held = {
-        dataset.get_partition_keys(each.partition_expression)[GROUP]
-        for each in known.get_fragments(filter=expression)
+    facts = dataset.FileSystemDataset(fragments, schema, form)
+    groups = {
+        dataset.get_partition_keys(fragment.partition_expression)[GROUP]
+        for fragment in facts.get_fragments(filter=expression)
     }
     return sorted(
         file
         for number, files_alike in enumerate(alike.values())
         for file in files_alike
-        if number in held
+        if number in groups
     )
 
 
@@ -105,13 +105,13 @@ def _columns_of(query: Query, schema: Schema) -> Iterable[str]:
 
 def _bounds_of(table: TableColumns, name: str) -> Sequence[Bounds | None] | None:
     """Return the bounds of a column in each file, from partitions or statistics."""
-    found = None if table.bounds is None else table.bounds.of(name)
+    from_statistics = None if table.bounds is None else table.bounds.of(name)
     column = table.of_files.get(name)
     if column is None:
-        return found
+        return from_statistics
     files = range(len(column.number_of_file))
     said = [_bounds_of_value(column, file) for file in files]
-    return [new or old for new, old in zip(said, found or said, strict=True)]
+    return [new or old for new, old in zip(said, from_statistics or said, strict=True)]
 
 
 def _bounds_of_value(column: FolderColumn, file: int) -> Bounds | None:
@@ -135,12 +135,12 @@ def _facts(
         between = _between(field, kind, bounds) if bounds.may_have_values else None
         if between is None and bounds.may_have_values:
             continue
-        found = [field.is_null()] * bounds.may_be_null
-        choices.append(found if between is None else [between, *found])
+        is_null = [field.is_null()] * bounds.may_be_null
+        choices.append(is_null if between is None else [between, *is_null])
     choices.sort(key=len)
-    apart = sum(len(each) == 1 for each in choices) + COLUMNS_WITH_NULLS
+    apart = sum(len(choice) == 1 for choice in choices) + COLUMNS_WITH_NULLS
     for facts in itertools.product(*choices[:apart]):
-        yield balanced(lambda one, other: one & other, [always, *facts])
+        yield balanced(lambda left, right: left & right, [always, *facts])
 
 
 def _between(field: Expression, kind: Any, bounds: Bounds) -> Expression | None:

@@ -20,19 +20,19 @@ from pagefeed.errors import InvalidArgumentError, OutOfRangeError
 __all__ = ["checked_row", "rows_at"]
 
 
-def checked_row(number: object, num_rows: int) -> int:
+def checked_row(asked: object, num_rows: int) -> int:
     """Return the number of a row, of one counted from the end too.
 
     Raises:
         OutOfRangeError: If there is no such row.
         InvalidArgumentError: If it is no number.
     """
-    if isinstance(number, slice):
+    if isinstance(asked, slice):
         raise InvalidArgumentError(
             "a dataset gives one row at a time: dataset[3]; dataset.head(n) gives the "
             "first n, and iter(dataset) gives all of them in turn"
         )
-    row = check_whole(number, "row")
+    row = check_whole(asked, "row")
     if not -num_rows <= row < num_rows:
         raise OutOfRangeError(f"row {row} is out of range: there are {num_rows:,} rows")
     return row % num_rows
@@ -59,12 +59,12 @@ def rows_at(
     """
     require("pyarrow", extra="pyarrow", purpose="showing rows")
     readers = {name: _Reader(name, column) for name, column in columns.items()}
-    for number in numbers:
-        if spans.erased is not None and spans.erased.holds(np.array(number)):
+    for row_of_dataset in numbers:
+        if spans.erased is not None and spans.erased.holds(np.array(row_of_dataset)):
             yield dict.fromkeys(columns)
             continue
         # All columns number the rows of the files alike.
-        [row] = spans.rows_of_index([number]).tolist()
+        [row] = spans.rows_of_index([row_of_dataset]).tolist()
         [file] = spans.index.files_of_rows([row]).tolist()
         values = {name: reader.value(row, file) for name, reader in readers.items()}
         yield values if change is None else change(values, row)
@@ -89,9 +89,9 @@ class _Reader:
             self._values = pyarrow.array(self._source.read_page(int(page)))
             self._page = int(page)
         [first] = self._source.first_rows([page])
-        found = self._values[int(row - first)].as_py()
+        value = self._values[int(row - first)].as_py()
         for field in self._inner:  # A path leads through structs to what was asked for.
-            if not isinstance(found, dict) or field not in found:
+            if not isinstance(value, dict) or field not in value:
                 break
-            found = found[field]
-        return found
+            value = value[field]
+        return value

@@ -198,14 +198,14 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
             f"column {column!r} has type {kind}: quantiles are of numbers; use edges"
         )
     # Nulls become NaN, which quantiles leave out.
-    number = pc.if_else(
+    float_or_nan = pc.if_else(
         field.is_null(), float("nan"), field.cast("float64", safe=False)
     )
-    found = np.full(piece.num_rows, np.nan)
-    for rows, values in scan(piece, opened, number):
-        found[rows] = values
-    found = found[piece.wanted()]
-    return found[~np.isnan(found)], bool(types.is_integer(kind))
+    values_of_rows = np.full(piece.num_rows, np.nan)
+    for rows, values in scan(piece, opened, float_or_nan):
+        values_of_rows[rows] = values
+    values_of_rows = values_of_rows[piece.wanted()]
+    return values_of_rows[~np.isnan(values_of_rows)], bool(types.is_integer(kind))
 
 
 def summary_of(spans: Spans, columns: Sequence[str]) -> str:
@@ -227,9 +227,9 @@ def summary_of(spans: Spans, columns: Sequence[str]) -> str:
         table = pa.concat_tables(tables, promote_options="permissive")
     except (PagefeedError, pa.ArrowException, OSError):
         return ""
-    found = [_describe(name, table[name]) for name in columns]
+    described = [_describe(name, table[name]) for name in columns]
     begin = f"in the first {num_rows:,} rows " if num_rows >= SUMMARY_ROWS else ""
-    return begin + "; ".join(found)
+    return begin + "; ".join(described)
 
 
 def _describe(name: str, values: Any) -> str:
@@ -240,8 +240,8 @@ def _describe(name: str, values: Any) -> str:
         return f"{name} is null everywhere"
     if types.is_string(values.type) or types.is_boolean(values.type):
         counts = pc.value_counts(values.drop_null()).to_pylist()
-        counts.sort(key=lambda each: -each["counts"])
-        shown = [f"{each['values']!r} ({each['counts']:,})" for each in counts]
+        counts.sort(key=lambda count: -count["counts"])
+        shown = [f"{count['values']!r} ({count['counts']:,})" for count in counts]
         more = ", ..." if len(shown) > COMMON_VALUES else ""
         return f"{name} is {', '.join(shown[:COMMON_VALUES])}{more}{missing}"
     try:
@@ -270,7 +270,7 @@ def _with_folders(
         files, [*dict.fromkeys((*files.folder_columns, *_later(table)))]
     )
     pa, pc = arrow(), arrow("pyarrow.compute")
-    known = None
+    facts = None
     for name, column in constants.items():
         if name in own or not column.gives(file):
             continue
@@ -280,9 +280,9 @@ def _with_folders(
         if value is None and pa.types.is_nested(kind):
             continue  # The scanner makes null structs; a fact would be of no type.
         fact = field.is_null() if value is None else field == pa.scalar(value, kind)
-        known = fact if known is None else known & fact
-    if known is not None:
-        fragment = _open(files, file, row_groups, known, unit)
+        facts = fact if facts is None else facts & fact
+    if facts is not None:
+        fragment = _open(files, file, row_groups, facts, unit)
     return Opened(fragment, schema, int96)
 
 
@@ -302,18 +302,18 @@ def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]
     table = files.table
     if table is None:
         return files.folder_columns
-    found = {name: table.constants_of(name, len(files.files)) for name in names}
-    return {name: column for name, column in found.items() if column is not None}
+    constants = {name: table.constants_of(name, len(files.files)) for name in names}
+    return {name: column for name, column in constants.items() if column is not None}
 
 
 def _in_table(schema: Schema, table: TableColumns) -> Schema:
     """Return the columns of a file that a table has, in their types of now."""
-    held = [
+    fields = [
         field.with_type(_held(table.types[field.name], field.type, field.name, table))
         for field in schema
         if field.name in table.types and not table.decides(field.name)
     ]
-    return arrow().schema(held)
+    return arrow().schema(fields)
 
 
 def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
@@ -324,12 +324,12 @@ def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
     pa, types = arrow(), arrow("pyarrow.types")
     if not table.inner_defaults or not types.is_struct(kind):
         return kind
-    held, fields = {each.name: each.type for each in own}, []
+    own_types, fields = {own_field.name: own_field.type for own_field in own}, []
     for field in kind:
         name = f"{path}.{field.name}"
-        if field.name not in held and name in table.inner_defaults:
+        if field.name not in own_types and name in table.inner_defaults:
             continue
-        inside = held.get(field.name, field.type)
+        inside = own_types.get(field.name, field.type)
         fields.append(field.with_type(_held(field.type, inside, name, table)))
     return pa.struct(fields)
 
@@ -338,7 +338,7 @@ def _open(
     files: Files,
     file: int,
     row_groups: Sequence[int] | None = None,
-    known: Expression | None = None,
+    facts: Expression | None = None,
     unit: str = "us",
 ) -> Fragment:
     """Open a fragment of a file, with an expression that is true for all its rows.
@@ -357,7 +357,7 @@ def _open(
             storage.open_arrow(path)
             if naming is None
             else naming.open_arrow(storage, path),
-            partition_expression=known,
+            partition_expression=facts,
             row_groups=None if row_groups is None else list(row_groups),
         )
         fragment.ensure_complete_metadata()

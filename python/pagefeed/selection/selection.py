@@ -39,14 +39,14 @@ class Selection(RowRuns):
         number: Number of the part.
     """
 
-    def __init__(self, division: Division, number: int) -> None:
+    def __init__(self, division: Division, part_index: int) -> None:
         super().__init__(lambda: division.spans.index)
         self._division = division
-        self._number = number
+        self._part_index = part_index
         divided, criterion = division.spans, division.criterion
         self.before = divided if isinstance(divided, Selection) else None
         """The selection that is divided; None if all rows of the index are."""
-        self.name = criterion.parts[number]
+        self.name = criterion.parts[part_index]
         """Name of the part."""
         self.names: tuple[str, ...] = (self.name,)
         """Names of this selection and of those before it, the first one first."""
@@ -56,11 +56,11 @@ class Selection(RowRuns):
             self.names = (*self.before.names, self.name)
             self.counts_rows = self.counts_rows or self.before.counts_rows
         before, key = divided.origin, criterion.key
-        self.origin = f"{len(before)} {before}{len(key)} {key}{number}"
+        self.origin = f"{len(before)} {before}{len(key)} {key}{part_index}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the division and the number of the part."""
-        return Selection, (self._division, self._number), {"erased": self.erased}
+        return Selection, (self._division, self._part_index), {"erased": self.erased}
 
     def over(self, spans: Spans) -> Selection:
         """Return the same selection over another index of the same files."""
@@ -69,7 +69,7 @@ class Selection(RowRuns):
         criterion = division.criterion
         if is_made(division, "stored") and not criterion.counts_rows:
             criterion = Known(division)
-        return Selection(Division(rows, criterion), self._number)
+        return Selection(Division(rows, criterion), self._part_index)
 
     @property
     def is_of_table(self) -> bool:
@@ -86,13 +86,13 @@ class Selection(RowRuns):
             return rows
         criterion = division.criterion
         plain = criterion.plain if isinstance(criterion, Known) else criterion
-        return Selection(Division(rows, plain), self._number)
+        return Selection(Division(rows, plain), self._part_index)
 
     @property
     def held_files(self) -> list[int]:
         """Numbers of the files of which rows are selected."""
-        held: list[int] = np.flatnonzero(np.diff(self.file_first_span)).tolist()
-        return held
+        selected: list[int] = np.flatnonzero(np.diff(self.file_first_span)).tolist()
+        return selected
 
     @property
     def known_rows(self) -> int | None:
@@ -117,19 +117,19 @@ class Selection(RowRuns):
             before.check_not_empty()
         rows, criterion = self._division.spans, self._division.criterion
         criterion = criterion.plain if isinstance(criterion, Known) else criterion
-        found = ""
+        summary = ""
         if isinstance(criterion, Scan):
-            found = summary_of(rows, criterion.query.columns)
-        held = "" if before is None else f" with {' and '.join(before.names)}"
+            summary = summary_of(rows, criterion.query.columns)
+        named = "" if before is None else f" with {' and '.join(before.names)}"
         raise EmptySelectionError(
-            f"no row is selected: none of {rows.num_rows:,} rows{held} is in "
-            f"{self.name!r}{'; ' if found else ''}{found}"
+            f"no row is selected: none of {rows.num_rows:,} rows{named} is in "
+            f"{self.name!r}{'; ' if summary else ''}{summary}"
         )
 
     @lazy
     def fingerprint(self) -> str:
         """Identifies the files and the rows, however these were selected."""
-        rows = self._division.stored.about["digests"][self._number]
+        rows = self._division.stored.about["digests"][self._part_index]
         text = f"{self.index.fingerprint} {rows}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -192,17 +192,17 @@ class Selection(RowRuns):
     @lazy
     def _row(self) -> Int64Array:
         """First row of each span, numbered through the index: int64 [spans]."""
-        return self._division.stored[f"{self._number}.row"]
+        return self._division.stored[f"{self._part_index}.row"]
 
     @lazy
     def _rows_before(self) -> Int64Array:
         """Rows of the spans before each, and of all: int64 [spans + 1]."""
-        return self._division.stored[f"{self._number}.rows_before"]
+        return self._division.stored[f"{self._part_index}.rows_before"]
 
     @lazy
     def _page_span(self) -> Int64Array:
         """First span of each page that has some, and their number: [pages + 1]."""
-        return self._division.stored[f"{self._number}.page_span"]
+        return self._division.stored[f"{self._part_index}.page_span"]
 
     @lazy
     def values_before(self) -> Int64Array:
@@ -213,8 +213,8 @@ class Selection(RowRuns):
         """
         stored = self._division.stored
         if stored.about["has_values"]:
-            return stored[f"{self._number}.values_before"]
-        key = f"{self._division.key}-{self._number}"
+            return stored[f"{self._part_index}.values_before"]
+        key = f"{self._division.key}-{self._part_index}"
         stored = derived_arrays(self.index, "tokens", key, self._write_values)
         return stored["values_before"]
 

@@ -56,8 +56,8 @@ class Source:
             tree = ast.parse(self._whole, mode="eval").body
         except SyntaxError as error:
             hint = _hint(self.text) or error.msg
-            place = error.lineno or 1, (error.offset or 1) - 1
-            raise self._refused(f"bad syntax: {hint}", place) from None
+            position = error.lineno or 1, (error.offset or 1) - 1
+            raise self._refused(f"bad syntax: {hint}", position) from None
         except (ValueError, RecursionError, MemoryError) as error:
             raise InvalidArgumentError(f"bad predicate: {error}; {_GRAMMAR}") from None
         for token, problem in self._misleading():
@@ -126,7 +126,7 @@ def _hints(source: str) -> Iterator[str]:
     if "&&" in bare or "||" in bare:
         yield "write and, or for &&, ||"
     for name in re.findall(r"[^\W\d][\w.]*", bare):
-        taken = [part for part in name.split(".") if keyword.iskeyword(part)]
+        taken = [step for step in name.split(".") if keyword.iskeyword(step)]
         if taken and not {*taken} <= _OWN_WORDS:
             yield f"{taken[0]} is a word of the grammar: write column({name!r})"
     # One = alone, whatever is beside it.

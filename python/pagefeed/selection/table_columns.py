@@ -76,12 +76,14 @@ class Naming:
 
     def key_of(self, column: str) -> str:
         """Return text that identifies how a column is found in files."""
-        top = [each for each in self.fields if f"{column}.".startswith(f"{each.name}.")]
+        top = [
+            named for named in self.fields if f"{column}.".startswith(f"{named.name}.")
+        ]
         return repr((top, self.by_id, self.by_name))
 
     def name_in_files(self, column: str) -> str | None:
         """Return the name of a column in files without field ids; None if unknown."""
-        names = {each.name: each.names for each in self.fields}.get(column)
+        names = {named.name: named.names for named in self.fields}.get(column)
         return names[0] if names else None
 
     def open_arrow(self, storage: Storage, file: str) -> Any:
@@ -163,13 +165,13 @@ class TableColumns:
         Raises:
             UnsupportedError: If values are not known of those that lack one.
         """
-        found = [path for path in self.inner_defaults if path.startswith(f"{column}.")]
+        paths = [path for path in self.inner_defaults if path.startswith(f"{column}.")]
         if column in self.inner_defaults and column in self.types:
             raise UnsupportedError(
                 f"{self.snapshot}: fields in the lists or maps of {column} have an "
                 "initial-default, which pagefeed knows of columns alone"
             )
-        return found
+        return paths
 
     def decides(self, column: str) -> bool:
         """Return whether a column has the partition's values, not those of files."""
@@ -186,30 +188,34 @@ class TableColumns:
         """
         if any(f"{column}.".startswith(f"{path}.") for path in self.inner_defaults):
             return None
-        found, default = self.of_files.get(column), self.defaults.get(column)
+        constant, default = self.of_files.get(column), self.defaults.get(column)
         top = column.partition(".")[0]
         has_rule = self.missing_as_null and top in self.types
-        if found is None and default is None and not has_rule:
+        if constant is None and default is None and not has_rule:
             return None
-        if found is None:
+        if constant is None:
             kind = self.type_of(column)
             if kind is None:
                 return None
-            found = FolderColumn(
+            constant = FolderColumn(
                 (),
                 np.zeros(num_files, dtype=np.int64),
                 kind,
                 np.zeros(num_files, dtype=np.bool_),
             )
-        if found.is_given is None or (default is None and not has_rule):
-            return found
-        values, number = found.values, found.number_of_file
+        if constant.is_given is None or (default is None and not has_rule):
+            return constant
+        values, number_of_file = constant.values, constant.number_of_file
         if default is not None:
             of_default = len(values)
-            number = np.where(number == of_default, of_default + 1, number)
+            number_of_file = np.where(
+                number_of_file == of_default, of_default + 1, number_of_file
+            )
             values = (*values, default.as_py())
-            number = np.where(found.is_given, number, of_default)
-        return replace(found, values=values, number_of_file=number, is_given=None)
+            number_of_file = np.where(constant.is_given, number_of_file, of_default)
+        return replace(
+            constant, values=values, number_of_file=number_of_file, is_given=None
+        )
 
     def type_of(self, column: str) -> Any | None:
         """Return the Arrow type as pages have it: a field in structs with it alone.

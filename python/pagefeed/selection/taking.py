@@ -123,26 +123,30 @@ class Taking(Criterion):
         def count(piece: Piece) -> tuple[Int64Array, Int64Array]:
             rows = np.flatnonzero(piece.wanted())
             buckets = (self._hashes(piece)[rows] >> shift).astype(np.int64)
-            found, place = np.unique(buckets, return_inverse=True)
-            sums = np.zeros(len(found), dtype=np.int64)
+            distinct, bucket_of_row = np.unique(buckets, return_inverse=True)
+            sums = np.zeros(len(distinct), dtype=np.int64)
             tokens = lengths_of_rows(piece.spans, *piece.span_range)
-            np.add.at(sums, place, tokens)
-            return found, sums
+            np.add.at(sums, bucket_of_row, tokens)
+            return distinct, sums
 
         total = self._spans.num_rows
         work = Work("tokens of random rows", total=total, unit="rows")
         pieces = pieces_of(self._spans)
-        for found, sums in work.each(count, pieces, lambda piece: piece.num_wanted):
-            in_bucket[found] += sums
+        for hash_buckets, sums in work.each(
+            count, pieces, lambda piece: piece.num_wanted
+        ):
+            in_bucket[hash_buckets] += sums
         before = np.append(0, np.cumsum(in_bucket))
         if before[-1] < self._tokens:  # Rows without tokens: none is taken.
             writer.append("last_hash", [0])
             return
         bucket = int(np.searchsorted(before, self._tokens, side="left")) - 1
         rows = self._rows_in(bucket)
-        hashes, held = (np.concatenate(part) for part in zip(*rows, strict=True))
+        hashes, num_tokens = (
+            np.concatenate(arrays) for arrays in zip(*rows, strict=True)
+        )
         order = np.argsort(hashes)
-        ends = before[bucket] + np.cumsum(held[order])
+        ends = before[bucket] + np.cumsum(num_tokens[order])
         last = hashes[order][np.searchsorted(ends, self._tokens, side="left")]
         writer.append("last_hash", last.astype(np.int64)[None])
 

@@ -96,18 +96,20 @@ def _comparable(value: Value) -> Expression:
     return value.field
 
 
-def _with_whole(sign: str, column: Value, number: Constant) -> Expression:
+def _with_whole(sign: str, column: Value, literal: Constant) -> Expression:
     """Compare integers or decimals with a number of any size, exactly.
 
     A number between two of the column stands for the one below or above.
     """
-    if isinstance(number, bool) or not isinstance(number, int | float):
+    if isinstance(literal, bool) or not isinstance(literal, int | float):
         raise Misfit
     least, most, scale = _steps(column.kind)
-    steps: Fraction | float = number
-    if not math.isinf(number):
+    steps: Fraction | float = literal
+    if not math.isinf(literal):
         # A decimal 0.1 is that number, and not the nearest of float64.
-        exact = Fraction(number) if isinstance(number, int) else Fraction(repr(number))
+        exact = (
+            Fraction(literal) if isinstance(literal, int) else Fraction(repr(literal))
+        )
         steps = exact * 10**scale
     is_equality = sign in ("==", "!=")
     if least <= steps <= most and (not is_equality or steps == math.floor(steps)):
@@ -144,28 +146,28 @@ def _literal(value: Constant, kind: Any) -> Any:
     if isinstance(value, bool | int | float) != types.is_boolean(kind):
         raise Misfit
     try:
-        found = pa.scalar(value)
+        scalar = pa.scalar(value)
         if isinstance(value, str) and types.is_temporal(kind):
-            return found.cast(kind)
+            return scalar.cast(kind)
     except pa.ArrowException:
         raise Misfit(_time_hint(value, kind)) from None
-    return found
+    return scalar
 
 
 def _nearest(value: Constant, kind: Any) -> Any:
     """Return the number of a type of floats that is nearest to a literal."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Misfit
-    made = kind.to_pandas_dtype()
+    to_number = kind.to_pandas_dtype()
     with np.errstate(over="ignore"):
         try:
-            number = made(value)
+            nearest = to_number(value)
         except OverflowError:
-            number = made(math.inf)
-    if np.isinf(number) and not (isinstance(value, float) and math.isinf(value)):
-        raise Misfit(f"its numbers go to {np.finfo(made).max:g}")
+            nearest = to_number(math.inf)
+    if np.isinf(nearest) and not (isinstance(value, float) and math.isinf(value)):
+        raise Misfit(f"its numbers go to {np.finfo(to_number).max:g}")
     pa, is_half = arrow(), arrow("pyarrow.types").is_float16(kind)
-    return pa.scalar(float(number), pa.float32() if is_half else kind)
+    return pa.scalar(float(nearest), pa.float32() if is_half else kind)
 
 
 def _time_hint(text: Constant, kind: Any) -> str:

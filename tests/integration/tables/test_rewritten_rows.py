@@ -22,7 +22,7 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StateMismatchError,
 )
-from pagefeed.growth.rewritten import RewrittenRows, _Found, _write_runs
+from pagefeed.growth.rewritten import RewrittenRows, _Matches, _write_runs
 
 CUTS = {
     "windows": pf.Windows(16, tail="drop"),
@@ -386,7 +386,7 @@ def test_rows_that_go_on_in_the_next_page_keep_their_blocks(tmp_path):
         for name in ("old", "new")
     )
     assert old.page_rows.tolist() == [2, 1, 2]
-    found = _Found(old, np.arange(5), np.argsort(moved))
+    found = _Matches(old, np.arange(5), np.argsort(moved))
     stored = derived_arrays(
         new, "test", "key", lambda writer: _write_runs(writer, new, found)
     )

@@ -148,16 +148,18 @@ def _keys_of_role(
 
 
 def _keys_of_source(kind: str, env: Environment, source: str) -> Keys:
-    known: dict[str, Callable[[Environment], Keys]] = {
+    sources: dict[str, Callable[[Environment], Keys]] = {
         "Environment": _named_keys,
         "EcsContainer": container_keys,
         "Ec2InstanceMetadata": instance_keys,
     }
-    if kind not in known:
-        found = "its role_arn has neither source_profile nor a known credential_source"
-        raise broken(source, found, f"give one; sources are {', '.join(known)}")
+    if kind not in sources:
+        problem = (
+            "its role_arn has neither source_profile nor a known credential_source"
+        )
+        raise broken(source, problem, f"give one; sources are {', '.join(sources)}")
     try:
-        return known[kind](env)
+        return sources[kind](env)
     except Absent as absent:
         raise broken(
             source, str(absent), f"credential_source {kind} is not set up"

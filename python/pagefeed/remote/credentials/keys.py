@@ -31,23 +31,23 @@ class Absent(Exception):  # noqa: N818  # It is no error: the next source is ask
     """A source is not set up; the message says where it looked."""
 
 
-def broken(source: str, found: str, advice: str) -> AccessDeniedError:
+def broken(source: str, problem: str, advice: str) -> AccessDeniedError:
     """Return the error of a source that is set up and gives no credentials."""
-    return AccessDeniedError(f"credentials by {source}: {found}: {advice}")
+    return AccessDeniedError(f"credentials by {source}: {problem}: {advice}")
 
 
-def keys_of(found: Any, names: tuple[str, str, str, str], source: str) -> Keys:
+def keys_of(answer: Any, names: tuple[str, str, str, str], source: str) -> Keys:
     """Return the credentials in an answer.
 
     Args:
-        found: A decoded answer.
+        answer: Decoded.
         names: Its names of key, secret, token and time of expiry.
         source: What answered, for messages.
 
     Raises:
         AccessDeniedError: If the answer holds none, or a time that is none.
     """
-    fields = found if isinstance(found, dict) else {}
+    fields = answer if isinstance(answer, dict) else {}
     key, secret, token, expires = map(fields.get, names)
     if not (isinstance(key, str) and isinstance(secret, str) and key and secret):
         raise broken(source, "its answer has no credentials", "check its settings")

@@ -40,8 +40,8 @@ def container_keys(environment: Environment) -> Keys:
     source = "the container's service"
     url = urlsplit(full)
     if url.scheme != "https" and url.hostname not in _CONTAINER_HOSTS:
-        found = f"AWS_CONTAINER_CREDENTIALS_FULL_URI leads to {url.hostname} by http"
-        raise broken(source, found, "only https may leave this machine")
+        refusal = f"AWS_CONTAINER_CREDENTIALS_FULL_URI leads to {url.hostname} by http"
+        raise broken(source, refusal, "only https may leave this machine")
     try:
         token = _container_token(environment)
     except (OSError, ValueError) as problem:
@@ -72,16 +72,18 @@ def instance_keys(environment: Environment) -> Keys:
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         raise Absent("the instance's service is off (AWS_EC2_METADATA_DISABLED)")
     named = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")
-    place = (named or environment.get("AWS_METADATA_ENDPOINT") or _INSTANCE).rstrip("/")
-    source = f"the instance's service at {place}"
+    endpoint = (named or environment.get("AWS_METADATA_ENDPOINT") or _INSTANCE).rstrip(
+        "/"
+    )
+    source = f"the instance's service at {endpoint}"
     try:
         asked = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
-        url = f"{place}/latest/api/token"
+        url = f"{endpoint}/latest/api/token"
         token = ask(
             url, source, method="PUT", headers=asked, limit=_LIMIT, is_near=True
         )
         headers = {"X-aws-ec2-metadata-token": token.strip()}
-        url = place + _ROLES
+        url = endpoint + _ROLES
         roles = ask(url, source, headers=headers, limit=_LIMIT, is_near=True)
         [role, *_] = [*roles.split(), ""]
         if not role:

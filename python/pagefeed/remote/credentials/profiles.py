@@ -27,12 +27,12 @@ class Profiles(dict[str, dict[str, str]]):
     def __init__(self, environment: Environment) -> None:
         super().__init__()
 
-        def place(variable: str, usual: str) -> str:
+        def profile_path(variable: str, usual: str) -> str:
             return os.path.expanduser(environment.get(variable) or f"~/.aws/{usual}")
 
         self.files = (
-            place("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-            place("AWS_CONFIG_FILE", "config"),
+            profile_path("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+            profile_path("AWS_CONFIG_FILE", "config"),
         )
         """Files with profiles."""
         secrets, config = map(_sections, self.files)

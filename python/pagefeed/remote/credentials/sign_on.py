@@ -42,12 +42,12 @@ def signed_on_keys(
     cached = settings.get("sso_session", settings["sso_start_url"])
     token = _token(cached, source, f"run `aws sso login --profile {name}`")
     usual = f"https://portal.sso.{settings['sso_region']}.amazonaws.com"
-    place = (env.get("AWS_ENDPOINT_URL_SSO") or usual).rstrip("/")
+    endpoint = (env.get("AWS_ENDPOINT_URL_SSO") or usual).rstrip("/")
     asked = {
         "role_name": settings["sso_role_name"],
         "account_id": settings["sso_account_id"],
     }
-    url = f"{place}/federation/credentials?{urlencode(asked)}"
+    url = f"{endpoint}/federation/credentials?{urlencode(asked)}"
     try:
         headers = {"x-amz-sso_bearer_token": token}
         trusted = env.get("AWS_CA_BUNDLE")
@@ -55,8 +55,8 @@ def signed_on_keys(
     except Refused as refused:
         advice = f"run `aws sso login --profile {name}`"
         raise broken(source, str(refused), advice) from None
-    found = as_json(answer)
-    role = found.get("roleCredentials") if isinstance(found, dict) else None
+    decoded = as_json(answer)
+    role = decoded.get("roleCredentials") if isinstance(decoded, dict) else None
     return keys_of(role, _NAMES, source)
 
 
@@ -66,12 +66,12 @@ def _token(cached: str, source: str, advice: str) -> str:
     path = os.path.expanduser(f"~/.aws/sso/cache/{name}.json")
     try:
         with open(path, encoding="utf-8") as file:
-            kept = as_json(file.read())
+            cache = as_json(file.read())
     except (OSError, UnicodeDecodeError):
         raise broken(source, "nobody is signed on", advice) from None
     try:
-        until = datetime.fromisoformat(kept["expiresAt"].replace("UTC", "Z"))
-        token = str(kept["accessToken"])
+        until = datetime.fromisoformat(cache["expiresAt"].replace("UTC", "Z"))
+        token = str(cache["accessToken"])
         is_valid = until.timestamp() > time.time()
     except (AttributeError, KeyError, TypeError, ValueError):
         raise broken(source, f"{path} holds no token", advice) from None

@@ -36,8 +36,8 @@ def web_identity_role(
     except (OSError, UnicodeDecodeError) as problem:
         advice = "AWS_WEB_IDENTITY_TOKEN_FILE or the profile names it"
         kind = type(problem).__name__
-        found = f"{token_file} cannot be read ({kind})"
-        raise broken("web identity", found, advice) from None
+        unreadable = f"{token_file} cannot be read ({kind})"
+        raise broken("web identity", unreadable, advice) from None
     form = {"RoleArn": role, "RoleSessionName": session, "WebIdentityToken": token}
     return assumed_role(form, None, region, environment)
 
@@ -72,8 +72,8 @@ def assumed_role(
         )
     except Refused as refused:
         raise _refusal(refused, source, form["RoleArn"]) from None
-    found = {name: _field(answer, name) for name in _NAMES}
-    return keys_of(found, _NAMES, source)
+    fields = {name: _field(answer, name) for name in _NAMES}
+    return keys_of(fields, _NAMES, source)
 
 
 def _refusal(refused: Refused, source: str, role: str) -> AccessDeniedError:
@@ -86,8 +86,8 @@ def _refusal(refused: Refused, source: str, role: str) -> AccessDeniedError:
 
 
 def _field(text: str, name: str) -> str | None:
-    found = re.search(f"<{name}>([^<]*)</{name}>", text)
-    return html.unescape(found[1]) if found else None
+    match = re.search(f"<{name}>([^<]*)</{name}>", text)
+    return html.unescape(match[1]) if match else None
 
 
 def signature(
@@ -115,11 +115,11 @@ def signature(
     """
     parts = urlsplit(url)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    made = {"X-Amz-Date": stamp}
+    added = {"X-Amz-Date": stamp}
     if keys.session_token:
-        made["X-Amz-Security-Token"] = keys.session_token
+        added["X-Amz-Security-Token"] = keys.session_token
     signed = {"host": parts.netloc} | {
-        name.lower(): value for name, value in {**headers, **made}.items()
+        name.lower(): value for name, value in {**headers, **added}.items()
     }
     names = ";".join(sorted(signed))
     lines = [f"{name}:{signed[name]}" for name in sorted(signed)]
@@ -130,10 +130,10 @@ def signature(
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     key = f"AWS4{keys.secret_access_key}".encode()
-    for part in [*scope.split("/"), f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"]:
-        key = hmac.digest(key, part.encode(), "sha256")
-    made["Authorization"] = (
+    for message in [*scope.split("/"), f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}"]:
+        key = hmac.digest(key, message.encode(), "sha256")
+    added["Authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={keys.access_key_id}/{scope}, "
         f"SignedHeaders={names}, Signature={key.hex()}"
     )
-    return made
+    return added
