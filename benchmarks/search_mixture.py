@@ -104,7 +104,7 @@ def error(tried: Try, num_lanes: int) -> float:
             tried.starts, tried.anneals, tried.weights, strict=True
         )
     ]
-    schedule = Schedule(parts=parts, changes=tuple(changes), digest="")
+    schedule = Schedule(components=parts, changes=tuple(changes), digest="")
     course = Course(schedule, num_lanes=num_lanes, seed=tried.seed)
     total = TURNS * num_lanes
     dataset, _ = course.at(np.arange(total))

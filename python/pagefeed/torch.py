@@ -97,9 +97,9 @@ class _Notice:
         plain = state.to_dict()
         plain.pop("ended", None)
         text = json.dumps(plain).encode().ljust(MAX_STATE_BYTES)
-        for place, piece in enumerate(self._pieces):
-            part = bytearray(text[place * PIECE_BYTES : (place + 1) * PIECE_BYTES])
-            piece.copy_(torch.frombuffer(part, dtype=torch.uint8))
+        for index, piece in enumerate(self._pieces):
+            content = bytearray(text[index * PIECE_BYTES : (index + 1) * PIECE_BYTES])
+            piece.copy_(torch.frombuffer(content, dtype=torch.uint8))
         self._num_seen = number
         self._number.fill_(number)
 

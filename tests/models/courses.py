@@ -55,7 +55,7 @@ def schedule(weights: list[float], *later: tuple[int, int, list[float]]) -> Sche
         WeightChange(start, anneal, rounded(after)) for start, anneal, after in later
     ]
     parts = tuple(part(number) for number in range(len(weights)))
-    return Schedule(parts=parts, changes=tuple(changes), digest="")
+    return Schedule(components=parts, changes=tuple(changes), digest="")
 
 
 @st.composite

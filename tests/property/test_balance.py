@@ -11,7 +11,7 @@ import pagefeed as pf
 from models.quantiles import quantile
 from pagefeed.balance import BalancedOrder
 from pagefeed.balance.balance import deal
-from pagefeed.balance.balanced_order import Part
+from pagefeed.balance.balanced_order import Division
 from pagefeed.core.order import EpochOrder, Shuffle
 from pagefeed.core.order.keys import expand_key, mix
 from pagefeed.core.sequences import ExplicitBlocks
@@ -25,15 +25,15 @@ sizes = st.tuples(
 )
 
 
-def parts(cuts, end, epoch):
-    """Parts between cuts; in every second one what has an odd unit's number stays."""
+def divisions(cuts, end, epoch):
+    """Divisions between cuts; in every second one some positions stay."""
     spans = list(zip(cuts, [*cuts[1:], end], strict=True))
 
-    def part_of(position):
+    def division_of(position):
         number = max(n for n, (first, _) in enumerate(spans) if first <= position)
-        return Part(*spans[number], epoch, stays if number % 2 else None)
+        return Division(*spans[number], epoch, stays if number % 2 else None)
 
-    return part_of
+    return division_of
 
 
 def stays(positions):
@@ -57,7 +57,7 @@ def orders(case, cuts, balance):
         key=KEY,
         costs=lambda units: COSTS[units],
         ranks=ranks,
-        parts=parts(cuts, num_units, 900),
+        divisions=divisions(cuts, num_units, 900),
     )
     return plain, balanced
 

@@ -42,7 +42,7 @@ def steps(costs, balance, ranks, batch_size, epoch):
         key=key,
         costs=lambda sequences: costs[sequences],
         ranks=ranks,
-        parts=size,
+        divisions=size,
     )
     found = finished(dealing.reading(np.arange(size)))
     whole = size // (ranks * batch_size) * ranks * batch_size

@@ -17,7 +17,7 @@ def test_each_lane_delivers_a_prefix_of_every_dataset(plan, lanes):
     course = Course(plan, num_lanes=lanes, seed=1)
     positions = np.arange(4000)
     dataset, local = course.at(positions)
-    for number in range(len(plan.parts)):
+    for number in range(len(plan.components)):
         mine = np.flatnonzero(dataset == number)
         for lane in range(lanes):
             taken = local[mine[mine % lanes == lane]]
@@ -34,7 +34,7 @@ def test_any_position_alone_is_as_among_all(plan, lanes, positions):
     assert [int(found[0][0]) for found in one_by_one] == dataset[positions].tolist()
     assert [int(found[1][0]) for found in one_by_one] == local[positions].tolist()
     for position in positions:
-        counted = np.bincount(dataset[:position], minlength=len(plan.parts))
+        counted = np.bincount(dataset[:position], minlength=len(plan.components))
         assert course.counts(position).tolist() == counted.tolist()
 
 
@@ -47,7 +47,7 @@ def test_any_position_alone_is_as_among_all(plan, lanes, positions):
 )
 @settings(max_examples=30)
 def test_a_change_leaves_what_was_before_it(plan, position, weights, anneal, lanes):
-    weights = weights[: len(plan.parts)]
+    weights = weights[: len(plan.components)]
     weights[0] += 0.1
     before = Course(plan, num_lanes=lanes, seed=1)
     after = Course(plan.changed(position, anneal, weights), num_lanes=lanes, seed=1)
@@ -65,7 +65,7 @@ def test_in_file_order_each_dataset_comes_from_front_to_back(plan, lanes):
     # Which dataset comes when is as in any course, and so within a sequence per lane.
     usual, _ = Course(plan, num_lanes=lanes, seed=1).at(positions)
     assert dataset.tolist() == usual.tolist()
-    for number in range(len(plan.parts)):
+    for number in range(len(plan.components)):
         mine = np.flatnonzero(dataset == number)
         assert local[mine].tolist() == list(range(len(mine)))
         some = local[mine][::37]

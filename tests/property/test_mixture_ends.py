@@ -38,7 +38,7 @@ def test_with_caps_every_sequence_is_delivered_so_often(sizes, data, lanes, make
         part(number, size, cap)
         for number, (size, cap) in enumerate(zip(sizes, caps, strict=True))
     )
-    plan = replace(schedule(weights), parts=parts)
+    plan = replace(schedule(weights), components=parts)
     course = make(plan, num_lanes=lanes, seed=1)
     totals = [size * cap for size, cap in zip(sizes, caps, strict=True)]
     end = course.natural_end
@@ -69,7 +69,7 @@ def test_a_change_leaves_what_was_before_it_also_when_datasets_run_out(
     )
     # The last never runs out.
     parts = [part(number, size * 4, 1) for number, size in enumerate(sizes)]
-    plan = replace(schedule(weights), parts=(*parts, part(len(sizes))))
+    plan = replace(schedule(weights), components=(*parts, part(len(sizes))))
     position = data.draw(st.integers(0, 3000))
     before = Course(plan, num_lanes=lanes, seed=1)
     after = Course(plan.changed(position, 0, later), num_lanes=lanes, seed=1)
@@ -82,7 +82,7 @@ def test_a_hundred_datasets_run_out_one_by_one():
     rng = np.random.default_rng(4)
     sizes = (10 ** rng.uniform(1, 3.5, 100)).astype(int).tolist()
     parts = tuple(part(number, size, 2) for number, size in enumerate(sizes))
-    plan = replace(schedule([size**0.3 for size in sizes]), parts=parts)
+    plan = replace(schedule([size**0.3 for size in sizes]), components=parts)
     course = Course(plan, num_lanes=12, seed=1)
     end = 2 * sum(sizes)
     assert course.natural_end == end
@@ -115,7 +115,7 @@ def test_the_first_dataset_to_run_out_is_found(weights, data):
 
 def test_the_others_take_over_when_a_dataset_runs_out():
     parts = (part(0, 100, 2), part(1), part(2))
-    plan = replace(schedule([0.5, 0.3, 0.2]), parts=parts)
+    plan = replace(schedule([0.5, 0.3, 0.2]), components=parts)
     course = Course(plan, num_lanes=8, seed=1)
     assert course.natural_end is None
     end = course.delivered(0, 2)

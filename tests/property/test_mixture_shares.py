@@ -15,7 +15,7 @@ from pagefeed.mixture import (
 
 def ideal_counts(plan: Schedule, num_positions: int) -> np.ndarray:
     """What weights alone would give each dataset before every position."""
-    shares = np.zeros((num_positions + 1, len(plan.parts)))
+    shares = np.zeros((num_positions + 1, len(plan.components)))
     for start, stop, weights in plan.intervals():
         end = num_positions if stop is None else min(stop, num_positions)
         shares[start + 1 : end + 1] = np.array(weights) / sum(weights)
@@ -24,7 +24,7 @@ def ideal_counts(plan: Schedule, num_positions: int) -> np.ndarray:
 
 def real_counts(course: Course, num_positions: int) -> np.ndarray:
     dataset, _ = course.at(np.arange(num_positions))
-    counts = np.zeros((num_positions + 1, len(course.schedule.parts)))
+    counts = np.zeros((num_positions + 1, len(course.schedule.components)))
     counts[np.arange(1, num_positions + 1), dataset] = 1
     return counts.cumsum(axis=0)
 

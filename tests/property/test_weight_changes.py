@@ -48,7 +48,7 @@ def changed(draw):
 
 @given(changed(), st.integers(0, 2))
 def test_what_a_state_records_is_read_back(made, num_added):
-    made = made.with_parts([part(100 + number) for number in range(num_added)])
+    made = made.with_components([part(100 + number) for number in range(num_added)])
     assert Schedule.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 
 
@@ -69,7 +69,7 @@ def many_changes(rng, size=32, count=2000):
         Component(name=name, data=data, num_sequences=10**7, num_tokens=10**12)
         for name, data in parts
     )
-    return Schedule(parts=components, changes=tuple(changes), digest="0" * 16)
+    return Schedule(components=components, changes=tuple(changes), digest="0" * 16)
 
 
 def test_two_thousand_changes_of_32_datasets_fit():
@@ -119,7 +119,7 @@ def test_a_course_goes_on_from_the_one_before(made, data, num_lanes):
     course = Course(made, num_lanes=num_lanes, seed=3)
     for _ in range(data.draw(st.integers(1, 4))):
         position = data.draw(st.integers(0, 2500))
-        new = data.draw(weights(len(made.parts)))
+        new = data.draw(weights(len(made.components)))
         made = made.changed(position, data.draw(st.sampled_from([0, 90])), new)
         course = Course(made, num_lanes=num_lanes, seed=3, before=course)
     whole = Course(made, num_lanes=num_lanes, seed=3)
@@ -127,6 +127,6 @@ def test_a_course_goes_on_from_the_one_before(made, data, num_lanes):
     for found, expected in zip(course.at(positions), whole.at(positions), strict=True):
         assert (found == expected).all()
     dataset, local = whole.at(positions)
-    for number in range(len(made.parts)):
+    for number in range(len(made.components)):
         here = dataset == number
         assert (course.positions(number, local[here]) == positions[here]).all()

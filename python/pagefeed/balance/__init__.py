@@ -2,7 +2,7 @@
 
 from pagefeed._names import name_as_imported
 from pagefeed.balance.balance import Balance, BalanceLike
-from pagefeed.balance.balanced_order import NEVER, BalancedOrder, Dealing, Part
+from pagefeed.balance.balanced_order import NEVER, BalancedOrder, Dealing, Division
 from pagefeed.balance.costs import SequenceCosts
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "BalanceLike",
     "BalancedOrder",
     "Dealing",
-    "Part",
+    "Division",
     "SequenceCosts",
 ]
 

@@ -48,7 +48,7 @@ MOST_TOGETHER = 1 << 18
 are shorter."""
 LEAST_BUCKETS = 4
 """Least number of buckets in a stretch."""
-PLACE_BYTES = 80
+SLOT_BYTES = 80
 """Most bytes for a sequence of the longest stretch, as measured while it is dealt."""
 
 
@@ -154,21 +154,21 @@ class Balance:
                 "balance='attention' for what documents of unlike length cost, "
                 "Documents(max_length=...) with a batch_size, or leave balance out"
             )
-        known = SequenceCosts(index)
+        per_sequence = SequenceCosts(index)
 
         def costs(sequences: Int64Array) -> Float64Array:
             # What does not count is not read.
-            cost = of_token * known.tokens(sequences) if of_token else 0.0
+            cost = of_token * per_sequence.tokens(sequences) if of_token else 0.0
             if of_pair:
-                cost = cost + of_pair * known.squares(sequences)
+                cost = cost + of_pair * per_sequence.squares(sequences)
             if of_image:
-                cost = cost + of_image * known.beside("images", sequences)
+                cost = cost + of_image * per_sequence.beside("images", sequences)
             return np.asarray(cost)
 
         costs(np.zeros(0, dtype=np.int64))  # So that it is refused here.
         return costs
 
-    def places_of(self, ranks: int) -> int:
+    def slots_of(self, ranks: int) -> int:
         """Return how many sequences of each rank are dealt together."""
         if not self.exact:
             return self.stretch
@@ -183,10 +183,10 @@ class Balance:
             num_sequences: Sequences of an epoch; None if these do not bound it.
         """
         # The last stretch is up to twice as long as the others.
-        places = 2 * self.places_of(ranks) * ranks
+        sequences = 2 * self.slots_of(ranks) * ranks
         if num_sequences is not None:
-            places = min(places, num_sequences)
-        return PLACE_BYTES * (places if self.exact else -(-places // ranks))
+            sequences = min(sequences, num_sequences)
+        return SLOT_BYTES * (sequences if self.exact else -(-sequences // ranks))
 
     def equal_of(self, num_stretches: int) -> float:
         """Return the share of costs that counts as equal in an epoch."""
@@ -206,8 +206,8 @@ class Balance:
     def identity(self) -> str:
         """Text that identifies the balance in states."""
         tokens, attention, images = self._ratio
-        told = repr(replace(self, tokens=tokens, attention=attention, images=images))
-        return told.replace(", images=0.0", "")  # As before there were any.
+        text = repr(replace(self, tokens=tokens, attention=attention, images=images))
+        return text.replace(", images=0.0", "")  # As before there were any.
 
 
 BalanceLike: TypeAlias = Balance | str | None

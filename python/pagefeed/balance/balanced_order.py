@@ -16,7 +16,7 @@ from pagefeed.balance.balance import Balance, deal
 from pagefeed.core._base import Int64Array, distinct, finished
 from pagefeed.core.order import Costs, Ordered
 
-__all__ = ["NEVER", "BalancedOrder", "Dealing", "Part"]
+__all__ = ["NEVER", "BalancedOrder", "Dealing", "Division"]
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -40,7 +40,7 @@ class Reading(Protocol):
         """Find the sequences at rising positions, in short steps."""
 
 
-class Part(NamedTuple):
+class Division(NamedTuple):
     """Positions over whose ends nothing is moved."""
 
     first: int
@@ -58,13 +58,13 @@ class _Stretch:
 
     begin: int
     end: int
-    part: Part
+    division: Division
     row: Int64Array
     """Row of each rank; -1 if it is not dealt yet."""
     put: Int32Array
-    """New place of each old place of a rank: [ranks dealt, places]."""
+    """New slot of each old slot of a rank: [ranks dealt, slots]."""
     dealt: Int64Array
-    """Sequence at each new place of a rank: [ranks dealt, places]."""
+    """Sequence at each new slot of a rank: [ranks dealt, slots]."""
 
 
 class Dealing:
@@ -79,8 +79,8 @@ class Dealing:
         key: Key of this epoch.
         costs: Gives what sequences cost.
         ranks: N, for which it is balanced: rank r takes r, r + N, and so on.
-        parts: Gives the part of a position; or the number of positions, if they are one
-            part and an epoch.
+        divisions: Gives the division of a position; or the number of positions, if they
+            are one division and an epoch.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Dealing:
         key: bytes,
         costs: Costs,
         ranks: int,
-        parts: Callable[[int], Part] | int,
+        divisions: Callable[[int], Division] | int,
     ) -> None:
         self._order = order
         self._key = key
@@ -99,13 +99,13 @@ class Dealing:
         self._ranks = ranks
         self._apart = 1 if balance.exact else ranks
         self._balance = balance
-        self._size = balance.places_of(ranks) * ranks
-        if isinstance(parts, int):
-            whole = Part(0, parts, epoch=parts)
-            self._part_of: Callable[[int], Part] = lambda _: whole
+        self._size = balance.slots_of(ranks) * ranks
+        if isinstance(divisions, int):
+            whole = Division(0, divisions, epoch=divisions)
+            self._division_of: Callable[[int], Division] = lambda _: whole
         else:
-            self._part_of = parts
-        self._parts: list[Part] = []
+            self._division_of = divisions
+        self._divisions: list[Division] = []
         self._kept: OrderedDict[int, _Stretch] = OrderedDict()
 
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
@@ -121,9 +121,9 @@ class Dealing:
             positions = np.arange(positions.start, positions.stop, positions.step)
         wanted = np.asarray(positions, dtype=np.int64).ravel()
         sequences = np.empty(len(wanted), dtype=np.int64)
-        for stretch, which, rank, place in self._groups(wanted):
+        for stretch, which, rank, slot in self._groups(wanted):
             yield from self._deal(stretch, rank)
-            sequences[which] = stretch.dealt[stretch.row[rank], place]
+            sequences[which] = stretch.dealt[stretch.row[rank], slot]
             yield
         return sequences
 
@@ -137,8 +137,8 @@ class Dealing:
             stretch = self._stretch(position)
             if stretch.row[rank] < 0:
                 yield from self._deal_some(stretch, np.array([rank]))
-            place = (position - stretch.begin) // self._apart
-            some = stretch.dealt[stretch.row[rank], place::step]
+            slot = (position - stretch.begin) // self._apart
+            some = stretch.dealt[stretch.row[rank], slot::step]
             end = min(done + len(some), bisect_left(positions, stretch.end))
             sequences[done:end] = some[: end - done]
             done = end
@@ -148,10 +148,10 @@ class Dealing:
     def moved(self, before: Int64Array) -> Int64Array:
         """Return the new positions of sequences at positions of the given order."""
         after = np.empty(len(before), dtype=np.int64)
-        for stretch, which, rank, place in self._groups(before):
+        for stretch, which, rank, slot in self._groups(before):
             finished(self._deal(stretch, rank))
-            now = stretch.put[stretch.row[rank], place]
-            after[which] = before[which] + (now - place) * self._apart
+            now = stretch.put[stretch.row[rank], slot]
+            after[which] = before[which] + (now - slot) * self._apart
         return after
 
     def next_border(self, position: int) -> int:
@@ -162,39 +162,39 @@ class Dealing:
     def borders(self, position: int) -> tuple[int, int]:
         """Return the first position of a stretch, and one past its last.
 
-        A stretch is so many whole turns of all ranks; the last one of a part is up to
-        twice as long.
+        A stretch is so many whole turns of all ranks; the last one of a division is up
+        to twice as long.
         """
-        part, size = self._part(position), self._size
-        first = -(-part.first // self._ranks) * self._ranks
-        last = max((part.end - first) // size, 1) - 1
-        number = min(max((position - first) // size, 0), last)
-        begin = part.first if number == 0 else first + number * size
-        return begin, part.end if number == last else first + (number + 1) * size
+        division, size = self._division(position), self._size
+        first = -(-division.first // self._ranks) * self._ranks
+        last = max((division.end - first) // size, 1) - 1
+        index = min(max((position - first) // size, 0), last)
+        begin = division.first if index == 0 else first + index * size
+        return begin, division.end if index == last else first + (index + 1) * size
 
-    def _part(self, position: int) -> Part:
-        """Return the part that contains a position."""
-        at = bisect_right(self._parts, position, key=itemgetter(0))
-        if at and position < self._parts[at - 1].end:
-            return self._parts[at - 1]
-        part = self._part_of(position)
-        if not part.first <= position < part.end:
+    def _division(self, position: int) -> Division:
+        """Return the division that contains a position."""
+        at = bisect_right(self._divisions, position, key=itemgetter(0))
+        if at and position < self._divisions[at - 1].end:
+            return self._divisions[at - 1]
+        division = self._division_of(position)
+        if not division.first <= position < division.end:
             raise IndexError(f"position {position} is outside of what is dealt")
-        self._parts.insert(at, part)
-        return part
+        self._divisions.insert(at, division)
+        return division
 
     def _groups(
         self, positions: Int64Array
     ) -> Iterator[tuple[_Stretch, Int64Array, Int64Array, Int64Array]]:
-        """Yield stretches with the positions in them, their ranks and places."""
+        """Yield stretches with the positions in them, their ranks and slots."""
         left = np.arange(len(positions))
         while len(left):
             stretch = self._stretch(int(positions[left].min()))
             is_here = positions[left] < stretch.end
             which, left = left[is_here], left[~is_here]
             rank = positions[which] % self._apart
-            place = (positions[which] - stretch.begin) // self._apart
-            yield stretch, which, rank, place
+            slot = (positions[which] - stretch.begin) // self._apart
+            yield stretch, which, rank, slot
 
     def _stretch(self, position: int) -> _Stretch:
         """Return the stretch of a position, from the cache if it is there."""
@@ -203,11 +203,11 @@ class Dealing:
         if stretch is None:
             put, dealt = np.empty((0, 0), np.int32), np.empty((0, 0), np.int64)
             row = np.full(self._apart, -1)
-            stretch = _Stretch(begin, end, self._part(begin), row, put, dealt)
+            stretch = _Stretch(begin, end, self._division(begin), row, put, dealt)
         self._kept[begin] = stretch
-        held = sum(each.put.size for each in self._kept.values())
-        while len(self._kept) > (1 if held > MOST_HELD else MOST_KEPT):
-            held -= self._kept.popitem(last=False)[1].put.size
+        cached = sum(stored.put.size for stored in self._kept.values())
+        while len(self._kept) > (1 if cached > MOST_HELD else MOST_KEPT):
+            cached -= self._kept.popitem(last=False)[1].put.size
         return stretch
 
     def _deal(
@@ -232,16 +232,16 @@ class Dealing:
             yield
             costs[some] = self._costs(sequences[some])
             yield
-        part, balance = stretch.part, self._balance
+        division, balance = stretch.division, self._balance
         put, dealt = deal(
             sequences,
             costs,
-            None if part.stays is None else part.stays(every),
+            None if division.stays is None else division.stays(every),
             first=first,
             ranks=self._ranks,
             key=self._key,
             balance=balance,
-            equal=balance.equal_of(max(1, part.epoch // self._size)),
+            equal=balance.equal_of(max(1, division.epoch // self._size)),
         )
         stretch.row[first % self._apart] = len(stretch.put) + np.arange(len(first))
         if len(stretch.put):
@@ -255,8 +255,8 @@ class Dealing:
             return np.arange(first[0], stretch.end, self._apart)
         if len(first) == self._apart:
             return np.arange(stretch.begin, stretch.end)
-        num_places = -(-(stretch.end - int(first[0])) // self._apart)
-        turns = (first + np.arange(num_places)[:, None] * self._apart).ravel()
+        num_slots = -(-(stretch.end - int(first[0])) // self._apart)
+        turns = (first + np.arange(num_slots)[:, None] * self._apart).ravel()
         return turns[: int(np.searchsorted(turns, stretch.end))]
 
 
@@ -270,7 +270,7 @@ class BalancedOrder(Dealing, Ordered):
         ...                    shuffle=Shuffle(), num_lanes=2, window=9)
         >>> balanced = BalancedOrder(
         ...     order, balance=Balance(tokens=1, stretch=16), key=b"1",
-        ...     costs=lambda units: units % 7.0, ranks=2, parts=100)
+        ...     costs=lambda units: units % 7.0, ranks=2, divisions=100)
         >>> units = balanced.at(range(100))
         >>> sorted(units.tolist()) == list(range(100))
         True
@@ -296,6 +296,7 @@ def _below(upper: Numbers, lower: Numbers) -> Numbers:
     """Return ``upper`` with the rows of ``lower`` below it, padded to equal width."""
     width = max(upper.shape[1], lower.shape[1])
     rows = [
-        np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (upper, lower)
+        np.pad(rows_of, ((0, 0), (0, width - rows_of.shape[1])))
+        for rows_of in (upper, lower)
     ]
     return np.concatenate(rows)

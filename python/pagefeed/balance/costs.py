@@ -32,7 +32,7 @@ class SequenceCosts:
 
     def __init__(self, index: JoinedIndex) -> None:
         self._index = index
-        self._parts = [_stored(part) for part in index.parts]
+        self._arrays = [_stored(of_dataset) for of_dataset in index.parts]
         self._beside: dict[str, list[CheckedArray | None]] = {}
         # Of documents their tokens are kept, of which all the rest follows.
         self._length = index.length
@@ -45,7 +45,7 @@ class SequenceCosts:
             float64 [sequences].
         """
         if self._is_documents:
-            return np.minimum(self._known(sequences), self._length)
+            return np.minimum(self._values(sequences), self._length)
         return np.full(len(sequences), float(self._length))
 
     def squares(self, sequences: Int64Array) -> Float64Array:
@@ -56,7 +56,7 @@ class SequenceCosts:
         """
         if self._is_documents:
             return np.square(self.tokens(sequences))
-        return self._known(sequences)
+        return self._values(sequences)
 
     def beside(self, name: str, sequences: Int64Array) -> Float64Array:
         """Return what the rows of sequences bring along, by its name; 0 if nothing.
@@ -68,8 +68,8 @@ class SequenceCosts:
             InvalidArgumentError: If no dataset has such rows.
         """
         if name not in self._beside:
-            sums = [part.stored_sums(name) for part in self._index.parts]
-            if all(one is None for one in sums):
+            sums = [of_dataset.stored_sums(name) for of_dataset in self._index.parts]
+            if all(values is None for values in sums):
                 raise InvalidArgumentError(
                     f"balance=Balance({name}=...) has nothing to weigh: no dataset has "
                     f"{name}, or the sequences cut rows; leave {name}= out"
@@ -77,24 +77,24 @@ class SequenceCosts:
             self._beside[name] = sums
         return self._of(self._beside[name], sequences)
 
-    def _known(self, sequences: Int64Array) -> Float64Array:
-        return self._of(self._parts, sequences)
+    def _values(self, sequences: Int64Array) -> Float64Array:
+        return self._of(self._arrays, sequences)
 
     def _of(
-        self, parts: Sequence[CheckedArray | None], sequences: Int64Array
+        self, arrays: Sequence[CheckedArray | None], sequences: Int64Array
     ) -> Float64Array:
         """Return numbers of sequences; 0 for datasets that have none."""
         sequences = numbers_of(sequences)
-        if len(parts) == 1 and parts[0] is not None:
-            return parts[0][sequences].astype(np.float64)
-        part = self._index.dataset_of(sequences)
-        known = np.zeros(len(sequences))
-        for number in np.flatnonzero(np.bincount(part)).tolist():
-            here, stored = part == number, parts[number]
+        if len(arrays) == 1 and arrays[0] is not None:
+            return arrays[0][sequences].astype(np.float64)
+        dataset = self._index.dataset_of(sequences)
+        values = np.zeros(len(sequences))
+        for index in np.flatnonzero(np.bincount(dataset)).tolist():
+            here, stored = dataset == index, arrays[index]
             if stored is not None:
-                local = sequences[here] - self._index.first_sequence[number]
-                known[here] = stored[local]
-        return known
+                local = sequences[here] - self._index.first_sequence[index]
+                values[here] = stored[local]
+        return values
 
 
 def _stored(index: SequenceIndex) -> CheckedArray:

@@ -61,10 +61,10 @@ class Meter:
 
     def of(self, view: RunView, group: Any) -> dict[str, float]:
         """Return the numbers of a loader's run, or of a group of ranks together."""
-        found = self.read(view.stats()) | dict(view.progress()) | slowest_rank(view)
+        numbers = self.read(view.stats()) | dict(view.progress()) | slowest_rank(view)
         if group is None:
-            return found
-        return over_ranks(room("launch").gather_from(group)(found))
+            return numbers
+        return over_ranks(room("launch").gather_from(group)(numbers))
 
     def read(self, stats: Mapping[str, float]) -> dict[str, float]:
         """Return the numbers of this rank.
@@ -78,7 +78,7 @@ class Meter:
         seconds = max(now - then, 1e-9)
         grown = {name: stats[name] - before.get(name, 0) for name in COUNTED}
         batches = grown["batches"]
-        found = {
+        numbers = {
             "data/batches_total": stats["batches"],
             "data/tokens_per_second": (grown["tokens"] - grown["padding_tokens"])
             / seconds,
@@ -93,30 +93,30 @@ class Meter:
             "data/pages_loaded_total": stats["pages_loaded"],
             "data/pages_reloaded_total": stats["pages_reloaded"],
         }
-        return found | _mixture(stats)
+        return numbers | _mixture(stats)
 
 
 def _mixture(stats: Mapping[str, float]) -> dict[str, float]:
     """Return share and tokens of each dataset in what was delivered."""
     kinds = {name.rpartition("/")[2] for name in stats if "/" in name}
     unit = "tokens" if "tokens" in kinds else "sequences"
-    parts = {
+    amounts = {
         name.removesuffix(f"/{unit}"): amount
         for name, amount in stats.items()
         if name.endswith(f"/{unit}")
     }
-    whole = sum(parts.values())
-    found = {}
-    for name, amount in parts.items():
+    whole = sum(amounts.values())
+    numbers = {}
+    for name, amount in amounts.items():
         safe = re.sub(r"[^0-9A-Za-z_.\-/]", "_", name)
-        found[f"data/mix/{safe}_share"] = _fraction(amount, whole)
+        numbers[f"data/mix/{safe}_share"] = _fraction(amount, whole)
         if unit == "tokens":
-            found[f"data/mix/{safe}_tokens_total"] = amount
-    return found
+            numbers[f"data/mix/{safe}_tokens_total"] = amount
+    return numbers
 
 
-def _fraction(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _fraction(amount: float, whole: float) -> float:
+    return amount / whole if whole else 0.0
 
 
 def over_ranks(all_numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -146,5 +146,5 @@ def slowest_rank(view: RunView) -> dict[str, float]:
         return {}
     apart = -(-settings.world_size // MOST_RANKS)
     ranks = cursor.last_sequences(range(0, settings.world_size, apart))
-    costs = [cursor.run.costs(each[each >= 0]).sum() for each in ranks]
+    costs = [cursor.run.costs(sequences[sequences >= 0]).sum() for sequences in ranks]
     return {"data/slowest_rank": float(max(costs) / max(np.mean(costs), 1e-300))}

@@ -26,9 +26,11 @@ def exposition(metrics: Mapping[str, float]) -> str:
     """
     series: dict[str, list[str]] = {}
     for key, value in metrics.items():
-        part = MIX.fullmatch(key)
-        own = f"mix_{part[2]}" if part else key.removeprefix("data/").replace("/", "_")
-        name, label = f"pagefeed_{own}", f'{{source="{part[1]}"}}' if part else ""
+        mixed = MIX.fullmatch(key)
+        own = (
+            f"mix_{mixed[2]}" if mixed else key.removeprefix("data/").replace("/", "_")
+        )
+        name, label = f"pagefeed_{own}", f'{{source="{mixed[1]}"}}' if mixed else ""
         series.setdefault(name, []).append(f"{name}{label} {value!r}")
     lines = []
     for name, samples in series.items():

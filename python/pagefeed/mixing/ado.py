@@ -122,13 +122,13 @@ class ADO:
             if count > 0 and name in losses:
                 curve.add(count, losses[name])
             speeds.append(curve.speed(count))
-        known = np.array(speeds, dtype=np.float64)
-        if np.isnan(known).all() or not np.nansum(known) > 0:
+        potential = np.array(speeds, dtype=np.float64)
+        if np.isnan(potential).all() or not np.nansum(potential) > 0:
             return None
         # What has no law yet counts as the mean of the others.
-        known = np.where(np.isnan(known), np.nanmean(known), known)
+        potential = np.where(np.isnan(potential), np.nanmean(potential), potential)
         prior = np.array([*self._prior.values()])
-        wanted = prior * recent**self._credit * known
+        wanted = prior * recent**self._credit * potential
         wanted = wanted / wanted.sum()
         mixed = self._smoothing * mean + (1 - self._smoothing) * wanted
         weights = _at_least(mixed, self._least)
@@ -155,14 +155,14 @@ class ADO:
         """Continue from a state. Datasets added since begin with their prior."""
         self._num_updates = int(state["num_updates"])
         self._last_step = int(state["last_step"])
-        known = state["datasets"]
+        saved = state["datasets"]
         rows = [
-            known[name][:4] if name in known else [share, share, share, 0.0]
+            saved[name][:4] if name in saved else [share, share, share, 0.0]
             for name, share in self._prior.items()
         ]
         self._numbers = np.array(rows, dtype=np.float64).T
         self._curves = {
-            name: _Curve(known[name][4] if name in known else ())
+            name: _Curve(saved[name][4] if name in saved else ())
             for name in self._prior
         }
 
@@ -217,11 +217,11 @@ def _lines(powers: Floats, losses: Floats, numbers: Floats) -> tuple[Floats, Flo
     return np.maximum(floor, 0.0), np.where(floor < 0, through, scale)
 
 
-def _mean(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    total = one[2] + other[2]
+def _mean(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    total = first[2] + second[2]
     means = [
-        (a * one[2] + b * other[2]) / total
-        for a, b in zip(one[:2], other, strict=False)
+        (a * first[2] + b * second[2]) / total
+        for a, b in zip(first[:2], second, strict=False)
     ]
     return [*means, total]
 

@@ -176,11 +176,11 @@ class Learner:
         numbers, losses = numbers[counted], losses[counted]
         if xp is np:
             size = len(self._names)
-            made = [
+            sums = [
                 np.bincount(numbers, weights=weights, minlength=size)
                 for weights in (np.asarray(losses, dtype=np.float64), None)
             ]
-            added: Any = np.array(made, dtype=np.float64)
+            added: Any = np.array(sums, dtype=np.float64)
         else:
             values = xp.stack([losses.detach().double(), xp.ones_like(losses).double()])
             added = values.new_zeros(2, len(self._names))
@@ -268,9 +268,9 @@ class Learner:
         # Sums of one rank's numbers and zeros: equal everywhere, to the last bit. With
         # them go the ranks that failed, for which the others would wait.
         flags = [is_first, failed, failed * (self._rank or 0)]
-        told = np.append(np.where(is_first, chosen, 0.0), flags)
-        found = np.asarray(on_host(sums_over(told, self._group)))
-        found, (firsts, failures, rank) = found[:-3], found[-3:]
+        sent = np.append(np.where(is_first, chosen, 0.0), flags)
+        answer = np.asarray(on_host(sums_over(sent, self._group)))
+        answer, (firsts, failures, rank) = answer[:-3], answer[-3:]
         if problem is not None:
             raise problem
         if failures:
@@ -279,13 +279,13 @@ class Learner:
                 f"the policy {type(self.policy).__name__} failed on {where} at step "
                 f"{step}, and all ranks end: the log of that rank says why"
             )
-        found /= firsts
-        if (found < 0).any():
+        answer /= firsts
+        if (answer < 0).any():
             return False
-        self.loader.set_weights(dict(zip(self._names, found.tolist(), strict=True)))
+        self.loader.set_weights(dict(zip(self._names, answer.tolist(), strict=True)))
         shares = ", ".join(
-            f"{name} {weight / found.sum():.3f}"
-            for name, weight in zip(self._names, found.tolist(), strict=True)
+            f"{name} {weight / answer.sum():.3f}"
+            for name, weight in zip(self._names, answer.tolist(), strict=True)
         )
         if is_first:
             logger.info("weights from step %d on: %s", step, shares)
@@ -308,14 +308,14 @@ class Learner:
         Nothing is communicated: :meth:`step` has added up. Datasets without a label
         are left out.
         """
-        found = self._means(self._logged)
+        means = self._means(self._logged)
         self._logged = np.zeros((2, len(self._names)))
-        return {f"loss/{name}": loss for name, loss in found.items()}
+        return {f"loss/{name}": loss for name, loss in means.items()}
 
     def _means(self, sums: Any) -> dict[str, float]:
         totals, counts = on_host(sums)
-        each = zip(self._names, totals, counts, strict=True)
-        return {name: float(total / count) for name, total, count in each if count}
+        rows = zip(self._names, totals, counts, strict=True)
+        return {name: float(total / count) for name, total, count in rows if count}
 
 
 def _size(array: Any) -> int:

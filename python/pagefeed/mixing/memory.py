@@ -128,8 +128,8 @@ class Memory:
             self.at = int(state["at"])
             sums = zip(*state["sums"], strict=True)
             by_name = dict(zip(state["names"], sums, strict=True))
-            found = [by_name.get(name, (0.0, 0.0)) for name in self._names]
-            self.sums = np.array(found, dtype=np.float64).T.reshape(2, -1)
+            pairs = [by_name.get(name, (0.0, 0.0)) for name in self._names]
+            self.sums = np.array(pairs, dtype=np.float64).T.reshape(2, -1)
             if _differences({k: state[k] for k in self._plan}, self._plan) == []:
                 remembered = state["state"]
         if remembered is not None:
@@ -143,21 +143,24 @@ def check_policy(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     Raises:
         StateMismatchError: The message names the settings that differ, and what to do.
     """
-    found = _differences(before, now)
-    if not found:
+    differing = _differences(before, now)
+    if not differing:
         return
     if now["policy"] is None:
-        told = f"{before['policy']}, and the loader has none: its weights would stay"
-    elif found[0][0] == "policy":
-        told = f"{before['policy']}, and the loader has {now['policy']}"
+        policy = f"{before['policy']}, and the loader has none: its weights would stay"
+    elif differing[0][0] == "policy":
+        policy = f"{before['policy']}, and the loader has {now['policy']}"
     else:
-        name, old, new = found[0]
-        told = f"{before['policy']} with {name}={old!r:.60}, and now it is {new!r:.60}"
+        name, old, new = differing[0]
+        policy = (
+            f"{before['policy']} with {name}={old!r:.60}, and now it is {new!r:.60}"
+        )
     raise StateMismatchError(
-        f"the state is of a run under the policy {told}. Give the same as before, such "
-        "as attach(trainer, loader, policy=..., every=...) or Learner(loader, policy, "
-        "every=...); or go on otherwise, on purpose: pagefeed.mixing.Replacing(policy) "
-        "begins another policy, Replacing(None) keeps the weights"
+        f"the state is of a run under the policy {policy}. Give the same as before, "
+        "such as attach(trainer, loader, policy=..., every=...) or Learner(loader, "
+        "policy, every=...); or go on otherwise, on purpose: "
+        "pagefeed.mixing.Replacing(policy) begins another policy, Replacing(None) "
+        "keeps the weights"
     )
 
 
@@ -202,5 +205,5 @@ def on_host(values: Any) -> npt.NDArray[np.float64]:
     """Return an array, also of a device."""
     if isinstance(values, np.ndarray):
         return values
-    found: npt.NDArray[np.float64] = values.cpu().numpy()
-    return found
+    host: npt.NDArray[np.float64] = values.cpu().numpy()
+    return host

@@ -124,8 +124,8 @@ class FixedSchedule:
                 "{1000: {'web': 0.5, 'code': 0.5}}"
             )
         checked = {
-            check_whole(step, "step", least=0): check_weights(each, each)
-            for step, each in weights.items()
+            check_whole(step, "step", least=0): check_weights(shares, shares)
+            for step, shares in weights.items()
         }
         self._weights = dict(sorted(checked.items()))
         self._last = -1
@@ -138,12 +138,14 @@ class FixedSchedule:
     @property
     def settings(self) -> dict[str, Any]:
         """Arguments of the policy."""
-        return {"weights": {str(step): each for step, each in self._weights.items()}}
+        return {
+            "weights": {str(step): shares for step, shares in self._weights.items()}
+        }
 
     def update(self, step: int, losses: Mapping[str, float]) -> Weights | None:
         """Return the weights of the last step of the schedule that was reached."""
         del losses
-        reached = max((each for each in self._weights if each <= step), default=-1)
+        reached = max((start for start in self._weights if start <= step), default=-1)
         if reached == self._last:
             return None
         self._last = reached
@@ -162,15 +164,15 @@ def usable_losses(
     step: int, losses: Mapping[str, float], *, warns: bool = True
 ) -> dict[str, float]:
     """Return the finite losses, and warn of others."""
-    found = {name: loss for name, loss in losses.items() if abs(loss) <= LARGEST_LOSS}
-    for name in losses.keys() - found.keys() if warns else ():
+    finite = {name: loss for name, loss in losses.items() if abs(loss) <= LARGEST_LOSS}
+    for name in losses.keys() - finite.keys() if warns else ():
         warnings.warn(
             f"step {step}: the loss of {name!r} is {losses[name]}, and is left out of "
             "this update of weights",
             LossWarning,
             stacklevel=2,
         )
-    return found
+    return finite
 
 
 def shares_of(weights: Weights, name: str) -> dict[str, float]:

@@ -25,7 +25,7 @@ class Mixed(NamedTuple):
 
     data: str
     """Record of what the epoch was of before."""
-    place: int
+    offset: int
     """Position in the epoch from which on these sequences come."""
     num_sequences: int
     """Sequences that it had before."""
@@ -80,68 +80,68 @@ class Component:
     @property
     def _sizes(self) -> list[tuple[int, int]]:
         """Sequences and tokens of an epoch, from the first ones on."""
-        before = [(each.num_sequences, each.num_tokens) for each in self.before]
+        before = [(former.num_sequences, former.num_tokens) for former in self.before]
         return [*before, (self.num_sequences, self.num_tokens)]
 
     def former(self, epoch: int) -> Former | None:
         """Return what an epoch is of; None for all data."""
-        return next((each for each in self.before if epoch < each.end), None)
+        return next((former for former in self.before if epoch < former.end), None)
 
     def begin_of(self, epoch: int) -> int:
         """Return the local position at which an epoch begins."""
-        same = [each for each in self._epochs if each.first <= epoch][-1]
+        same = [epochs for epochs in self._epochs if epochs.first <= epoch][-1]
         return same.begin + (epoch - same.first) * same.num_sequences
 
-    def size_of(self, epoch: int, place: int | None = None) -> int:
-        """Return the sequences of an epoch, or the number expected at a position in it.
+    def size_of(self, epoch: int, offset: int | None = None) -> int:
+        """Return the sequences of an epoch, or the number expected at an offset in it.
 
-        Data may have been mixed in behind the place.
+        Data may have been mixed in behind the offset.
         """
         former = self.former(epoch)
         if former is None:
             return self.num_sequences
-        mixed = former.mixed if place is not None else ()
-        ahead = (each.num_sequences for each in mixed if each.place > (place or 0))
+        mixed = former.mixed if offset is not None else ()
+        ahead = (added.num_sequences for added in mixed if added.offset > (offset or 0))
         return next(ahead, former.num_sequences)
 
     def epochs_of(self, local: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the epochs of local positions, and the positions in them: int64."""
-        epoch, place = np.divmod(local, self._epochs[0].num_sequences)
+        epoch, offset = np.divmod(local, self._epochs[0].num_sequences)
         for same in self._epochs[1:]:
             is_later = local >= same.begin
-            later, there = np.divmod(local - same.begin, same.num_sequences)
+            later, later_offset = np.divmod(local - same.begin, same.num_sequences)
             epoch = np.where(is_later, same.first + later, epoch)
-            place = np.where(is_later, there, place)
-        return epoch, place
+            offset = np.where(is_later, later_offset, offset)
+        return epoch, offset
 
     def by_epoch(
         self, local: Int64Array
     ) -> Iterator[tuple[int, Int64Array, Int64Array]]:
         """Yield each epoch of local positions: which are in it, and where."""
-        epoch, place = self.epochs_of(local)
+        epoch, offset = self.epochs_of(local)
         rising, which = sorted_with_places(epoch)
         borders = np.flatnonzero(np.diff(rising, prepend=-1))
         ends = np.append(borders[1:], len(which))[: len(borders)].tolist()
-        # Of one epoch the places stay in order.
+        # Of one epoch the offsets stay in order.
         for first, end in zip(borders.tolist(), ends, strict=True):
             now = which[first:end]
-            yield int(rising[first]), now, place[now]
+            yield int(rising[first]), now, offset[now]
 
     def num_epochs(self, count: int) -> float:
         """Return how many epochs the first sequences are."""
-        [epoch], [place] = self.epochs_of(np.array([count]))
-        return float(epoch + place / self.size_of(int(epoch)))
+        [epoch], [offset] = self.epochs_of(np.array([count]))
+        return float(epoch + offset / self.size_of(int(epoch)))
 
     @property
     def _epochs(self) -> list[_Epochs]:
-        found, first, begin = [], 0, 0
-        for each in (*self.before, None):
-            size = self.num_sequences if each is None else each.num_sequences
-            found.append(_Epochs(first, begin, size))
-            if each is not None:
-                begin += (each.end - first) * size
-                first = each.end
-        return found
+        epochs, first, begin = [], 0, 0
+        for former in (*self.before, None):
+            size = self.num_sequences if former is None else former.num_sequences
+            epochs.append(_Epochs(first, begin, size))
+            if former is not None:
+                begin += (former.end - first) * size
+                first = former.end
+        return epochs
 
     def check(self) -> None:
         """Refuse what no run has.
@@ -158,17 +158,21 @@ class Component:
         for former in self.before:
             last = check_whole(former.end, "end", least=last + 1)
             mixed = former.mixed
-            sizes = [check_positive(each.num_sequences, "size") for each in mixed]
-            places = [check_whole(each.place, "place", least=0) for each in mixed]
-            rises = places == sorted(places) and sizes == sorted(sizes)
-            if not rises or any(map(operator.ge, places, sizes)):
-                raise InvalidArgumentError(f"{former!r:.200} is mixed in wrong places")
+            sizes = [check_positive(added.num_sequences, "size") for added in mixed]
+            offsets = [check_whole(added.offset, "offset", least=0) for added in mixed]
+            rises = offsets == sorted(offsets) and sizes == sorted(sizes)
+            if not rises or any(map(operator.ge, offsets, sizes)):
+                raise InvalidArgumentError(
+                    f"{former!r:.200} is mixed in at wrong offsets"
+                )
 
     def to_list(self) -> list[Any]:
         """Return plain JSON types."""
         *values, before = astuple(self)
-        kept = [[*each[:4], [list(mixed) for mixed in each[4]]] for each in before]
-        return [*values, kept] if kept else values
+        formers = [
+            [*former[:4], [list(mixed) for mixed in former[4]]] for former in before
+        ]
+        return [*values, formers] if formers else values
 
     @classmethod
     def from_list(cls, given: list[Any]) -> Component:
@@ -178,10 +182,10 @@ class Component:
             TypeError: If it is something else, as are the next two.
             ValueError: Likewise.
         """
-        names = [each.name for each in fields(cls)][: max(5, len(given))]
+        names = [field.name for field in fields(cls)][: max(5, len(given))]
         values = dict(zip(names, given, strict=True))
         before = tuple(
-            Former(end, data, size, tokens, tuple(Mixed(*each) for each in mixed))
+            Former(end, data, size, tokens, tuple(Mixed(*values) for values in mixed))
             for end, data, size, tokens, mixed in values.pop("before", ())
         )
         return cls(**values, before=before)

@@ -58,7 +58,7 @@ class Course:
         >>> sizes = [Component(name=name, data="", num_sequences=9, num_tokens=9)
         ...          for name in ("a", "b")]
         >>> schedule = Schedule(
-        ...     parts=tuple(sizes), digest="",
+        ...     components=tuple(sizes), digest="",
         ...     changes=(WeightChange(0, 0, (0.75, 0.25)),))
         >>> dataset, local = Course(schedule, num_lanes=1, seed=0).at(np.arange(5))
         >>> dataset.tolist(), local.tolist()
@@ -95,14 +95,14 @@ class Course:
         lane = positions - turn * self.num_lanes
         row = self._rows.find(lane, turn)
         dataset = np.empty(len(turn), dtype=np.int64)
-        number = np.empty(len(turn), dtype=np.int64)
+        turn_of_dataset = np.empty(len(turn), dtype=np.int64)
         turn = turn - self._rows.start[row]
         for tree, which in groups(self._rows.tree[row]):
-            dataset[which], number[which] = self._trees[tree].deal(
+            dataset[which], turn_of_dataset[which] = self._trees[tree].deal(
                 turn[which], self._rows.phases, row[which]
             )
-        number += self._rows.counts[row, dataset]
-        return dataset, number * self.num_lanes + lane
+        turn_of_dataset += self._rows.counts[row, dataset]
+        return dataset, turn_of_dataset * self.num_lanes + lane
 
     def positions(self, dataset: int, local: Int64Array) -> Int64Array:
         """Return the positions of local positions of a dataset: undo :meth:`at`.
@@ -110,23 +110,23 @@ class Course:
         Returns:
             int64 [local]; -1 for those that are never delivered.
         """
-        lane, number = local % self.num_lanes, local // self.num_lanes
-        row = self._rows.find_count(dataset, lane, number)
+        lane, nth = local % self.num_lanes, local // self.num_lanes
+        row = self._rows.find_count(dataset, lane, nth)
         turn = np.full(len(local), MAX_TURN)
-        number = number - self._rows.counts[row, dataset]
+        nth = nth - self._rows.counts[row, dataset]
         for tree, which in groups(self._rows.tree[row]):
             if tree == ENDED or dataset not in self._trees[tree].root.members:
                 continue
             in_row = self._trees[tree].turns_of(
-                dataset, number[which], self._rows.phases, row[which]
+                dataset, nth[which], self._rows.phases, row[which]
             )
             turn[which] = in_row + self._rows.start[row[which]]
         reached = turn < self._rows.stop[row]
-        places = np.where(reached, turn, 0) * self.num_lanes + lane
+        positions = np.where(reached, turn, 0) * self.num_lanes + lane
         if len(self._tail):
-            after = self._hole + np.searchsorted(self._tail, places)
-            places = np.where(places < self._hole, places, after)
-        return np.where(reached, places, -1)
+            after = self._hole + np.searchsorted(self._tail, positions)
+            positions = np.where(positions < self._hole, positions, after)
+        return np.where(reached, positions, -1)
 
     def counts(self, position: int) -> Int64Array:
         """Return the sequences of each dataset before a position: int64 [datasets]."""
@@ -177,7 +177,7 @@ class Course:
 
         None if it never is.
         """
-        num_sequences = self.schedule.parts[dataset].begin_of(epochs)
+        num_sequences = self.schedule.components[dataset].begin_of(epochs)
         last = np.arange(max(0, num_sequences - self.num_lanes), num_sequences)
         places = self.positions(dataset, last)
         return None if places.min() < 0 else int(places.max()) + 1

@@ -24,7 +24,7 @@ class CourseInOrder(Course):
         >>> sizes = [Component(name=name, data="", num_sequences=9, num_tokens=9)
         ...          for name in ("a", "b")]
         >>> schedule = Schedule(
-        ...     parts=tuple(sizes), digest="",
+        ...     components=tuple(sizes), digest="",
         ...     changes=(WeightChange(0, 0, (0.75, 0.25)),))
         >>> course = CourseInOrder(schedule, num_lanes=8, seed=0)
         >>> dataset, local = course.at(np.arange(16))
@@ -35,9 +35,9 @@ class CourseInOrder(Course):
     def at(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return dataset and local position, int64 each, of positions below the end."""
         dataset, local = super().at(positions)
-        for each in np.flatnonzero(np.bincount(dataset)).tolist():
-            mine = dataset == each
-            local[mine] = self._counts_before(each, positions[mine])
+        for member in np.flatnonzero(np.bincount(dataset)).tolist():
+            mine = dataset == member
+            local[mine] = self._counts_before(member, positions[mine])
         return dataset, local
 
     def positions(self, dataset: int, local: Int64Array) -> Int64Array:
@@ -49,14 +49,14 @@ class CourseInOrder(Course):
         end = self.natural_end
         last = MAX_TURN * self.num_lanes if end is None else end
         # The last position before which there are no more than ``local``.
-        found = np.zeros(len(local), dtype=np.int64)
+        reached = np.zeros(len(local), dtype=np.int64)
         beyond = np.full(len(local), last + 1)
-        while (beyond - found > 1).any():
-            middle = (found + beyond) // 2
+        while (beyond - reached > 1).any():
+            middle = (reached + beyond) // 2
             few = self._counts_before(dataset, middle) <= local
-            found = np.where(few, middle, found)
+            reached = np.where(few, middle, reached)
             beyond = np.where(few, beyond, middle)
-        return np.where(found < last, found, -1)
+        return np.where(reached < last, reached, -1)
 
     def following(self, position: int) -> Int64Array:
         """Return the next local position of every dataset.

@@ -72,8 +72,8 @@ def datasets_in(at: Callable[[LoaderState], Counted]) -> DatasetsIn:
         cursor = at(state)
         names, run = cursor.course.schedule.names, cursor.run
         numbers = np.array([names.index(name) for name in run.names], dtype=np.int16)
-        found = [part for part in cursor.at(range(begin, end)) if part is not None]
-        of_run = run.dataset_of(np.concatenate(found))
+        chunks = [chunk for chunk in cursor.at(range(begin, end)) if chunk is not None]
+        of_run = run.dataset_of(np.concatenate(chunks))
         return numbers[of_run]
 
     return of

@@ -25,9 +25,9 @@ def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str,
         )
     names = tuple(check_columns(fill, "fill"))
     aligned = {
-        each.column: each
+        column.column: column
         for data in datasets.values()
-        for each in getattr(data, "aligned", ())
+        for column in getattr(data, "aligned", ())
     }
     for name in names:
         if name not in aligned:
@@ -37,7 +37,7 @@ def checked_fill(fill: Iterable[str], datasets: Mapping[str, Any]) -> tuple[str,
             )
         _check(aligned[name])
     if names:
-        _check_once([name for each in aligned.values() for name in each.names])
+        _check_once([name for column in aligned.values() for name in column.names])
     for name in names:
         for called, data in datasets.items():
             _check_free(aligned[name], called, data)

@@ -58,7 +58,7 @@ def rest_of_mixture(
         state = _with_growth(whole, state, grown)
     if not schedule_of(state).has_grown:
         return whole, whole.accept(state)
-    names = [each.name for each in fields(MixtureRun) if each.init]
+    names = [option.name for option in fields(MixtureRun) if option.init]
     options = {name: getattr(whole, name) for name in names}
     rest = GrownMixtureRun(begun=state, **options)
     return rest, rest.accept(state)
@@ -66,31 +66,32 @@ def rest_of_mixture(
 
 def _is_rewritten(whole: MixtureRun, state: LoaderState) -> bool:
     """Return whether datasets differ from a state, but have the same rows."""
-    now = {part.name: part.data for part in whole.parts}
+    now = {component.name: component.data for component in whole.components}
     others = [
-        (whole.datasets[whole.names.index(part.name)], part.data)
-        for part in schedule_of(state).parts
-        if part.name in now and what_changed(part.data, now[part.name])
+        (whole.datasets[whole.names.index(component.name)], component.data)
+        for component in schedule_of(state).components
+        if component.name in now and what_changed(component.data, now[component.name])
     ]
-    found = [before_rewriting(*each) for each in others]
-    return bool(found) and all(each is not None for each in found)
+    rewritten = [before_rewriting(*changed) for changed in others]
+    return bool(rewritten) and all(changed is not None for changed in rewritten)
 
 
 def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderState:
     """Return a state with the datasets of now, and what epochs are of before."""
-    schedule, now = schedule_of(state), {part.name: part for part in whole.parts}
+    schedule = schedule_of(state)
+    now = {component.name: component for component in whole.components}
     border = whole.border(state)
     following = whole.course(state).following(border)
     is_mixed = when == "now"
-    parts = list(schedule.parts)
-    for number, part in enumerate(parts):
-        new = now.get(part.name)
-        if new is not None and what_changed(part.data, new.data):
-            last = int((following[number] - len(following[number])).max())
-            parts[number] = _grown(whole, part, new, last, is_mixed=is_mixed)
-    if tuple(parts) == schedule.parts:
+    components = list(schedule.components)
+    for dataset, component in enumerate(components):
+        new = now.get(component.name)
+        if new is not None and what_changed(component.data, new.data):
+            last = int((following[dataset] - len(following[dataset])).max())
+            components[dataset] = _grown(whole, component, new, last, is_mixed=is_mixed)
+    if tuple(components) == schedule.components:
         return state
-    state = state.having(mixture=replace(schedule, parts=tuple(parts)))
+    state = state.having(mixture=replace(schedule, components=tuple(components)))
     if not is_mixed:
         return state
     if any(end > state.position for _, end in state.skipped):
@@ -105,47 +106,58 @@ def _with_growth(whole: MixtureRun, state: LoaderState, when: Grown) -> LoaderSt
 
 
 def _grown(
-    whole: MixtureRun, part: Component, new: Component, last: int, *, is_mixed: bool
+    whole: MixtureRun,
+    component: Component,
+    new: Component,
+    last: int,
+    *,
+    is_mixed: bool,
 ) -> Component:
     """Return a dataset as it continues.
 
     Args:
         whole: The run of all data.
-        part: What the state has of it.
+        component: What the state has of it.
         new: What it is now.
         last: The last local position that was delivered; below 0 if none was.
         is_mixed: Whether what was added comes in what remains of its epoch.
     """
-    dataset = whole.datasets[whole.names.index(part.name)]
-    before_growth(dataset, part.data)  # It grew: nothing else happened to it.
+    dataset = whole.datasets[whole.names.index(component.name)]
+    before_growth(dataset, component.data)  # It grew: nothing else happened to it.
     grown = replace(
-        part,
+        component,
         data=new.data,
         num_sequences=new.num_sequences,
         num_tokens=new.num_tokens,
     )
     if last < 0:
         return replace(grown, before=())
-    epoch, place = (int(found[0]) + 1 for found in part.epochs_of(np.array([last])))
-    kept = [each for each in part.before if each.end < epoch]
-    former = part.former(epoch - 1)
+    [epoch], [offset] = component.epochs_of(np.array([last]))
+    epoch, offset = int(epoch) + 1, int(offset) + 1
+    formers = [earlier for earlier in component.before if earlier.end < epoch]
+    former = component.former(epoch - 1)
     if former is None:
-        former = Former(epoch, part.data, part.num_sequences, part.num_tokens)
-    if is_mixed and place < former.num_sequences:
-        if epoch - 1 > (kept[-1].end if kept else 0):
-            kept.append(former._replace(end=epoch - 1))
-        records = [*(each.data for each in former.mixed), former.data]
+        former = Former(
+            epoch, component.data, component.num_sequences, component.num_tokens
+        )
+    if is_mixed and offset < former.num_sequences:
+        if epoch - 1 > (formers[-1].end if formers else 0):
+            formers.append(former._replace(end=epoch - 1))
+        records = [*(mixed.data for mixed in former.mixed), former.data]
         cut = [
-            whole.sequences.index(each.spans) for each in growth_parts(dataset, records)
+            whole.sequences.index(added.spans)
+            for added in growth_parts(dataset, records)
         ]
         size = sum(index.num_sequences for index in cut)
         former = former._replace(
             data=new.data,
             num_sequences=size,
-            num_tokens=round(size * part.sequence_tokens) if part.num_tokens else 0,
-            mixed=(*former.mixed, Mixed(former.data, place, former.num_sequences)),
+            num_tokens=round(size * component.sequence_tokens)
+            if component.num_tokens
+            else 0,
+            mixed=(*former.mixed, Mixed(former.data, offset, former.num_sequences)),
         )
-    return replace(grown, before=(*kept, former))
+    return replace(grown, before=(*formers, former))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -166,37 +178,37 @@ class GrownMixtureRun(MixtureRun):
         schedule, sequences = schedule_of(self.begun), self.num_sequences
         names, datasets = [*self.names], [*self.datasets]
         following = self.course(self.begun).following(self.begun.position)
-        for part, ahead in zip(schedule.parts, following, strict=True):
-            if part.name not in self.names:
+        for component, ahead in zip(schedule.components, following, strict=True):
+            if component.name not in self.names:
                 continue
-            for former in part.before:
-                is_over = part.begin_of(former.end) <= int(ahead.min())
-                found = self._data_of(
-                    part, former, is_over=is_over and self.balance is None
+            for former in component.before:
+                is_over = component.begin_of(former.end) <= int(ahead.min())
+                versions = self._data_of(
+                    component, former, is_over=is_over and self.balance is None
                 )
                 first = len(names)
-                names += [part.name] * len(found)
-                datasets += found
-                self._former[part.name, former.end] = range(first, len(names))
+                names += [component.name] * len(versions)
+                datasets += versions
+                self._former[component.name, former.end] = range(first, len(names))
         cut = [self.sequences.index(data.spans) for data in datasets[len(self.names) :]]
         self._number(names, datasets, [*self.indexes, *cut])
         self.num_sequences = sequences
         self.orders.cache_clear()
 
     def _data_of(
-        self, part: Component, former: Former, *, is_over: bool
+        self, component: Component, former: Former, *, is_over: bool
     ) -> list[Dataset]:
         """Return the data of some epochs: the first data, and those added.
 
         None are there of epochs that are over, if files of them are gone.
         """
-        number = self.names.index(part.name)
-        dataset: Dataset = self.datasets[number]
+        entry = self.names.index(component.name)
+        dataset: Dataset = self.datasets[entry]
         try:
-            if what_changed(former.data, self.parts[number].data):
+            if what_changed(former.data, self.components[entry].data):
                 dataset = before_growth(dataset, former.data)
             if former.mixed:
-                records = [each.data for each in former.mixed]
+                records = [mixed.data for mixed in former.mixed]
                 return [*growth_parts(dataset, records)]
         except StateMismatchError:
             if not is_over:
@@ -215,34 +227,37 @@ class GrownMixtureRun(MixtureRun):
 
     @property
     def _of_now(self) -> tuple[Sequence[str], Sequence[Dataset]]:
-        count = len(self.parts)
+        count = len(self.components)
         return self.names[:count], self.datasets[:count]
 
-    def entries_of(self, part: Component, epoch: int) -> range:
+    def entries_of(self, component: Component, epoch: int) -> range:
         """Return the numbers of the datasets that an epoch of one is of."""
-        found, former = super().entries_of(part, epoch), part.former(epoch)
+        entries, former = super().entries_of(component, epoch), component.former(epoch)
         if former is None:
-            return found
-        return self._former.get((part.name, former.end), range(0))
+            return entries
+        return self._former.get((component.name, former.end), range(0))
 
     def knows(self, schedule: Schedule) -> bool:
         """Return whether it has the data of all epochs that are ahead."""
         begun = schedule_of(self.begun)
-        formers = {part.name: part.before for part in begun.parts}
-        return all(formers.get(part.name) == part.before for part in schedule.parts)
+        formers = {component.name: component.before for component in begun.components}
+        return all(
+            formers.get(component.name) == component.before
+            for component in schedule.components
+        )
 
     def _make_orders(self, epoch: int) -> list[DatasetOrder]:
         orders = super()._make_orders(epoch)
-        for part in schedule_of(self.begun).parts:
-            for former in part.before:
-                entries = self._former.get((part.name, former.end), range(0))
+        for component in schedule_of(self.begun).components:
+            for former in component.before:
+                entries = self._former.get((component.name, former.end), range(0))
                 if not former.mixed or not entries:
                     continue
                 added = []
-                for number, mixed in zip(entries[1:], former.mixed, strict=True):
-                    name = f"{part.name} added {number - entries[0]}"
-                    settings = self.settings_of(number, name, epoch)
-                    added.append((DatasetOrder(**settings), mixed.place))
-                settings = self.settings_of(entries[0], part.name, epoch)
+                for entry, mixed in zip(entries[1:], former.mixed, strict=True):
+                    name = f"{component.name} added {entry - entries[0]}"
+                    settings = self.settings_of(entry, name, epoch)
+                    added.append((DatasetOrder(**settings), mixed.offset))
+                settings = self.settings_of(entries[0], component.name, epoch)
                 orders[entries[0]] = MixedOrder(**settings, added=added)
         return orders

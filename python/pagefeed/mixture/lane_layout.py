@@ -17,12 +17,12 @@ from pagefeed.mixture.tree import BITS, MAX_TURN, Members, Tree
 __all__ = ["LaneLayout"]
 
 
-NUM_PLACES = 4
+NUM_CHECKPOINTS = 4
 """Last rows from which another layout may continue: a change of weights divides the
 last interval, or an earlier one if a stage lies ahead."""
 
 
-class _Place(NamedTuple):
+class _Checkpoint(NamedTuple):
     """State of the layout before an interval."""
 
     num_intervals: int
@@ -53,54 +53,64 @@ class LaneLayout:
         seed: int,
         before: LaneLayout | None = None,
     ) -> None:
-        num_parts = len(schedule.parts)
+        num_datasets = len(schedule.components)
         self.schedule = schedule
         self._num_lanes = num_lanes
         self._tree_numbers: dict[tuple[tuple[float, ...], Members, bool], int] = {}
         self._phases = Phases(schedule.names, num_lanes=num_lanes, seed=seed)
         self._capped = {
-            number
-            for number, part in enumerate(schedule.parts)
-            if part.max_epochs is not None
+            dataset
+            for dataset, component in enumerate(schedule.components)
+            if component.max_epochs is not None
         }
-        self._limits = np.stack([self._lane_limits(part) for part in range(num_parts)])
-        self.rows = LaneStretches(num_lanes, num_parts)
+        self._limits = np.stack(
+            [self._lane_limits(component) for component in range(num_datasets)]
+        )
+        self.rows = LaneStretches(num_lanes, num_datasets)
         self.trees: list[Tree] = []
         """Trees that deal the turns of a row, by the numbers in the rows."""
         self.turn = np.zeros(num_lanes, dtype=np.int64)
         """Turns of each lane so far."""
         self.ended = np.zeros(num_lanes, dtype=bool)
         """Whether a lane has run out after them."""
-        self._counts = np.zeros((num_lanes, num_parts), dtype=np.int64)
+        self._counts = np.zeros((num_lanes, num_datasets), dtype=np.int64)
         # What a dataset was given too little, in units of 2**-40.
         self._lacking = np.zeros_like(self._counts)
         self._intervals = list(schedule.intervals())
-        self._places = deque[_Place](maxlen=NUM_PLACES)
-        if before is not None and before.schedule.parts == schedule.parts:
+        self._checkpoints = deque[_Checkpoint](maxlen=NUM_CHECKPOINTS)
+        if before is not None and before.schedule.components == schedule.components:
             self._continue(before)
-        self._lay_out(self._places[-1].num_intervals if self._places else 0)
+        self._lay_out(self._checkpoints[-1].num_intervals if self._checkpoints else 0)
 
     def _continue(self, before: LaneLayout) -> None:
         """Take over the layout of the intervals that both have."""
         ours, theirs = self._intervals, before._intervals
         pairs = zip(ours, theirs, strict=False)
         same = next((n for n, (a, b) in enumerate(pairs) if a != b), len(theirs))
-        places = [place for place in before._places if place.num_intervals <= same]
-        if not places:
+        checkpoints = [
+            checkpoint
+            for checkpoint in before._checkpoints
+            if checkpoint.num_intervals <= same
+        ]
+        if not checkpoints:
             return
-        self._places.extend(places)
-        place = places[-1]
-        self.turn, self._counts, self._lacking = (each.copy() for each in place[1:])
-        self.rows.take(before.rows, place.turn)
+        self._checkpoints.extend(checkpoints)
+        checkpoint = checkpoints[-1]
+        self.turn, self._counts, self._lacking = (
+            array.copy() for array in checkpoint[1:]
+        )
+        self.rows.take(before.rows, checkpoint.turn)
         self.trees = [*before.trees]
         self._tree_numbers, self._phases = {**before._tree_numbers}, before._phases
 
     def _lay_out(self, num_done: int) -> None:
-        for number in range(num_done, len(self._intervals)):
-            start, stop, weights = self._intervals[number]
-            if number > num_done or not num_done:
+        for interval in range(num_done, len(self._intervals)):
+            start, stop, weights = self._intervals[interval]
+            if interval > num_done or not num_done:
                 now = self.turn, self._counts, self._lacking
-                self._places.append(_Place(number, *(each.copy() for each in now)))
+                self._checkpoints.append(
+                    _Checkpoint(interval, *(array.copy() for array in now))
+                )
             end = np.full(self._num_lanes, MAX_TURN)
             if stop is not None:
                 end = turns_before(stop, self._num_lanes)
@@ -130,31 +140,31 @@ class LaneLayout:
                     continue
                 # A row that follows another lacks least if it has much the same nodes.
                 best = is_first and together
-                number = self._tree_number(weights, members, best=best)
+                tree_number = self._tree_number(weights, members, best=best)
                 # Also those share phases that have no turn in a short interval.
                 sharing = np.flatnonzero(alike & ~self.ended) if together else lanes
-                tree = self.trees[number]
+                tree = self.trees[tree_number]
                 phases = self._phases.of(
                     tree, self._lacking, sharing, together=together
                 )
-                self._lay_row(number, phases[lanes], lanes, end)
+                self._lay_row(tree_number, phases[lanes], lanes, end)
             # Each lane is on its own when a dataset runs out in it: what others do
             # meanwhile may be later, and weights may change before.
             together = False
 
     def _lay_row(
-        self, number: int, phases: Int64Array, lanes: Int64Array, end: Int64Array
+        self, member: int, phases: Int64Array, lanes: Int64Array, end: Int64Array
     ) -> None:
         """Add one row of some lanes, to the end or until a dataset runs out."""
-        tree = self.trees[number]
+        tree = self.trees[member]
         length = end[lanes] - self.turn[lanes]
-        capped = [number for number in tree.root.members if number in self._capped]
+        capped = [member for member in tree.root.members if member in self._capped]
         if capped:
             left = self._limits.T[lanes] - self._counts[lanes]
             length = np.minimum(length, tree.first_end(left, capped, phases))
         stop = self.turn.copy()
         stop[lanes] += length
-        self.rows.add(lanes, self.turn, stop, number, self._counts, phases)
+        self.rows.add(lanes, self.turn, stop, member, self._counts, phases)
         self.turn = stop
         dealt = tree.counts(length, phases)
         self._counts[lanes] += dealt
@@ -170,9 +180,11 @@ class LaneLayout:
             self.trees.append(Tree(weights, members, best=best))
         return self._tree_numbers[key]
 
-    def _lane_limits(self, part: int) -> Int64Array:
+    def _lane_limits(self, dataset: int) -> Int64Array:
         """Return the most turns a dataset can be given, by lane: int64 [lanes]."""
-        epochs = self.schedule.parts[part].max_epochs
+        epochs = self.schedule.components[dataset].max_epochs
         if epochs is None:
             return np.full(self._num_lanes, MAX_TURN)
-        return turns_before(self.schedule.parts[part].begin_of(epochs), self._num_lanes)
+        return turns_before(
+            self.schedule.components[dataset].begin_of(epochs), self._num_lanes
+        )

@@ -71,8 +71,8 @@ class Stage:
         for name in ("start_tokens", "start_step", "anneal"):
             value = getattr(self, name)
             if value is not None or name == "anneal":
-                number = check_whole(value, name, least=0, most=MOST)
-                object.__setattr__(self, name, number)
+                whole = check_whole(value, name, least=0, most=MOST)
+                object.__setattr__(self, name, whole)
         weights = check_weights(self.weights, self.weights)
         object.__setattr__(self, "weights", weights)
 
@@ -252,11 +252,11 @@ def mix(
             "a mixture needs datasets: {'web': (web, 0.7), 'code': (code, 0.3)}, found "
             f"{datasets!r:.60}"
         )
-    weighted = {n: part for n, part in datasets.items() if isinstance(part, tuple)}
-    for name, part in weighted.items():
-        if len(part) != 2:
+    weighted = {n: pair for n, pair in datasets.items() if isinstance(pair, tuple)}
+    for name, pair in weighted.items():
+        if len(pair) != 2:
             raise InvalidArgumentError(
-                f"{name!r} is {part!r:.60}: expected (dataset, weight)"
+                f"{name!r} is {pair!r:.60}: expected (dataset, weight)"
             )
     if weighted and len(weighted) < len(datasets):
         bare = [name for name in datasets if name not in weighted]
@@ -269,31 +269,31 @@ def mix(
             f"temperature={temperature} makes weights of sizes: give datasets without "
             "weights"
         )
-    found = {n: p[0] if isinstance(p, tuple) else p for n, p in datasets.items()}
-    _check_datasets(found)
+    plain = {n: p[0] if isinstance(p, tuple) else p for n, p in datasets.items()}
+    _check_datasets(plain)
     if rehearse is not None:
-        found = {name: _taken(dataset, rehearse) for name, dataset in found.items()}
+        plain = {name: _taken(dataset, rehearse) for name, dataset in plain.items()}
     weights: dict[str, float] | None = None
     if weighted:
-        given = {name: part[1] for name, part in weighted.items()}
-        weights = check_weights(given, found)
+        given = {name: pair[1] for name, pair in weighted.items()}
+        weights = check_weights(given, plain)
     for stage in _checked_stages(stages):
-        check_names(stage.weights, found)
+        check_names(stage.weights, plain)
     if stop is not None:
         check_choice(stop, STOPS, "stop")
     return Mixture(
-        datasets=found,
+        datasets=plain,
         weights=weights,
         temperature=_checked_temperature(temperature),
         unit=unit if check_choice(unit, UNITS, "unit") == "tokens" else "sequences",
         stages=tuple(stages),
-        max_epochs=_checked_epochs({} if max_epochs is None else max_epochs, found),
+        max_epochs=_checked_epochs({} if max_epochs is None else max_epochs, plain),
         stop=stop,
         max_steps=None if max_steps is None else check_positive(max_steps, "max_steps"),
         max_tokens=(
             None if max_tokens is None else check_positive(max_tokens, "max_tokens")
         ),
-        fill=checked_fill(fill, found),
+        fill=checked_fill(fill, plain),
     )
 
 
@@ -326,17 +326,17 @@ def check_weights(
     }
 
 
-def check_names(names: Iterable[str], known: Mapping[str, Any]) -> None:
+def check_names(names: Iterable[str], datasets: Mapping[str, Any]) -> None:
     """Refuse names of datasets that do not exist.
 
     Raises:
         InvalidArgumentError: Listing those that exist.
     """
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in datasets]
     if unknown:
         raise InvalidArgumentError(
             f"{', '.join(map(repr, unknown))}: no such dataset in the mixture; it has "
-            f"{', '.join(map(repr, known))}"
+            f"{', '.join(map(repr, datasets))}"
         )
 
 

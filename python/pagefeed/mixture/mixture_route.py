@@ -39,13 +39,13 @@ class MixtureRoute(Route):
         return turns + (self.rank + self._shift(turns)) % self.world_size
 
     def _dealt(
-        self, index: Int64Array, place: Int64Array
+        self, index: Int64Array, slot: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        row, at = np.divmod(place, self.world_size)
+        row, at = np.divmod(slot, self.world_size)
         begin = self.start + index * self.step_sequences
         if self._borrowed and self.num_steps is not None:
             begin = np.where(index + 1 == self.num_steps, begin - self._borrowed, begin)
-        return row, (at - self._shift(begin + place - at)) % self.world_size
+        return row, (at - self._shift(begin + slot - at)) % self.world_size
 
     def _shift(self, turns: Int64Array) -> Int64Array:
         """Return by how many ranks a turn is rotated, from its first position.
@@ -64,5 +64,5 @@ def by_turns(route: Route, begin: LoaderState) -> Route:
     if begin.num_lanes % route.world_size == 0:
         return route
     key = derive_key(begin.seed, begin.epoch, "mixture", "ranks")
-    given = {each.name: getattr(route, each.name) for each in fields(route)}
+    given = {field.name: getattr(route, field.name) for field in fields(route)}
     return MixtureRoute(**given, num_lanes=begin.num_lanes, key=key)

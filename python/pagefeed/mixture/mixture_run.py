@@ -44,7 +44,7 @@ from pagefeed.mixture.state_part import (
     check_size,
     cuts_in,
     cuts_of,
-    make_parts,
+    make_components,
     schedule_of,
     with_cuts,
 )
@@ -80,7 +80,7 @@ class MixtureCursor(Cursor):
         """One past the last position; None: without end."""
         schedule, mixture = self.course.schedule, self.run.mixture
         # Weights that leave only datasets that ran out end the epoch where they begin.
-        begun = [each.start for each in schedule.changes if each.start <= self.start]
+        begun = [s.start for s in schedule.changes if s.start <= self.start]
         ends = [
             None if end is None else max(end, *begun, 0)
             for end in ends_by_datasets(self.course, mixture.stop)
@@ -106,7 +106,7 @@ class MixtureCursor(Cursor):
             key=derive_key(begin.seed, begin.epoch, "mixture", "balance"),
             costs=self.run.costs,
             ranks=begin.ranks,
-            parts=divisions.part_of,
+            divisions=divisions.division_of,
         )
 
     def _end_of_steps(self, max_steps: int) -> int:
@@ -154,17 +154,18 @@ class MixtureCursor(Cursor):
 
     def stats(self) -> dict[str, float]:
         """Return sequences before ``begin``, and tokens by the mean of a sequence."""
-        parts, position = self.course.schedule.parts, self.begin.position
-        found, counts = {}, counts_before(self, position)
+        components, position = self.course.schedule.components, self.begin.position
+        stats, counts = {}, counts_before(self, position)
         for begin, end in self.begin.skipped:
             if begin < position:
                 counts -= counts_before(self, min(end, position))
                 counts += counts_before(self, begin)
-        for part, count in zip(parts, counts.tolist(), strict=True):
-            found[f"{part.name}/sequences"] = count
-            if part.num_tokens:
-                found[f"{part.name}/tokens"] = round(count * part.sequence_tokens)
-        return found
+        for component, count in zip(components, counts.tolist(), strict=True):
+            name, tokens = component.name, count * component.sequence_tokens
+            stats[f"{name}/sequences"] = count
+            if component.num_tokens:
+                stats[f"{name}/tokens"] = round(tokens)
+        return stats
 
     def horizon(self, memory: int) -> int:
         """Return how many sequences to plan, so that each page is used well."""
@@ -203,32 +204,32 @@ class MixtureCursor(Cursor):
                 some = np.arange(some.start, some.stop, some.step)
             dataset, local = self.course.at(some)
             yield None
-            found = np.empty(len(dataset), dtype=np.int64)
-            for number in np.flatnonzero(np.bincount(dataset)).tolist():
-                which = np.flatnonzero(dataset == number)
-                part = self.course.schedule.parts[number]
-                for epoch, now, places in part.by_epoch(local[which]):
-                    ours, order = self._order(part, epoch)
-                    sequences = yield from order.reading(places)
-                    found[which[now]] = self._numbered(ours, sequences, epoch, begun)
+            result = np.empty(len(dataset), dtype=np.int64)
+            for member in np.flatnonzero(np.bincount(dataset)).tolist():
+                which = np.flatnonzero(dataset == member)
+                component = self.course.schedule.components[member]
+                for epoch, now, offsets in component.by_epoch(local[which]):
+                    ours, order = self._order(component, epoch)
+                    sequences = yield from order.reading(offsets)
+                    result[which[now]] = self._numbered(ours, sequences, epoch, begun)
                     yield None
-            yield found
+            yield result
 
-    def local_sequences(self, number: int, local: Int64Array) -> Int64Array:
+    def local_sequences(self, dataset: int, local: Int64Array) -> Int64Array:
         """Return the sequences of one dataset at its local positions: int64 [local].
 
         Args:
-            number: Its number in the schedule.
+            dataset: Its number in the schedule.
             local: The positions.
         """
-        part, first = self.course.schedule.parts[number], self.run.index.first_sequence
+        component = self.course.schedule.components[dataset]
         sequences = np.empty(len(local), dtype=np.int64)
-        for epoch, now, places in part.by_epoch(local):
-            ours, order = self._order(part, epoch)
-            sequences[now] = first[ours] + order.at(places)
+        for epoch, now, offsets in component.by_epoch(local):
+            ours, order = self._order(component, epoch)
+            sequences[now] = self.run.index.first_sequence[ours] + order.at(offsets)
         return sequences
 
-    def positions(self, found: SequencesOf, now: int) -> Int64Array:
+    def positions(self, sequences_of: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the current epoch: int64.
 
         Without an end, those up to the end of the next epoch of their dataset.
@@ -237,19 +238,19 @@ class MixtureCursor(Cursor):
         first = self.run.index.first_sequence
         following = self.course.following(now if end is None else max(end, self.start))
         positions = [np.empty(0, dtype=np.int64)]
-        for ours, sequences in found:
-            number = schedule.names.index(self.run.names[ours] or "")
-            part = schedule.parts[number]
+        for ours, sequences in sequences_of:
+            dataset = schedule.names.index(self.run.names[ours] or "")
+            component = schedule.components[dataset]
             # Epochs that some lane has begun: of a small dataset lanes are far apart.
-            begun = math.ceil(part.num_epochs(int(following[number].max())))
+            begun = math.ceil(component.num_epochs(int(following[dataset].max())))
             for epoch in range(begun + (end is None)):
-                entries = self.run.entries_of(part, epoch)
+                entries = self.run.entries_of(component, epoch)
                 if ours not in entries:
                     continue
-                _, order = self._order(part, epoch)
-                places = order.positions(first[ours] - first[entries[0]] + sequences)
-                places += part.begin_of(epoch)
-                positions.append(self.course.positions(number, places))
+                _, order = self._order(component, epoch)
+                local = order.positions(first[ours] - first[entries[0]] + sequences)
+                local += component.begin_of(epoch)
+                positions.append(self.course.positions(dataset, local))
         joined = np.concatenate(positions)
         joined = joined[joined >= 0]
         return joined if self.balanced is None else self.balanced.moved(joined)
@@ -266,13 +267,13 @@ class MixtureCursor(Cursor):
         step = state.step if most is None else min(state.step, most)
         return replace(state, position=position, step=step)
 
-    def _order(self, part: Component, epoch: int) -> tuple[int, Ordered]:
+    def _order(self, component: Component, epoch: int) -> tuple[int, Ordered]:
         """The first dataset that an epoch of one is of, and its order."""
-        entries = self.run.entries_of(part, epoch)
+        entries = self.run.entries_of(component, epoch)
         if not entries:
             raise InvalidArgumentError(
-                f"epoch {epoch} of dataset {part.name!r} was delivered before this "
-                "run, which does not have the data that it was of"
+                f"epoch {epoch} of dataset {component.name!r} was delivered before "
+                "this run, which does not have the data that it was of"
             )
         orders = self.run.orders(self.begin.epoch)[entries[0]]
         return entries[0], orders.of(epoch, self.begin.num_lanes)
@@ -308,23 +309,23 @@ class MixtureRun(Run):
                 check_bound(index, datasets[name], f"dataset {name!r}", sequences)
         if len(names) > 1:
             check_tokenizers(datasets, recorded=True)
-        self._number(
-            names, [datasets[name] for name in names], [bound[name] for name in names]
-        )
+        indexes = [bound[name] for name in names]
+        self._number(names, [datasets[name] for name in names], indexes)
         self.orders = lru_cache(maxsize=2)(self._make_orders)
         """Returns the orders of all datasets in an epoch of the run."""
         self._course = lru_cache(maxsize=2)(self._make_course)
         self.datasets_in = datasets_in(lambda state: MixtureCursor(self, state))
         self._last_course: Course | None = None
-        self.parts = make_parts(self.mixture, names, self.datasets, self.indexes)
+        components = make_components(self.mixture, names, self.datasets, indexes)
+        self.components = components
         """The datasets as a schedule knows them."""
-        sizes = [(part.num_tokens, part.num_sequences) for part in self.parts]
+        sizes = [(c.num_tokens, c.num_sequences) for c in self.components]
         largest = sizes.index(max(sizes))
         orders = self.orders(0)[largest]
-        if self.parts[largest].num_sequences > orders.num_lanes:
+        if self.components[largest].num_sequences > orders.num_lanes:
             orders.check_window()
         anchor = Anchor(step_sequences=self.step_sequences)
-        schedule = resolve(self.mixture, self.parts, anchor)
+        schedule = resolve(self.mixture, self.components, anchor)
         self.initial = self._initial_state(
             orders.num_lanes, "mixture", mixture=schedule
         )
@@ -336,22 +337,22 @@ class MixtureRun(Run):
 
     def _make_orders(self, epoch: int) -> list[DatasetOrder]:
         return [
-            DatasetOrder(**self.settings_of(number, name, epoch))
-            for number, name in enumerate(self.names)
+            DatasetOrder(**self.settings_of(entry, name, epoch))
+            for entry, name in enumerate(self.names)
         ]
 
-    def settings_of(self, number: int, name: str, epoch: int) -> dict[str, Any]:
+    def settings_of(self, entry: int, name: str, epoch: int) -> dict[str, Any]:
         """Return the settings of the order of a dataset in an epoch of the run."""
         return {
             "run": self,
-            "number": number,
+            "number": entry,
             "seed": self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch),
             "name": name,
             "least_lanes": LEAST_LANES,
             "auto_bytes": NODE_BYTES // 8,  # There may be many in one memory.
         }
 
-    def entries_of(self, part: Component, epoch: int) -> range:
+    def entries_of(self, component: Component, epoch: int) -> range:
         """Return the numbers of the datasets that an epoch of one is of.
 
         It is empty if they are not there any more.
@@ -359,14 +360,14 @@ class MixtureRun(Run):
         Raises:
             InvalidArgumentError: If there is no such dataset.
         """
-        if part.name not in self.names:
+        if component.name not in self.names:
             raise InvalidArgumentError(
-                f"dataset {part.name!r} was delivered before this run, which does not "
-                f"have it: it has {', '.join(self.names)}; give it, with a weight of "
-                "0, to look back"
+                f"dataset {component.name!r} was delivered before this run, which does "
+                f"not have it: it has {', '.join(self.names)}; give it, with a weight "
+                "of 0, to look back"
             )
-        number = self.names.index(part.name)
-        return range(number, number + (part.former(epoch) is None))
+        entry = self.names.index(component.name)
+        return range(entry, entry + (component.former(epoch) is None))
 
     def course(self, begin: LoaderState) -> Course:
         """Return the course of positions from the state of an iteration.
@@ -378,11 +379,10 @@ class MixtureRun(Run):
 
     def _make_course(self, schedule: Schedule, num_lanes: int) -> Course:
         make = CourseInOrder if self.shuffle.in_order else Course
-        made = make(
-            schedule, num_lanes=num_lanes, seed=self.seed, before=self._last_course
-        )
-        self._last_course = made
-        return made
+        before = self._last_course
+        course = make(schedule, num_lanes=num_lanes, seed=self.seed, before=before)
+        self._last_course = course
+        return course
 
     def beginning(self, epoch: int) -> LoaderState:
         """Return the state in which an iteration begins with this epoch."""
@@ -413,7 +413,8 @@ class MixtureRun(Run):
             step_sequences=self.step_sequences,
         )
         border = self.border(state)
-        schedule = adopt(schedule_of(state), self.mixture, self.parts, anchor, border)
+        theirs = schedule_of(state)
+        schedule = adopt(theirs, self.mixture, self.components, anchor, border)
         return self._checked(state.having(mixture=schedule), border)
 
     def route(self, cursor: Cursor, **settings: Any) -> Route:
@@ -451,7 +452,7 @@ class MixtureRun(Run):
                 "the mixture has run out, but for its last sequences: weights cannot "
                 "change any more; set them earlier, or raise max_epochs"
             )
-        by_sequence = sequence_weights(self.mixture, schedule.parts, weights)
+        by_sequence = sequence_weights(self.mixture, schedule.components, weights)
         changed = schedule.reweighted(position, anneal, by_sequence)
         return self._checked(state.having(mixture=changed), position)
 

@@ -39,13 +39,14 @@ def ends_by_datasets(course: Course, stop: str | None) -> list[int | None]:
     """Return the positions at which datasets that run out end an epoch; None: never."""
     ends = [course.natural_end]
     if stop is not None:
-        parts = enumerate(course.schedule.parts)
+        components = enumerate(course.schedule.components)
         done = [
-            course.delivered(number, part.max_epochs or 1) for number, part in parts
+            course.delivered(dataset, component.max_epochs or 1)
+            for dataset, component in components
         ]
-        known = [position for position in done if position is not None]
-        if known:
-            ends.append(min(known) if stop == "first_exhausted" else max(known))
+        reached = [position for position in done if position is not None]
+        if reached:
+            ends.append(min(reached) if stop == "first_exhausted" else max(reached))
     return ends
 
 
@@ -53,50 +54,55 @@ def last_position(course: Course, end: int | None) -> int:
     """Return the end of a mixture, or where every dataset was delivered once."""
     if end is not None:
         return end
-    numbers = range(len(course.schedule.parts))
-    done = [place for n in numbers if (place := course.delivered(n, 1)) is not None]
+    numbers = range(len(course.schedule.components))
+    done = [
+        position for n in numbers if (position := course.delivered(n, 1)) is not None
+    ]
     return max(done)
 
 
 def totals(course: Course, end: int) -> list[DatasetTotals]:
     """Return the totals of each dataset up to a position, in schedule order."""
-    parts, counts = course.schedule.parts, course.counts(end).tolist()
-    tokens = [_tokens_in(*each) for each in zip(parts, counts, strict=True)]
-    counted = tokens if all(part.num_tokens for part in parts) else counts
+    components, counts = course.schedule.components, course.counts(end).tolist()
+    tokens = [_tokens_in(*pair) for pair in zip(components, counts, strict=True)]
+    counted = (
+        tokens if all(component.num_tokens for component in components) else counts
+    )
     whole = max(1, sum(counted))
-    found = []
-    for number, part in enumerate(parts):
+    datasets = []
+    for dataset, component in enumerate(components):
         out = None
-        if part.max_epochs is not None:
-            out = course.delivered(number, part.max_epochs)
-        found.append(
+        if component.max_epochs is not None:
+            out = course.delivered(dataset, component.max_epochs)
+        datasets.append(
             DatasetTotals(
-                name=part.name,
-                sequences=counts[number],
-                tokens=tokens[number],
-                share=counted[number] / whole,
-                epochs=part.num_epochs(counts[number]),
-                max_epochs=part.max_epochs,
+                name=component.name,
+                sequences=counts[dataset],
+                tokens=tokens[dataset],
+                share=counted[dataset] / whole,
+                epochs=component.num_epochs(counts[dataset]),
+                max_epochs=component.max_epochs,
                 out_at=None if out is None or out > end else out,
             )
         )
-    return found
+    return datasets
 
 
-def totals_as_text(found: list[DatasetTotals], step_sequences: int) -> Iterator[str]:
+def totals_as_text(datasets: list[DatasetTotals], step_sequences: int) -> Iterator[str]:
     """Yield a line for each dataset, to log."""
-    for one in found:
+    for total in datasets:
         what = (
-            f"{one.tokens:,} tokens" if one.tokens else f"{one.sequences:,} sequences"
+            f"{total.tokens:,} tokens"
+            if total.tokens
+            else f"{total.sequences:,} sequences"
         )
-        line = (
-            f"{one.name}: {what}, {one.share:.2%} of the run, {one.epochs:.3g} epochs"
-        )
-        if one.out_at is not None:
-            step = one.out_at // step_sequences
-            line += f"; left out from step {step:,} on (max_epochs={one.max_epochs})"
+        line = f"{total.name}: {what}, {total.share:.2%} of the run, "
+        line += f"{total.epochs:.3g} epochs"
+        if total.out_at is not None:
+            step = total.out_at // step_sequences
+            line += f"; left out from step {step:,} on (max_epochs={total.max_epochs})"
         yield line
 
 
-def _tokens_in(part: Component, sequences: int) -> int:
-    return round(sequences * part.sequence_tokens) if part.num_tokens else 0
+def _tokens_in(component: Component, sequences: int) -> int:
+    return round(sequences * component.sequence_tokens) if component.num_tokens else 0

@@ -39,36 +39,36 @@ def pack_changes(
     not coarse. The text holds columns of starts, anneals and codes, bit by bit from the
     highest, so that what changes little takes little.
     """
-    listed, kept, codes = [*changes[:PRECISE_CHANGES]], [], []
+    listed, packed, codes = [*changes[:PRECISE_CHANGES]], [], []
     for change in changes[PRECISE_CHANGES:]:
-        found = codes_of(change.weights)
-        if weights_of(found) == change.weights:
-            kept.append(change)
-            codes.append(found)
+        change_codes = codes_of(change.weights)
+        if weights_of(change_codes) == change.weights:
+            packed.append(change)
+            codes.append(change_codes)
         else:
             listed.append(change)
-    if not kept:
+    if not packed:
         return listed, None
-    starts = np.diff([change.start for change in kept], prepend=0).astype("<i8")
-    anneals = np.array([change.anneal for change in kept], dtype="<i8")
+    starts = np.diff([change.start for change in packed], prepend=0).astype("<i8")
+    anneals = np.array([change.anneal for change in packed], dtype="<i8")
     bits = np.arange(CODE_BITS, dtype=np.uint16)[::-1, None, None]
     planes = (np.array(codes).T[None] >> bits) & 1
     columns = [*(c.view("u1").reshape(-1, 8).T for c in (starts, anneals))]
     content = b"".join([*(c.tobytes() for c in columns), np.packbits(planes).tobytes()])
     return listed, {
         "version": VERSION,
-        "count": len(kept),
+        "count": len(packed),
         "checksum": zlib.crc32(content),
         "text": base64.b85encode(zlib.compress(content, 9)).decode(),
     }
 
 
-def unpack_changes(packed: dict[str, Any], num_parts: int) -> list[WeightChange]:
+def unpack_changes(packed: dict[str, Any], num_datasets: int) -> list[WeightChange]:
     """Return the changes of a text of :func:`pack_changes`.
 
     Args:
         packed: What that returned.
-        num_parts: Datasets.
+        num_datasets: Datasets.
 
     Raises:
         ValueError: If it is something else, or damaged.
@@ -78,7 +78,7 @@ def unpack_changes(packed: dict[str, Any], num_parts: int) -> list[WeightChange]
     count = packed["count"]
     if not isinstance(count, int) or not 0 < count <= MOST_CHANGES:
         raise ValueError(f"count={count!r} of changes")
-    num_codes = count * num_parts
+    num_codes = count * num_datasets
     size = 16 * count + -(-CODE_BITS * num_codes // 8)
     try:
         inflater = zlib.decompressobj()
@@ -89,15 +89,17 @@ def unpack_changes(packed: dict[str, Any], num_parts: int) -> list[WeightChange]
         raise ValueError("changes that do not have their checksum")
     raw = np.frombuffer(content, dtype="u1")
     deltas, anneals = (
-        raw[8 * count * part :][: 8 * count].reshape(8, -1).T.copy().view("<i8")[:, 0]
-        for part in range(2)
+        raw[8 * count * column :][: 8 * count].reshape(8, -1).T.copy().view("<i8")[:, 0]
+        for column in range(2)
     )
     planes = np.unpackbits(raw[16 * count :], count=CODE_BITS * num_codes)
-    shaped = planes.reshape(CODE_BITS, num_parts, count).astype(np.uint16)
+    shaped = planes.reshape(CODE_BITS, num_datasets, count).astype(np.uint16)
     bits = np.arange(CODE_BITS, dtype=np.uint16)[::-1, None, None]
     codes = (shaped << bits).sum(axis=0, dtype=np.uint16).T
     starts = np.cumsum(deltas).tolist()
     return [
-        WeightChange(start, anneal, weights_of(each))
-        for start, anneal, each in zip(starts, anneals.tolist(), codes, strict=True)
+        WeightChange(start, anneal, weights_of(change_codes))
+        for start, anneal, change_codes in zip(
+            starts, anneals.tolist(), codes, strict=True
+        )
     ]

@@ -79,8 +79,8 @@ class Phases:
                 sorted(self._names[member] for member in side) for side in (left, right)
             )
             key = derive_key(self._seed, "mixture", *map(repr, sides))
-            place = Permutation(self._num_lanes, key)[np.arange(self._num_lanes)]
-            self._staggers[left, right] = (2 * place + 1) * ONE // (2 * self._num_lanes)
+            turn = Permutation(self._num_lanes, key)[np.arange(self._num_lanes)]
+            self._staggers[left, right] = (2 * turn + 1) * ONE // (2 * self._num_lanes)
         return self._staggers[left, right]
 
 
@@ -94,5 +94,5 @@ def _kept(tree: Tree, lacking: Int64Array) -> Int64Array:
     """
     mean = lacking.sum(axis=0) / len(lacking)
     soon = SOON * tree.shares
-    kept = np.clip(mean - np.clip(mean, -soon, soon), -MOST_KEPT, MOST_KEPT)
-    return kept.astype(np.int64)
+    lag = np.clip(mean - np.clip(mean, -soon, soon), -MOST_KEPT, MOST_KEPT)
+    return lag.astype(np.int64)

@@ -32,32 +32,34 @@ class Anchor:
         return self.position + (step - self.step) * self.step_sequences
 
 
-def resolve(mixture: Mixture, parts: Sequence[Component], anchor: Anchor) -> Schedule:
+def resolve(
+    mixture: Mixture, components: Sequence[Component], anchor: Anchor
+) -> Schedule:
     """Return the schedule of a run of a mixture.
 
     Args:
         mixture: What is asked for.
-        parts: Its datasets, cut; in the order of names.
+        components: Its datasets, cut; in the order of names.
         anchor: Where steps are counted from.
 
     Raises:
         InvalidArgumentError: If the stages do not begin one after another.
     """
     schedule = Schedule(
-        parts=tuple(parts),
-        changes=(WeightChange(0, 0, rounded(_first_weights(mixture, parts))),),
+        components=tuple(components),
+        changes=(WeightChange(0, 0, rounded(_first_weights(mixture, components))),),
         digest=mixture.digest,
     )
     last = -math.inf
-    for number, stage in enumerate(mixture.stages):
+    for index, stage in enumerate(mixture.stages):
         asked = _position(stage.start, stage, schedule, anchor)
         if asked <= last:
             raise InvalidArgumentError(
-                f"stage {number} begins at position {asked}, not after the one before "
+                f"stage {index} begins at position {asked}, not after the one before "
                 f"it at {last}: give stages by rising start"
             )
         last, start = asked, max(0, asked)
-        weights = sequence_weights(mixture, schedule.parts, stage.weights)
+        weights = sequence_weights(mixture, schedule.components, stage.weights)
         anneal = _anneal_sequences(stage, schedule, start, weights, anchor)
         schedule = schedule.changed(start, anneal, weights)
     return schedule
@@ -66,7 +68,7 @@ def resolve(mixture: Mixture, parts: Sequence[Component], anchor: Anchor) -> Sch
 def adopt(
     theirs: Schedule,
     mixture: Mixture,
-    parts: Sequence[Component],
+    components: Sequence[Component],
     anchor: Anchor,
     position: int | None = None,
 ) -> Schedule:
@@ -79,14 +81,14 @@ def adopt(
     Raises:
         StateMismatchError: If two datasets of one name differ, or no name is known.
     """
-    theirs = replace(theirs, parts=_counted(theirs.parts, parts))
-    _check_same(theirs, parts)
-    known = theirs.with_parts(parts)
+    theirs = replace(theirs, components=_counted(theirs.components, components))
+    _check_same(theirs, components)
+    extended = theirs.with_components(components)
     if theirs.digest == mixture.digest:
-        return known
-    wanted = resolve(mixture, parts, anchor)
+        return extended
+    wanted = resolve(mixture, components, anchor)
     position = anchor.position if position is None else position
-    schedule = replace(known.until(position), digest=mixture.digest)
+    schedule = replace(extended.until(position), digest=mixture.digest)
     before = [span for span in wanted.changes if span.start <= position]
     now = before[-1]
     left = max(0, now.start + now.anneal - position)
@@ -100,34 +102,34 @@ def adopt(
 
 
 def sequence_weights(
-    mixture: Mixture, parts: Sequence[Component], weights: Mapping[str, float]
+    mixture: Mixture, components: Sequence[Component], weights: Mapping[str, float]
 ) -> list[float]:
     """Return the weight of one sequence of each dataset.
 
     A weight by tokens is shared by sequences in proportion to their mean tokens.
     """
-    given = [weights.get(part.name, 0) for part in parts]
+    given = [weights.get(component.name, 0) for component in components]
     if mixture.unit == "sequences":
         return [float(weight) for weight in given]
     return [
-        weight / part.sequence_tokens if weight else 0.0
-        for weight, part in zip(given, parts, strict=True)
+        weight / component.sequence_tokens if weight else 0.0
+        for weight, component in zip(given, components, strict=True)
     ]
 
 
-def _first_weights(mixture: Mixture, parts: Sequence[Component]) -> list[float]:
+def _first_weights(mixture: Mixture, components: Sequence[Component]) -> list[float]:
     if mixture.weights is not None:
-        return sequence_weights(mixture, parts, mixture.weights)
+        return sequence_weights(mixture, components, mixture.weights)
     by_tokens = mixture.unit == "tokens"
     sizes = {
-        part.name: (by_tokens and part.num_tokens) or part.num_sequences
-        for part in parts
+        component.name: (by_tokens and component.num_tokens) or component.num_sequences
+        for component in components
     }
     # Of the largest: a power of the sizes themselves may be beyond all numbers.
     largest = max(sizes.values())
     return sequence_weights(
         mixture,
-        parts,
+        components,
         {
             name: (size / largest) ** (1 / mixture.temperature)
             for name, size in sizes.items()
@@ -166,23 +168,28 @@ def _by_name(
 
 
 def _counted(
-    parts: Sequence[Component], others: Sequence[Component]
+    components: Sequence[Component], others: Sequence[Component]
 ) -> tuple[Component, ...]:
     """Return components, with token counts taken from others where they lack them."""
-    known = {part.name: part.num_tokens for part in others}
+    counts = {component.name: component.num_tokens for component in others}
     return tuple(
-        replace(part, num_tokens=part.num_tokens or known.get(part.name, 0))
-        for part in parts
+        replace(
+            component, num_tokens=component.num_tokens or counts.get(component.name, 0)
+        )
+        for component in components
     )
 
 
-def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
-    ours = {part.name: part for part in _counted(parts, theirs.parts)}
-    shared = [part for part in theirs.parts if part.name in ours]
+def _check_same(theirs: Schedule, components: Sequence[Component]) -> None:
+    ours = {
+        component.name: component
+        for component in _counted(components, theirs.components)
+    }
+    shared = [component for component in theirs.components if component.name in ours]
     differing = [
-        f"  {part.name}: {found}"
-        for part in shared
-        if (found := _differences(part, ours[part.name]))
+        f"  {component.name}: {difference}"
+        for component in shared
+        if (difference := _differences(component, ours[component.name]))
     ]
     if not shared:
         differing = [f"  datasets: the state has {theirs.names}, this loader {[*ours]}"]
@@ -197,9 +204,9 @@ def _check_same(theirs: Schedule, parts: Sequence[Component]) -> None:
 
 def _differences(then: Component, now: Component) -> str:
     """Return what differs between two datasets of one name, for messages."""
-    found = [changed] if (changed := what_changed(then.data, now.data)) else []
+    differences = [changed] if (changed := what_changed(then.data, now.data)) else []
     for name in ("num_sequences", "num_tokens", "max_epochs"):
         old, new = getattr(then, name), getattr(now, name)
         if old != new:
-            found.append(f"{name} then {old}, now {new}")
-    return "; ".join(found)
+            differences.append(f"{name} then {old}, now {new}")
+    return "; ".join(differences)

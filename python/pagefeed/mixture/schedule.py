@@ -37,7 +37,7 @@ class Interval(NamedTuple):
 class Schedule:
     """Datasets and their weights by position, counted in sequences of all ranks."""
 
-    parts: tuple[Component, ...]
+    components: tuple[Component, ...]
     """The datasets, in the order of the weights."""
     changes: tuple[WeightChange, ...]
     """Weights by rising start; the first starts at 0, and so does an anneal from it."""
@@ -47,27 +47,31 @@ class Schedule:
     @property
     def names(self) -> list[str]:
         """Names of the datasets."""
-        return [part.name for part in self.parts]
+        return [component.name for component in self.components]
 
     @property
     def data(self) -> str:
         """Names and fingerprints of all datasets, as a state records them."""
-        return "; ".join(f"{part.name} {part.data}" for part in self.parts)
+        return "; ".join(
+            f"{component.name} {component.data}" for component in self.components
+        )
 
     @property
     def has_grown(self) -> bool:
         """Whether some epochs of a dataset lack data that were added."""
-        return any(part.before for part in self.parts)
+        return any(component.before for component in self.components)
 
     def intervals(self) -> Iterator[Interval]:
         """Yield the positions in order, in pieces of constant weights."""
         former = self.changes[0].weights
-        for number, span in enumerate(self.changes):
-            last = number + 1 == len(self.changes)
-            stop = None if last else self.changes[number + 1].start
+        for index, span in enumerate(self.changes):
+            last = index + 1 == len(self.changes)
+            stop = None if last else self.changes[index + 1].start
             for start, end, weights in _pieces(span, former):
                 if stop is None or start < stop:
-                    ends = [place for place in (end, stop) if place is not None]
+                    ends = [
+                        position for position in (end, stop) if position is not None
+                    ]
                     yield Interval(start, min(ends, default=None), weights)
             former = former if stop is None else _weights_at(span, former, stop)
 
@@ -83,17 +87,17 @@ class Schedule:
     def position_of_tokens(self, tokens: float) -> int:
         """Return the first position with at least ``tokens`` before it."""
         for start, stop, weights in self.intervals():
-            each = self.sequence_tokens(weights)
-            if stop is None or tokens <= (stop - start) * each:
-                return start + math.ceil(tokens / each)
-            tokens -= (stop - start) * each
+            mean = self.sequence_tokens(weights)
+            if stop is None or tokens <= (stop - start) * mean:
+                return start + math.ceil(tokens / mean)
+            tokens -= (stop - start) * mean
         raise AssertionError  # The last interval has no end.
 
     def sequence_tokens(self, weights: Sequence[float]) -> float:
         """Return the mean tokens of a sequence under some weights."""
         tokens = math.fsum(
-            weight * part.sequence_tokens
-            for weight, part in zip(weights, self.parts, strict=True)
+            weight * component.sequence_tokens
+            for weight, component in zip(weights, self.components, strict=True)
         )
         return tokens / math.fsum(weights)
 
@@ -124,18 +128,20 @@ class Schedule:
 
     def until(self, position: int) -> Schedule:
         """Return it without the changes that begin at a position or later."""
-        kept = tuple(span for span in self.changes if span.start < position)
-        return replace(self, changes=kept or self.changes[:1])
+        changes = tuple(span for span in self.changes if span.start < position)
+        return replace(self, changes=changes or self.changes[:1])
 
-    def with_parts(self, parts: Sequence[Component]) -> Schedule:
+    def with_components(self, components: Sequence[Component]) -> Schedule:
         """Return it with further datasets, of weight 0 so far."""
-        known = set(self.names)
-        added = tuple(part for part in parts if part.name not in known)
+        names = set(self.names)
+        added = tuple(
+            component for component in components if component.name not in names
+        )
         nothing = (0.0,) * len(added)
         changes = tuple(
             span._replace(weights=span.weights + nothing) for span in self.changes
         )
-        return replace(self, parts=self.parts + added, changes=changes)
+        return replace(self, components=self.components + added, changes=changes)
 
     def check(self) -> None:
         """Refuse what no run has.
@@ -143,8 +149,8 @@ class Schedule:
         Raises:
             InvalidArgumentError: If a value is out of its bounds.
         """
-        for part in self.parts:
-            part.check()
+        for component in self.components:
+            component.check()
         starts = [check_whole(span.start, "start", least=0) for span in self.changes]
         # An anneal may go on from the first weights before any sequence has had them.
         anneals = starts[:2] == [0, 0] and self.changes[1].anneal > 0
@@ -157,7 +163,7 @@ class Schedule:
         for span in self.changes:
             check_whole(span.anneal, "anneal", least=0)
             weights = span.weights
-            is_one_each = len(weights) == len(self.parts)
+            is_one_each = len(weights) == len(self.components)
             if not is_one_each or min(weights) < 0 or not 0 < sum(weights) < math.inf:
                 raise InvalidArgumentError(f"weights={weights!r} of {self.names!r}")
 
@@ -165,7 +171,7 @@ class Schedule:
         """Return plain JSON types: many changes as one text."""
         precise, packed = pack_changes(self.changes)
         return {
-            "datasets": [part.to_list() for part in self.parts],
+            "datasets": [component.to_list() for component in self.components],
             "stages": [
                 [span.start, span.anneal, [_short(w) for w in span.weights]]
                 for span in precise
@@ -182,17 +188,19 @@ class Schedule:
             StateMismatchError: If it is something else.
         """
         try:
-            parts = tuple(map(Component.from_list, state["datasets"]))
+            components = tuple(map(Component.from_list, state["datasets"]))
             changes = tuple(
                 WeightChange(start, anneal, tuple(map(float, weights)))
                 for start, anneal, weights in state["stages"]
             )
             if "changes" in state:
-                packed = unpack_changes(state["changes"], len(parts))
+                packed = unpack_changes(state["changes"], len(components))
                 changes = tuple(
                     sorted((*changes, *packed), key=lambda change: change.start)
                 )
-            schedule = cls(parts=parts, changes=changes, digest=state["digest"])
+            schedule = cls(
+                components=components, changes=changes, digest=state["digest"]
+            )
             schedule.check()
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
@@ -227,7 +235,7 @@ def _pieces(span: WeightChange, former: Sequence[float]) -> Iterator[Interval]:
     count = min(ANNEAL_PIECES, span.anneal)
     for piece in range(count):
         start, stop = (
-            span.start + span.anneal * number // count for number in (piece, piece + 1)
+            span.start + span.anneal * index // count for index in (piece, piece + 1)
         )
         weights = _between(former, span.weights, (piece + 0.5) / count)
         yield Interval(start, stop, weights)

@@ -60,11 +60,11 @@ def best_shape(weights: Sequence[float], members: Sequence[int]) -> Shape:
     rows = [by_weight, _leaves(huffman_shape(weights, members))]
 
     def search(steps: int) -> tuple[float, Int64Array, list[int]]:
-        found = [
+        results = [
             (*_search([weights[member] for member in row], steps / STEPS), row)
             for row in rows
         ]
-        return max(found, key=lambda one: one[0])
+        return max(results, key=lambda result: result[0])
 
     most = math.ceil(LARGEST_SUM * STEPS)
     least = bisect_left(range(most), 1, key=lambda steps: int(search(steps)[0] >= 0))
@@ -80,10 +80,10 @@ def huffman_shape(weights: Sequence[float], members: Sequence[int]) -> Shape:
     heap: list[tuple[float, int, Shape]]
     heap = [(weights[member], member, member) for member in members]
     heapq.heapify(heap)
-    for number in range(len(weights), len(weights) + len(members) - 1):
+    for node in range(len(weights), len(weights) + len(members) - 1):
         light, _, right = heapq.heappop(heap)
         heavy, _, left = heapq.heappop(heap)
-        heapq.heappush(heap, (light + heavy, number, (left, right)))
+        heapq.heappush(heap, (light + heavy, node, (left, right)))
     return heap[0][2]
 
 

@@ -23,7 +23,7 @@ __all__ = [
     "check_size",
     "cuts_in",
     "cuts_of",
-    "make_parts",
+    "make_components",
     "schedule_of",
     "with_cuts",
 ]
@@ -34,7 +34,7 @@ MAX_STATE_BYTES = 128 << 10
 """Bytes of the part in a state, enough for some 2,000 datasets; more are refused."""
 
 
-def make_parts(
+def make_components(
     mixture: Mixture,
     names: Sequence[str],
     datasets: Sequence[Dataset],
@@ -125,10 +125,10 @@ def _read_cuts(given: Any) -> tuple[int, ...]:
     with reading_state({}, {}):
         if not isinstance(given, list | tuple):
             raise InvalidArgumentError(f"cuts={given!r:.60} must be a list")
-        found = tuple(check_positive(cut, "cuts") for cut in given)
-        if list(found) != sorted(set(found)):
+        cuts = tuple(check_positive(cut, "cuts") for cut in given)
+        if list(cuts) != sorted(set(cuts)):
             raise InvalidArgumentError(f"cuts={given!r:.60} must rise")
-        return found
+        return cuts
 
 
 CUTS = StatePart(to_json=list, from_json=_read_cuts)
@@ -168,7 +168,7 @@ def check_size(state: LoaderState) -> None:
     if size > MAX_STATE_BYTES:
         schedule = schedule_of(state)
         raise InvalidArgumentError(
-            f"{len(schedule.parts)} datasets and {len(schedule.changes)} changes of "
-            f"their weights make a state of {size} bytes; at most {MAX_STATE_BYTES} "
+            f"{len(schedule.components)} datasets and {len(schedule.changes)} changes "
+            f"of their weights make a state of {size} bytes; at most {MAX_STATE_BYTES} "
             "are kept: change weights less often, or join datasets"
         )

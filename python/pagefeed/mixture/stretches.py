@@ -20,9 +20,9 @@ SPAN = MAX_TURN << 1
 class LaneStretches:
     """Rows of constant weights, by lane and first turn."""
 
-    def __init__(self, num_lanes: int, num_parts: int) -> None:
+    def __init__(self, num_lanes: int, num_datasets: int) -> None:
         self._num_lanes = num_lanes
-        self._num_phases = max(1, num_parts - 1)
+        self._num_phases = max(1, num_datasets - 1)
         self._added: list[tuple[Int64Array, ...]] = []
 
     def add(
@@ -45,9 +45,11 @@ class LaneStretches:
     def take(self, other: LaneStretches, turn: Int64Array) -> None:
         """Add the rows of sealed stretches that begin before a turn of each lane."""
         lanes = np.repeat(np.arange(self._num_lanes), np.diff(other._borders))
-        kept = other.start < turn[lanes]
+        is_before = other.start < turn[lanes]
         columns = (other.start, other.stop, other.tree, other.counts, other.phases)
-        self._added.append((lanes[kept], *(column[kept] for column in columns)))
+        self._added.append(
+            (lanes[is_before], *(column[is_before] for column in columns))
+        )
 
     def seal(self) -> None:
         """Sort the rows that were added."""
@@ -67,10 +69,8 @@ class LaneStretches:
             return lane
         return np.searchsorted(self._keys, lane * SPAN + turn, side="right") - 1
 
-    def find_count(
-        self, dataset: int, lane: Int64Array, number: Int64Array
-    ) -> Int64Array:
-        """Return the row with a lane's ``number``-th turn of a dataset.
+    def find_count(self, dataset: int, lane: Int64Array, nth: Int64Array) -> Int64Array:
+        """Return the row with a lane's ``nth``-th turn of a dataset.
 
         That is the last row that begins with at most so many turns of it. If no such
         turn comes, it may be any row.
@@ -79,7 +79,7 @@ class LaneStretches:
             return lane
         lanes = np.repeat(np.arange(self._num_lanes), np.diff(self._borders))
         keys = lanes * SPAN + self.counts[:, dataset]
-        return np.searchsorted(keys, lane * SPAN + number, side="right") - 1
+        return np.searchsorted(keys, lane * SPAN + nth, side="right") - 1
 
 
 def turns_before(position: int | Int64Array, num_lanes: int) -> Int64Array:

@@ -22,16 +22,16 @@ def check_tokenizers(datasets: Mapping[str, Any], *, recorded: bool = False) -> 
     """
     first: tuple[str, Any] | None = None
     for name, dataset in datasets.items():
-        found = getattr(dataset, "tokenizer", None)
-        if found is None and recorded:
-            found = getattr(dataset, "recorded_tokenizer", None)
-        if found is None:
+        tokenizer = getattr(dataset, "tokenizer", None)
+        if tokenizer is None and recorded:
+            tokenizer = getattr(dataset, "recorded_tokenizer", None)
+        if tokenizer is None:
             continue
         if first is None:
-            first = name, found
-        elif found.fingerprint != first[1].fingerprint:
+            first = name, tokenizer
+        elif tokenizer.fingerprint != first[1].fingerprint:
             raise InvalidArgumentError(
                 f"{first[0]!r} is tokenized with {first[1].name} "
-                f"({first[1].fingerprint}), {name!r} with {found.name} "
-                f"({found.fingerprint}): a mixture takes one tokenizer"
+                f"({first[1].fingerprint}), {name!r} with {tokenizer.name} "
+                f"({tokenizer.fingerprint}): a mixture takes one tokenizer"
             )

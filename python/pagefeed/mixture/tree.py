@@ -43,8 +43,8 @@ class Node:
 
     members: Members
     """Datasets below it."""
-    number: int = -1
-    """Number of an inner node, which selects its phases."""
+    index: int = -1
+    """Index of an inner node, which selects its phases."""
     ratio: int = 0
     """Share of its turns that go left, in units of 2**-40."""
     left: Node | None = None
@@ -98,19 +98,19 @@ class Tree:
             rows: int64 [turns], which phases each has.
         """
         dataset = np.empty(len(turns), dtype=np.int64)
-        number = np.empty(len(turns), dtype=np.int64)
+        count = np.empty(len(turns), dtype=np.int64)
         stack = [(self.root, np.arange(len(turns)), turns)]
         while stack:
             node, which, turn = stack.pop()
             if node.left is None or node.right is None:
-                dataset[which], number[which] = node.members[0], turn
+                dataset[which], count[which] = node.members[0], turn
                 continue
-            before, rest = _scaled(turn, node.ratio, phases[rows[which], node.number])
+            before, rest = _scaled(turn, node.ratio, phases[rows[which], node.index])
             is_left = rest + node.ratio >= ONE
             is_right = ~is_left
             stack.append((node.left, which[is_left], before[is_left]))
             stack.append((node.right, which[is_right], (turn - before)[is_right]))
-        return dataset, number
+        return dataset, count
 
     def counts(self, turns: Int64Array, phases: Int64Array) -> Int64Array:
         """Return how many of the first ``turns`` each dataset gets.
@@ -129,7 +129,7 @@ class Tree:
             if node.left is None or node.right is None:
                 counts[:, node.members[0]] = turn
                 continue
-            before, _ = _scaled(turn, node.ratio, phases[:, node.number])
+            before, _ = _scaled(turn, node.ratio, phases[:, node.index])
             stack += [(node.left, before), (node.right, turn - before)]
         return counts
 
@@ -148,7 +148,7 @@ class Tree:
             int64 [..., lanes].
         """
         for node, is_left in self._path(dataset):
-            before, _ = _scaled(turns, node.ratio, phases[rows, node.number])
+            before, _ = _scaled(turns, node.ratio, phases[rows, node.index])
             turns = before if is_left else turns - before
         return turns
 
@@ -168,7 +168,7 @@ class Tree:
         """
         turns = numbers
         for node, is_left in reversed(list(self._path(dataset))):
-            ratio, phase = node.ratio, phases[rows, node.number]
+            ratio, phase = node.ratio, phases[rows, node.index]
             if not is_left:  # Its count rounds up where the left one rounds down.
                 ratio, phase = ONE - ratio, ONE - 1 - phase
             turns = _turn_before(turns + 1, ratio, phase)
@@ -191,10 +191,10 @@ class Tree:
         ends = np.empty(len(left), dtype=np.int64)
         lanes, guess = np.arange(len(left)), (wanted / rates).argmin(axis=1)
         while len(lanes):
-            for place in distinct(guess).tolist():
-                mine = lanes[guess == place]
-                last = wanted[mine, place] - 1
-                ends[mine] = self.turns_of(members[place], last, phases, mine) + 1
+            for index in distinct(guess).tolist():
+                mine = lanes[guess == index]
+                last = wanted[mine, index] - 1
+                ends[mine] = self.turns_of(members[index], last, phases, mine) + 1
             # Those that have had as much before that come first.
             counts = self.counts(ends[lanes] - 1, phases[lanes])
             over = counts[:, members] - wanted[lanes]
@@ -232,11 +232,11 @@ class Tree:
             if node.left is None or node.right is None:
                 leaves.append(node.members[0])
                 return
-            begins[node.number] = len(leaves)
+            begins[node.index] = len(leaves)
             walk(node.left)
-            middles[node.number] = len(leaves)
+            middles[node.index] = len(leaves)
             walk(node.right)
-            ends[node.number] = len(leaves)
+            ends[node.index] = len(leaves)
 
         walk(self.root)
         return leaves, begins, middles, ends
@@ -280,22 +280,22 @@ def _scaled(
 def _turn_before(counts: Int64Array, ratio: int, phases: Int64Array) -> Int64Array:
     """Return the last turn before which fewer than ``counts`` were dealt."""
     guess = (counts.astype(np.float64) * ONE - phases) / ratio
-    found = np.minimum(np.ceil(guess), MAX_TURN).astype(np.int64)
+    turn = np.minimum(np.ceil(guess), MAX_TURN).astype(np.int64)
     # The guess is off by its rounding: a step or two lead to the first turn after
     # which there are so many.
     while True:
-        few = (_scaled(found, ratio, phases)[0] < counts) & (found < MAX_TURN)
+        few = (_scaled(turn, ratio, phases)[0] < counts) & (turn < MAX_TURN)
         if not few.any():
             break
-        found += few
+        turn += few
     while True:
-        below = found - 1
-        many = (found > 0) & (_scaled(below, ratio, phases)[0] >= counts)
+        below = turn - 1
+        many = (turn > 0) & (_scaled(below, ratio, phases)[0] >= counts)
         if not many.any():
             break
-        found -= many
-    never = _scaled(found, ratio, phases)[0] < counts
-    return np.where(never | (counts > MAX_TURN), MAX_TURN, found - 1)
+        turn -= many
+    never = _scaled(turn, ratio, phases)[0] < counts
+    return np.where(never | (counts > MAX_TURN), MAX_TURN, turn - 1)
 
 
 def _build(shape: Shape, weights: Sequence[float]) -> tuple[Node, list[Node]]:
@@ -309,7 +309,7 @@ def _build(shape: Shape, weights: Sequence[float]) -> tuple[Node, list[Node]]:
         weight = left_weight + right_weight
         node = Node(
             members=tuple(sorted(left.members + right.members)),
-            number=len(inner),
+            index=len(inner),
             ratio=min(max(round(left_weight / weight * ONE), 1), ONE - 1),
             left=left,
             right=right,

@@ -60,8 +60,8 @@ def codes_of(weights: Sequence[float]) -> npt.NDArray[np.uint16]:
     # The largest is 0.5 * 2**1: the number of its code is the largest one.
     steps = np.rint((fraction - 0.5) * (2 << FRACTION_BITS)).astype(np.int64)
     codes = LARGEST + ((exponent.astype(np.int64) - 1) << FRACTION_BITS) + steps
-    kept = np.clip(codes, 1, LARGEST)
-    return np.where(values > 0, kept, 0).astype(np.uint16)
+    clipped = np.clip(codes, 1, LARGEST)
+    return np.where(values > 0, clipped, 0).astype(np.uint16)
 
 
 def weights_of(codes: npt.NDArray[np.uint16]) -> tuple[float, ...]:

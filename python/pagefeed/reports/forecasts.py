@@ -237,7 +237,7 @@ def _datasets(track: MixtureCursor, end: int) -> dict[str, DatasetForecast]:
     """Return the datasets of a mixture, in the order of their numbers."""
     found, balanced = {}, _are_balanced(track, end)
     given = {one.name: one for one in totals(track.course, end)}
-    sizes = {part.name: part.num_sequences for part in track.course.schedule.parts}
+    sizes = {part.name: part.num_sequences for part in track.course.schedule.components}
     for name in track.run.names:
         spans, one = track.run.mixture.datasets[name].spans, given[name]
         out = None if one.out_at is None else one.out_at // track.run.step_sequences
@@ -277,7 +277,7 @@ def _are_balanced(track: MixtureCursor, end: int) -> dict[str, bool]:
 def _stages(course: Course, end: int, step_sequences: int) -> list[StageForecast]:
     """Return the stages of a mixture that begin before its end."""
     changes = [change for change in course.schedule.changes if change.start < end]
-    parts, names, found = course.schedule.parts, course.schedule.names, []
+    parts, names, found = course.schedule.components, course.schedule.names, []
     stops = [*(change.start for change in changes[1:]), end]
     for change, stop in zip(changes, stops, strict=True):
         after = course.counts(stop)

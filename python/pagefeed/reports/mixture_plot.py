@@ -39,7 +39,7 @@ def mixture_shares(
     points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
     counts = np.array([course.counts(point) for point in points.tolist()])
     tokens = np.diff(counts, axis=0) * [
-        part.sequence_tokens for part in course.schedule.parts
+        part.sequence_tokens for part in course.schedule.components
     ]
     shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
     steps = np.repeat(points / track.run.step_sequences, 2)[1:-1]
@@ -62,7 +62,7 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
     """
     track = _latest(loader)
     schedule, each = track.course.schedule, track.run.step_sequences
-    parts, found = schedule.parts, []
+    parts, found = schedule.components, []
     for change in schedule.changes:
         pairs = [(change.start + change.anneal, change.weights)]
         if change.anneal:

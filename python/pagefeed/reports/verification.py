@@ -212,7 +212,7 @@ def _judge_mixture(
     """Compare deliveries of each dataset with the first sequences of its lanes."""
     following = track.course.following(position)
     num_lanes = following.shape[1]
-    for number, part in enumerate(track.course.schedule.parts):
+    for number, part in enumerate(track.course.schedule.components):
         if part.name not in track.run.names:
             continue
         ours = track.run.names.index(part.name)

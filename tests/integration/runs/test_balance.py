@@ -345,7 +345,7 @@ def test_very_many_ranks_that_share_a_stretch_deal_a_shorter_one():
             key=b"1",
             costs=lambda sequences: (sequences % 7).astype(np.float64),
             ranks=ranks,
-            parts=1 << 30,
+            divisions=1 << 30,
         )
         for position in range(0, 1 << 23, 1 << 20):
             for _ in dealing.reading(np.array([position])):

@@ -43,7 +43,7 @@ def test_dealing_takes_the_bytes_that_are_counted(ranks, size, balance):
         key=b"a key",
         costs=lambda sequences: costs[sequences].astype(np.float64),
         ranks=ranks,
-        parts=size,
+        divisions=size,
     )
     own, delivered = np.arange(3 % ranks, size, ranks), 0
     tracemalloc.start()

@@ -166,7 +166,7 @@ class DatasetOrder:
             key=derive_key(self.seed, epoch, self.name, "balance"),
             costs=lambda sequences: costs(first + sequences),
             ranks=ranks,
-            parts=self.index.num_sequences,
+            divisions=self.index.num_sequences,
         )
         return balanced
 
