@@ -94,7 +94,7 @@ class ErasedRows:
         pages = spans.index.pages_before(spans.rows_of_index(rows))
         cuts = np.flatnonzero(np.diff(pages // PAGES_AT_ONCE)) + 1
         work = Work("places of erased rows", total=len(rows), unit="borders")
-        for values in work.each(spans.values_of_rows, np.split(rows, cuts), len):
+        for values in work.map(spans.values_of_rows, np.split(rows, cuts), len):
             writer.append("values", values)
 
 

@@ -314,7 +314,7 @@ class MdsOutput(Output):
 
     def put(self, rows: TokenRows) -> None:
         """Write documents; MDS cannot hold empty ones, which it leaves out."""
-        for tokens in rows.each():
+        for tokens in rows.documents():
             if not len(tokens):
                 self.num_left_out += 1
                 continue

@@ -39,7 +39,7 @@ class TokenRows(NamedTuple):
         ends = self.offsets[first + 1 : -1]
         return first + 1 + int(np.searchsorted(ends, self.offsets[first] + room))
 
-    def each(self) -> Iterator[npt.NDArray[Any]]:
+    def documents(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the tokens of one document after the other."""
         borders = self.offsets.tolist()
         for begin, end in itertools.pairwise(borders):

@@ -69,7 +69,7 @@ class SizesOf:
         writer.append("shape", [])  # There may be none.
         writer.append_sums("first", [])
         writer.append_sums("bytes", [])
-        for counts, shapes, sizes in work.each(self._of_page, range(len(self.index))):
+        for counts, shapes, sizes in work.map(self._of_page, range(len(self.index))):
             writer.append_sums("first", counts)
             writer.append("shape", shapes[:, 0] << 32 | shapes[:, 1])
             writer.append_sums("bytes", sizes)

@@ -143,7 +143,7 @@ def _first_tokens(plain: PageIndex, infill: Infill) -> Int64Array:
     def write(writer: ArrayWriter) -> None:
         logger.info("the infilled of %d documents are counted, once", plain.num_rows)
         work = Work("infilled documents", total=len(plain), unit="pages")
-        counts = work.each(
+        counts = work.map(
             count,
             range(0, len(plain), PAGES_AT_ONCE),
             lambda first: min(PAGES_AT_ONCE, len(plain) - first),

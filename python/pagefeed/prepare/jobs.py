@@ -43,7 +43,7 @@ def reading_job(folder: OutputFolder) -> Iterator[None]:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptFileError(
-            f"{folder.place(UNFINISHED)} is not what a job writes there "
+            f"{folder.path_of(UNFINISHED)} is not what a job writes there "
             f"({error!r:.60}): remove {folder.path}, and start the job again"
         ).at(file=folder.path) from error
 
@@ -84,29 +84,29 @@ def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
         InvalidArgumentError: If another job began there.
     """
     if not folder.replace(JOB, _as_json(job), None):
-        known = read_json(folder, JOB) or {}
-        check_same_job(folder.path, known.get("settings", {}), job["settings"])
+        noted = read_json(folder, JOB) or {}
+        check_same_job(folder.path, noted.get("settings", {}), job["settings"])
 
 
 def check_same_job(
-    path: str, known: Mapping[str, Any], settings: Mapping[str, Any]
+    path: str, noted: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Check that a job was begun with the same settings.
 
     Args:
         path: Its folder.
-        known: Settings that its folder has.
+        noted: Settings that its folder has.
         settings: Those of now.
 
     Raises:
         InvalidArgumentError: If they differ; the message says in what.
     """
-    if not isinstance(known, dict):
-        known = {}
+    if not isinstance(noted, dict):
+        noted = {}
     differing = [
-        f"{name}: {known.get(name)!r} there, {value!r} now"
+        f"{name}: {noted.get(name)!r} there, {value!r} now"
         for name, value in settings.items()
-        if known.get(name) != value
+        if noted.get(name) != value
     ]
     if differing:
         raise InvalidArgumentError(

@@ -152,8 +152,8 @@ class ParquetOutput(Output):
                 "sha256": file.digest.hexdigest(),
             }
         )
-        told = {"settings": self._settings, "shards": self._shards}
-        write_json(self.folder, JOB, told)
+        record = {"settings": self._settings, "shards": self._shards}
+        write_json(self.folder, JOB, record)
         self._file = None
         self._begin_shard()
 
@@ -174,7 +174,7 @@ class ParquetOutput(Output):
         }
         write_json(self.folder, MANIFEST, manifest)
         self.folder.remove(self.folder.names(UNFINISHED), UNFINISHED)
-        self.files = [self.folder.place(shard["file"]) for shard in self._shards]
+        self.files = [self.folder.path_of(shard["file"]) for shard in self._shards]
 
 
 class ParquetFile(WholeWriter):

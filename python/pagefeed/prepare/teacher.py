@@ -139,7 +139,7 @@ class TeacherWriter(WholeWriter):
         self._file: ParquetFile | None = None
         self._waiting: list[Any] = []
         self._is_claimed, self._num_in_file = False, 0
-        self._num_files, self._num_written = self._found()
+        self._num_files, self._num_written = self._counted()
         self.num_rows = self._num_written
         """Rows of this process that are in the folder, or were appended since."""
 
@@ -155,7 +155,7 @@ class TeacherWriter(WholeWriter):
             return
         self._stack.enter_context(self._out.claimed(f".{self._prefix}.lock"))
         self._is_claimed = True
-        self._num_files, self._num_written = self._found()
+        self._num_files, self._num_written = self._counted()
 
     def append(
         self,
@@ -183,17 +183,17 @@ class TeacherWriter(WholeWriter):
                 its type, or a log-probability is NaN.
             FileAccessError: If the file cannot be written.
         """
-        each = {
+        numbers = {
             "input_ids": cut_rows(tokens, lengths, "tokens", ()),
             "teacher_ids": cut_rows(ids, lengths, "ids", (self.k,)),
             "teacher_logprobs": cut_rows(logprobs, lengths, "logprobs", (self.k,)),
         }
-        counts = [len(row) for row in each["input_ids"]]
-        for name, found in each.items():
-            if [len(row) for row in found] != counts:
+        counts = [len(row) for row in numbers["input_ids"]]
+        for name, values_of_rows in numbers.items():
+            if [len(row) for row in values_of_rows] != counts:
                 raise InvalidArgumentError(
-                    f"{name} has rows of {[len(row) for row in found][:8]} tokens and "
-                    f"input_ids of {counts[:8]}: give as many for both"
+                    f"{name} has rows of {[len(row) for row in values_of_rows][:8]} "
+                    f"tokens and input_ids of {counts[:8]}: give as many for both"
                 )
         others = named(columns, "columns", "a list of values each")
         if others.keys() != self._columns.keys() or any(
@@ -204,7 +204,7 @@ class TeacherWriter(WholeWriter):
                 f"value for each of {len(counts)} rows"
             )
         if counts:
-            table = self._table(counts, each, others)
+            table = self._table(counts, numbers, others)
             if not self._is_claimed:
                 self._claim()
                 self._check_unchanged()
@@ -212,33 +212,32 @@ class TeacherWriter(WholeWriter):
 
     def _check_unchanged(self) -> None:
         """Refuse to continue if another process has written to the folder."""
-        found, known = self._num_written, self.num_rows
-        if found != known:
+        num_written, num_appended = self._num_written, self.num_rows
+        if num_written != num_appended:
             self._release()
             raise FileAccessError(
-                f"{self.folder} holds {found} rows of process {self._process}, and had "
-                f"{known} when this writer was made: make a new writer to continue "
-                "after "
-                "them, or give another process"
+                f"{self.folder} holds {num_written} rows of process {self._process}, "
+                f"and had {num_appended} when this writer was made: make a new writer "
+                "to continue after them, or give another process"
             )
 
     def _table(
         self,
         counts: list[int],
-        each: Mapping[str, list[npt.NDArray[Any]]],
+        numbers: Mapping[str, list[npt.NDArray[Any]]],
         others: Mapping[str, Any],
     ) -> Any:
         arrow = _arrow()
         offsets = arrow.array(np.concatenate([[0], np.cumsum(counts)]), arrow.int32())
-        made = {name: self._column(name, values) for name, values in others.items()}
-        for name, found in each.items():
-            values = typed(np.concatenate(found), self._types[name], name)
+        arrays = {name: self._column(name, values) for name, values in others.items()}
+        for name, values_of_rows in numbers.items():
+            values = typed(np.concatenate(values_of_rows), self._types[name], name)
             kind = self._schema.field(name).type
             flat = arrow.array(values.reshape(-1))
             if values.ndim == 2:
                 flat = arrow.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
-            made[name] = arrow.ListArray.from_arrays(offsets, flat, type=kind)
-        return arrow.table(made, schema=self._schema)
+            arrays[name] = arrow.ListArray.from_arrays(offsets, flat, type=kind)
+        return arrow.table(arrays, schema=self._schema)
 
     def _column(self, name: str, values: Any) -> Any:
         """Return the values of a further column in its type."""
@@ -254,7 +253,7 @@ class TeacherWriter(WholeWriter):
     def _append(self, counts: list[int], table: Any) -> None:
         # Rows of a group are read at once.
         bytes_of_row = np.array(counts) * self._token_bytes
-        waiting = sum(int(part.nbytes) for part in self._waiting)
+        waiting = sum(int(table_waiting.nbytes) for table_waiting in self._waiting)
         first = 0
         for row, size in enumerate(bytes_of_row.tolist()):
             if waiting and waiting + size > self._group_bytes:
@@ -330,29 +329,29 @@ class TeacherWriter(WholeWriter):
 
         fields = []
         for name, kind in self._types.items():
-            number = arrow.from_numpy_dtype(np.dtype(stored_type(kind)))
+            number_type = arrow.from_numpy_dtype(np.dtype(stored_type(kind)))
             if name != "input_ids":
-                number = listed(number, self.k)
-            fields.append(arrow.field(name, listed(number), nullable=False))
+                number_type = listed(number_type, self.k)
+            fields.append(arrow.field(name, listed(number_type), nullable=False))
         try:
             for name, type_name in self._columns.items():
                 fields.append(arrow.field(name, arrow.type_for_alias(type_name)))
         except ValueError as error:
             raise InvalidArgumentError(f"columns={self._columns}: {error}") from None
-        told = {"version": 1, "k": self.k, "types": self._types}
-        return arrow.schema(fields, metadata={KEY: json.dumps(told)})
+        about = {"version": 1, "k": self.k, "types": self._types}
+        return arrow.schema(fields, metadata={KEY: json.dumps(about)})
 
-    def _found(self) -> tuple[int, int]:
+    def _counted(self) -> tuple[int, int]:
         """Return the number of files of this process, and of their rows."""
         parquet, rows, count = _arrow("pyarrow.parquet"), 0, 0
         for name in self._out.names():
             if not (name.startswith(f"{self._prefix}-") and name.endswith(".parquet")):
                 continue
             try:
-                place = self._out.place(name)
-                with parquet.ParquetFile(self._out.storage.open_arrow(place)) as file:
+                path = self._out.path_of(name)
+                with parquet.ParquetFile(self._out.storage.open_arrow(path)) as file:
                     rows += file.metadata.num_rows
-                    found = file.schema_arrow
+                    schema = file.schema_arrow
             except FileAccessError:
                 raise
             except (OSError, ValueError) as error:
@@ -360,10 +359,10 @@ class TeacherWriter(WholeWriter):
                     f"{self.folder}/{name} is no file of a TeacherWriter: {error}"
                 ) from None
             count += 1
-            if not found.equals(self._schema, check_metadata=True):
+            if not schema.equals(self._schema, check_metadata=True):
                 raise InvalidArgumentError(
                     f"{self.folder}/{name} was written with other settings, "
-                    f"{_shown(found)}, and these are {_shown(self._schema)}: give the "
+                    f"{_shown(schema)}, and these are {_shown(self._schema)}: give the "
                     "same, another folder, or another process"
                 )
         return count, rows

@@ -75,12 +75,12 @@ def cut_rows(
             )
     if lengths is None:
         return rows
-    found = _array(lengths)
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+    given = _array(lengths)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise InvalidArgumentError(
             f"lengths={lengths!r:.60} must be whole numbers, one for each row"
         )
-    most: list[int] = found.tolist()
+    most: list[int] = given.tolist()
     if len(most) != len(rows) or any(
         not 0 <= length <= len(row) for length, row in zip(most, rows, strict=False)
     ):
@@ -120,9 +120,9 @@ def typed(values: npt.NDArray[Any], kind: str, name: str) -> npt.NDArray[Any]:
     if kind == "bfloat16":
         return to_bfloat16(values)
     with np.errstate(over="ignore"):
-        found = values.astype(kind)
-    if np.isinf(found).sum() > np.isinf(values).sum():
+        numbers = values.astype(kind)
+    if np.isinf(numbers).sum() > np.isinf(values).sum():
         raise InvalidArgumentError(
             f"{name} holds numbers that {kind} does not: give logprob_dtype='float32'"
         )
-    return found
+    return numbers

@@ -200,7 +200,7 @@ class _Writing:
         stored = self._folder.read_version(self._name)
         files, num_dropped, before = self._recipe.files, 0, None
         if stored is not None and not force:
-            before = Manifest.of(stored[0], self._folder.place(self._name))
+            before = Manifest.of(stored[0], self._folder.path_of(self._name))
             num_dropped = self._take(before)
             if not shrink:
                 self._check_loss(before, roots, num_dropped)
@@ -239,8 +239,8 @@ class _Writing:
         used_packs = {pack.name for pack in manifest.packs}
         self._folder.remove([name for name in new_packs if name not in used_packs])
         return WrittenIndex(
-            place=self._folder.place(self._name),
-            pinned=self._folder.place(pinned),
+            place=self._folder.path_of(self._name),
+            pinned=self._folder.path_of(pinned),
             num_files=len(files),
             num_read=len(missing),
             num_dropped=num_dropped,
@@ -321,7 +321,7 @@ class _Writing:
         common = dict(recipes), self._folder, self._threads
         with closing(on_ray(_write_pack, common, left, died=died)) as done:
             for name, _ in done:
-                logger.info("%s written", self._folder.place(name))
+                logger.info("%s written", self._folder.path_of(name))
 
     def _takes_kept(self, name: str, files: Sequence[str]) -> bool:
         """Open a pack of a killed job. Return False if it has none of the files."""
@@ -381,7 +381,7 @@ def _collect(folder: OutputFolder) -> None:
     for name in folder.names():
         if name.endswith(".json") and not name.startswith("."):
             with suppress(CorruptFileError):
-                manifest = Manifest.of(folder.read(name) or b"", folder.place(name))
+                manifest = Manifest.of(folder.read(name) or b"", folder.path_of(name))
                 used |= {pack.name for pack in manifest.packs}
     left = [name for name in folder.names("packs") if f"packs/{name}" not in used]
     folder.remove(left, "packs")

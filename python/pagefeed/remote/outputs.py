@@ -64,13 +64,13 @@ class OutputFolder:
         self.storage: Storage = Storage()
         """The storage of the folder."""
 
-    def place(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """Return the path of a file of the folder."""
         return f"{self.path}/{name}"
 
     def writer(self, name: str) -> FileWriter | ObjectWriter:
         """Return a writer of a file, which replaces one of this name."""
-        path = self.place(name)
+        path = self.path_of(name)
         make_folder(os.path.dirname(path))
         return FileWriter(path)
 
@@ -90,7 +90,7 @@ class OutputFolder:
         None if it does not exist.
         """
         try:
-            contents = self.storage.read_all(self.place(name))
+            contents = self.storage.read_all(self.path_of(name))
         except MissingFileError:
             return None
         return contents, (hashlib.sha256(contents).hexdigest(), None)
@@ -102,7 +102,7 @@ class OutputFolder:
             Whether it was written: else another process was first.
         """
         make_folder(self.path)
-        with locked(self.place(_LOCK)):
+        with locked(self.path_of(_LOCK)):
             stored = self.read_version(name)
             if (None if stored is None else stored[1]) != version:
                 return stored is not None and stored[0] == data
@@ -111,23 +111,23 @@ class OutputFolder:
 
     def names(self, below: str = "") -> list[str]:
         """Return the sorted names of files and folders in the folder."""
-        return names_in(self.place(below) if below else self.path)
+        return names_in(self.path_of(below) if below else self.path)
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a file; None if it does not exist."""
         try:
-            return self.storage.size(self.place(name))
+            return self.storage.size(self.path_of(name))
         except MissingFileError:
             return None
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of each file in the folder, by name."""
-        files = (name for name in self.names() if os.path.isfile(self.place(name)))
-        return {name: self.storage.size(self.place(name)) for name in files}
+        files = (name for name in self.names() if os.path.isfile(self.path_of(name)))
+        return {name: self.storage.size(self.path_of(name)) for name in files}
 
     def remove(self, names: Iterable[str], below: str = "") -> None:
         """Remove files of a folder, and the folder if it is empty."""
-        remove_files(self.place(below) if below else self.path, names)
+        remove_files(self.path_of(below) if below else self.path, names)
 
     @contextmanager
     def claimed(self, lock: str) -> Iterator[None]:
@@ -137,7 +137,7 @@ class OutputFolder:
             FileAccessError: If another process does; the message names it.
         """
         make_folder(self.path)
-        with locked(self.place(lock)):
+        with locked(self.path_of(lock)):
             yield
 
     def check_claim(self) -> None:
@@ -157,18 +157,18 @@ class _BucketFolder(OutputFolder):
         return self.storage.remote
 
     def writer(self, name: str) -> ObjectWriter:
-        return ObjectWriter(self.place(name), self.storage)
+        return ObjectWriter(self.path_of(name), self.storage)
 
     def read_version(self, name: str) -> tuple[bytes, Version] | None:
-        return self._handle.fetch(self.place(name))
+        return self._handle.fetch(self.path_of(name))
 
     def replace(self, name: str, data: bytes, version: Version | None) -> bool:
         new = version is None
-        done = self._handle.put(self.place(name), data, new=new, unchanged=version)
+        done = self._handle.put(self.path_of(name), data, new=new, unchanged=version)
         return done is not None
 
     def names(self, below: str = "") -> list[str]:
-        folder = f"{self.place(below)}/" if below else f"{self.path}/"
+        folder = f"{self.path_of(below)}/" if below else f"{self.path}/"
         listed = (url.removeprefix(folder) for url, _, _ in self._listed(folder))
         return sorted({name.partition("/")[0] for name in listed})
 
@@ -184,7 +184,7 @@ class _BucketFolder(OutputFolder):
             return []
 
     def remove(self, names: Iterable[str], below: str = "") -> None:
-        folder = self.place(below) if below else self.path
+        folder = self.path_of(below) if below else self.path
         urls = [f"{folder}/{name}" for name in names]
         for url in urls:
             if url.endswith(_UPLOAD):

@@ -77,7 +77,7 @@ class SharedIndex:
             data = self.folder.read(name_there)
             self._opened[name] = None
             if data is not None:
-                path = self.folder.place(name_there)
+                path = self.folder.path_of(name_there)
                 manifest = Manifest.of(data, path)
                 digest = digest_of(data)
                 of_manifest = (manifest.column, manifest.page_index)
@@ -95,7 +95,7 @@ class SharedIndex:
                 logger.info(
                     "index of %r of %d files, written %s: %s",
                     *(column, manifest.num_files, manifest.written),
-                    self.folder.place(manifest_name(column, page_index, digest)),
+                    self.folder.path_of(manifest_name(column, page_index, digest)),
                 )
                 self._opened[name] = ColumnIndex(self, manifest, digest)
         return self._opened[name]
@@ -116,7 +116,7 @@ class SharedIndex:
         wanted = re.escape(name.removesuffix("json")) + r"(?:[0-9a-f]{16}\.)?json"
         if self.pinned is not None and not re.fullmatch(wanted, self.pinned):
             raise InvalidArgumentError(
-                f"index={self.folder.place(self.pinned)} is no manifest of "
+                f"index={self.folder.path_of(self.pinned)} is no manifest of "
                 f"column={column!r} with page_index={page_index!r}, which is called "
                 f"{name} or {name.removesuffix('json')}DIGEST.json: give what "
                 "`pagefeed index --output` printed, or the page_index of it"
@@ -132,7 +132,7 @@ class SharedIndex:
         opened = self.find(column, page_index)
         if opened is None:
             name = manifest_name(column, page_index)
-            path = self.folder.place(self._name_there(name))
+            path = self.folder.path_of(self._name_there(name))
             raise MissingFileError(
                 f"{path} does not exist: write the index of {column!r} with `pagefeed "
                 f"index PATHS --column {column} --output {self.folder.path}`"
@@ -204,7 +204,7 @@ def fetched_pack(
     Raises:
         CorruptFileError: If it is damaged, or not there.
     """
-    url, file = folder.place(pack.name), drafts / Path(pack.name).name
+    url, file = folder.path_of(pack.name), drafts / Path(pack.name).name
     try:
         with file.open("wb") as out:
             for chunk in folder.storage.parts(url, 0, pack.bytes, _READ_BYTES):

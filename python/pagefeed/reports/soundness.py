@@ -117,5 +117,5 @@ def _damaged_files(dataset: ParquetDataset) -> dict[str, Damage]:
         return None
 
     work = Work("looking for damage", total=len(dataset.files), unit="files")
-    found = zip(dataset.files, work.each(look, dataset.files), strict=True)
+    found = zip(dataset.files, work.map(look, dataset.files), strict=True)
     return {file: damage for file, damage in found if damage is not None}

@@ -115,7 +115,7 @@ class Division:
         self.criterion.begin()
         pieces = pieces_of(self.spans, by_file=self.criterion.by_file)
         work = Work(what, total=total, unit="rows")
-        return work.each(self._runs_of, pieces, lambda piece: piece.num_wanted)
+        return work.map(self._runs_of, pieces, lambda piece: piece.num_wanted)
 
     def _runs_of(self, piece: Piece) -> list[_Runs]:
         """Return the runs of each part in a piece; runs end where pages do."""

@@ -222,7 +222,7 @@ class Selection(RowRuns):
         logger.info("tokens of %d selected rows are counted, once", self.num_rows)
         work = Work("tokens of selected rows", total=len(self), unit="runs")
         writer.append_sums("values_before", [])
-        for counts in work.each(self._count_values, self._parts(), len):
+        for counts in work.map(self._count_values, self._parts(), len):
             writer.append_sums("values_before", counts)
 
     def _parts(self) -> Iterator[range]:

@@ -132,7 +132,7 @@ class Taking(Criterion):
         total = self._spans.num_rows
         work = Work("tokens of random rows", total=total, unit="rows")
         pieces = pieces_of(self._spans)
-        for hash_buckets, sums in work.each(
+        for hash_buckets, sums in work.map(
             count, pieces, lambda piece: piece.num_wanted
         ):
             in_bucket[hash_buckets] += sums

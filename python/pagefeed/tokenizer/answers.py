@@ -17,7 +17,7 @@ Render = Callable[..., str]
 
 def find_answer(
     chat: list[dict[str, Any]],
-    number: int,
+    message: int,
     text: str,
     render: Render,
     special: Collection[str],
@@ -31,7 +31,7 @@ def find_answer(
 
     Args:
         chat: The messages.
-        number: Number of the answer among them.
+        message: Number of the answer among them.
         text: The rendered chat.
         render: Renders messages.
         special: Special tokens, as text.
@@ -39,51 +39,53 @@ def find_answer(
     Raises:
         InvalidArgumentError: If the answer cannot be found.
     """
-    before = render(chat[:number], add_generation_prompt=True) if number else ""
-    whole = render(chat[: number + 1])
+    before = render(chat[:message], add_generation_prompt=True) if message else ""
+    whole = render(chat[: message + 1])
     begin = len(before)
     if not whole.startswith(before):
-        begin = _begin(chat, number, render, before)
+        begin = _begin(chat, message, render, before)
     end = len(whole)
     if not text.startswith(whole):
-        end = _end(chat, number, text, render)
+        end = _end(chat, message, text, render)
     if not text.startswith(before[:begin]) or end < begin:
-        raise _unknown(number)
+        raise _unknown(message)
     bare = text[:end].rstrip()
     if len(bare) > begin and any(bare.endswith(token) for token in special):
         end = len(bare)
     return begin, end
 
 
-def _begin(chat: list[dict[str, Any]], number: int, render: Render, before: str) -> int:
+def _begin(
+    chat: list[dict[str, Any]], message: int, render: Render, before: str
+) -> int:
     """Return the length of the prompt that answers share; prompts may add <think>."""
     mark = secrets.token_hex(16)
-    probed = {"role": chat[number].get("role"), "content": mark}
-    front, _, _ = render([*chat[:number], probed]).partition(mark)
+    probed = {"role": chat[message].get("role"), "content": mark}
+    front, _, _ = render([*chat[:message], probed]).partition(mark)
     both = zip(before, front, strict=False)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
-    if shared < len(render(chat[:number])):
-        raise _unknown(number)
+    if shared < len(render(chat[:message])):
+        raise _unknown(message)
     return shared
 
 
-def _end(chat: list[dict[str, Any]], number: int, text: str, render: Render) -> int:
+def _end(chat: list[dict[str, Any]], message: int, text: str, render: Render) -> int:
     """Find the end of an answer, by rendering the chat with a random word instead."""
     mark = secrets.token_hex(16)
-    probed = {**chat[number], "content": mark}
-    _, found, behind = render([*chat[:number], probed, *chat[number + 1 :]]).partition(
-        mark
-    )
-    _, _, tail = render([*chat[:number], probed]).partition(mark)
-    is_sound = found and text.endswith(behind) and behind.startswith(tail)
-    if not is_sound or not isinstance(chat[number].get("content"), str):
-        raise _unknown(number)
+    probed = {**chat[message], "content": mark}
+    _, separator, behind = render(
+        [*chat[:message], probed, *chat[message + 1 :]]
+    ).partition(mark)
+    _, _, tail = render([*chat[:message], probed]).partition(mark)
+    is_sound = separator and text.endswith(behind) and behind.startswith(tail)
+    if not is_sound or not isinstance(chat[message].get("content"), str):
+        raise _unknown(message)
     return len(text) - len(behind) + len(tail)
 
 
-def _unknown(number: int) -> InvalidArgumentError:
+def _unknown(message: int) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"what the chat template makes of message {number + 1} cannot be told from the "
-        "rest of the chat: give one with {% generation %} blocks around what the "
+        f"what the chat template makes of message {message + 1} cannot be told from "
+        "the rest of the chat: give one with {% generation %} blocks around what the "
         "assistant says, chat_template="
     )

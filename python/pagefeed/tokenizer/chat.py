@@ -82,8 +82,8 @@ class ChatTemplate:
         config = tokenizer.config
         template = text or config.get("chat_template")
         if isinstance(template, list):  # Several named templates.
-            named = [one for one in template if isinstance(one, dict)]
-            default = [one for one in named if one.get("name") == "default"]
+            named = [entry for entry in template if isinstance(entry, dict)]
+            default = [entry for entry in named if entry.get("name") == "default"]
             template = default[0].get("template") if default else None
         if not isinstance(template, str):
             raise InvalidArgumentError(
@@ -117,8 +117,8 @@ class ChatTemplate:
         """32 hexadecimal digits that identify template, tokens and roles."""
         text, tokens, _, roles = self._made_of
         made_of = [text, tokens, roles] if roles else [text, tokens]
-        told = json.dumps(made_of, sort_keys=True)
-        return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        text_made_of = json.dumps(made_of, sort_keys=True)
+        return hashlib.blake2b(text_made_of.encode(), digest_size=16).hexdigest()
 
     @property
     def writes_date(self) -> bool:
@@ -127,7 +127,7 @@ class ChatTemplate:
 
     def writes(self, token: str) -> bool:
         """Whether the template may write a special token, directly or by its name."""
-        names = (name for name, one in self._made_of[1].items() if one == token)
+        names = (name for name, written in self._made_of[1].items() if written == token)
         return any(word in self._text for word in (token, *names))
 
     def _now(self, form: str) -> str:
@@ -159,8 +159,8 @@ class ChatTemplate:
         except TemplateRefusal as problem:
             # Some templates expect a content of None beside tool calls.
             said = [
-                {"content": None, **one} if "tool_calls" in one else one
-                for one in chat.messages
+                {"content": None, **message} if "tool_calls" in message else message
+                for message in chat.messages
             ]
             try:
                 if said == chat.messages:
@@ -171,7 +171,7 @@ class ChatTemplate:
                     f"the chat template refuses the messages: {problem}"
                 ) from problem
         parts = marked.split(self._mark)
-        ends = np.cumsum([len(part) for part in parts]).tolist()
+        ends = np.cumsum([len(text) for text in parts]).tolist()
         return "".join(parts), [*zip(ends[:-1:2], ends[1::2], strict=False)]
 
     def _marked(
@@ -222,8 +222,8 @@ class ChatTemplate:
 
         special = tokenizer.special_ids
         return [
-            find_answer(chat.messages, number, text, render, special)
-            for number, is_learned in enumerate(chat.is_learned)
+            find_answer(chat.messages, message, text, render, special)
+            for message, is_learned in enumerate(chat.is_learned)
             if is_learned
         ]
 
@@ -239,6 +239,8 @@ def _weighted(chat: Chat, spans: Spans) -> Spans:
             "messages of the assistant, so that weights of messages cannot be told"
         )
     learned = [
-        one for one, is_said in zip(chat.is_learned, said, strict=True) if is_said
+        has_weight
+        for has_weight, is_said in zip(chat.is_learned, said, strict=True)
+        if is_said
     ]
     return [span for span, is_learned in zip(spans, learned, strict=True) if is_learned]

@@ -60,21 +60,21 @@ def parse_chat(messages: object, tools: object, roles: Mapping[str, str]) -> Cha
     Raises:
         InvalidArgumentError: If messages or tools have another form.
     """
-    found = _parsed(messages, "messages")
-    is_list = isinstance(found, Sequence) and not isinstance(found, str | bytes)
-    if not is_list or not found:
+    given = _parsed(messages, "messages")
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    if not is_list or not given:
         raise InvalidArgumentError(
             "messages are a list of objects with role and content, this is "
-            f"{type(found).__name__} {found!r:.40}"
+            f"{type(given).__name__} {given!r:.40}"
         )
-    chat = [_message(one, roles) for one in found]  # type: ignore[attr-defined]
-    is_learned = [_is_learned(one) for one in chat]
-    known = _parsed(tools, "tools") or None
-    if not isinstance(known, list | None):
+    chat = [_message(message, roles) for message in given]  # type: ignore[attr-defined]
+    is_learned = [_is_learned(message) for message in chat]
+    tool_list = _parsed(tools, "tools") or None
+    if not isinstance(tool_list, list | None):
         raise InvalidArgumentError(
-            f"tools are a list, this is {type(known).__name__} {known!r:.40}"
+            f"tools are a list, this is {type(tool_list).__name__} {tool_list!r:.40}"
         )
-    return Chat(chat, is_learned, known)
+    return Chat(chat, is_learned, tool_list)
 
 
 def _parsed(value: object, name: str) -> object:
@@ -90,10 +90,12 @@ def _without_nulls(value: object) -> object:
     """Leave out null fields, with which tables fill up rows."""
     if isinstance(value, Mapping):
         return {
-            name: _without_nulls(one) for name, one in value.items() if one is not None
+            name: _without_nulls(inner)
+            for name, inner in value.items()
+            if inner is not None
         }
     if isinstance(value, list | tuple):
-        return [_without_nulls(one) for one in value]
+        return [_without_nulls(inner) for inner in value]
     return value
 
 
@@ -102,17 +104,17 @@ def _message(message: object, roles: Mapping[str, str]) -> Message:
         raise InvalidArgumentError(
             f"a message is an object with role and content, not {message!r:.40}"
         )
-    known = {name: value for name, value in message.items() if value is not None}
-    said = known.get("role")
-    if said is None and "from" in known:
-        said, content = known.pop("from"), known.pop("value", "")
-        known = {"role": ROLES.get(said, said), "content": content, **known}
+    fields = {name: value for name, value in message.items() if value is not None}
+    said = fields.get("role")
+    if said is None and "from" in fields:
+        said, content = fields.pop("from"), fields.pop("value", "")
+        fields = {"role": ROLES.get(said, said), "content": content, **fields}
     if said is not None:
-        known["role"] = roles.get(said, known["role"])
-    thought = next((known[name] for name in _REASONING if name in known), None)
+        fields["role"] = roles.get(said, fields["role"])
+    thought = next((fields[name] for name in _REASONING if name in fields), None)
     if thought is not None:
-        known = {"thinking": thought, **known, "reasoning_content": thought}
-    return known
+        fields = {"thinking": thought, **fields, "reasoning_content": thought}
+    return fields
 
 
 def _is_learned(message: Message) -> bool:

@@ -94,8 +94,8 @@ def _for_tokenizers(pattern: str) -> str:
 
 def pattern_of(pattern: str) -> str:
     """Return the regular expression of an encoding by its name, or the argument."""
-    known = ENCODINGS.get(pattern)
-    return pattern if known is None else known.pattern
+    encoding = ENCODINGS.get(pattern)
+    return pattern if encoding is None else encoding.pattern
 
 
 def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
@@ -105,7 +105,7 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
         InvalidArgumentError: Naming the first line of another form.
     """
     ranks: dict[bytes, int] = {}
-    for number, line in enumerate(data.splitlines(), 1):
+    for line_number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -115,8 +115,8 @@ def parse_ranks(data: bytes, name: str) -> dict[bytes, int]:
             ranks[plain] = int(rank)
         except (ValueError, binascii.Error) as problem:
             raise InvalidArgumentError(
-                f"{name}, line {number}: {line[:40]!r} is no token in base64 and its "
-                "rank, as tiktoken writes them"
+                f"{name}, line {line_number}: {line[:40]!r} is no token in base64 and "
+                "its rank, as tiktoken writes them"
             ) from problem
     return ranks
 
@@ -139,8 +139,8 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
     content: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [
-            _special(number, content)
-            for content, number in sorted(
+            _special(token_id, content)
+            for content, token_id in sorted(
                 encoding.special_tokens.items(), key=lambda item: item[1]
             )
         ],
@@ -153,7 +153,7 @@ def as_json(ranks: Mapping[bytes, int], encoding: Encoding, name: str) -> str:
             # With special tokens: the library renumbers those that are missing.
             "vocab": {named[token]: rank for token, rank in ranks.items()}
             | dict(encoding.special_tokens),
-            "merges": [[named[one], named[other]] for one, other in merges],
+            "merges": [[named[left], named[right]] for left, right in merges],
         },
     }
     return json.dumps(content)
@@ -164,8 +164,8 @@ def _merges(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
     merges = []
     for token, _ in sorted(ranks.items(), key=lambda item: item[1]):
         halves = ((token[:border], token[border:]) for border in range(1, len(token)))
-        known = [(a, b) for a, b in halves if a in ranks and b in ranks]
-        merges += sorted(known, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
+        pairs = [(a, b) for a, b in halves if a in ranks and b in ranks]
+        merges += sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
     return merges
 
 
@@ -193,13 +193,13 @@ def _byte_level(*, use_regex: bool) -> dict[str, Any]:
     }
 
 
-def _special(number: int, content: str) -> dict[str, Any]:
+def _special(token_id: int, content: str) -> dict[str, Any]:
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": content, **flags, "special": True}
+    return {"id": token_id, "content": content, **flags, "special": True}
 
 
 def _letters() -> dict[int, int]:
     """Return the letters of bytes in byte-level vocabularies."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {byte: 256 + number for number, byte in enumerate(others)}
+    return {byte: 256 + index for index, byte in enumerate(others)}

@@ -59,17 +59,17 @@ class RowText:
         """Identifies it: a function by its name, code, defaults and closure."""
         if isinstance(self._text, str):
             return self._text
-        told = [getattr(self._text, "__qualname__", type(self._text).__qualname__)]
+        facts = [getattr(self._text, "__qualname__", type(self._text).__qualname__)]
         function = getattr(self._text, "__func__", self._text)
         if not hasattr(function, "__code__"):
             function = type(function).__call__
-        told += [*_code(getattr(function, "__code__", None))]
+        facts += [*_code(getattr(function, "__code__", None))]
         cells = getattr(function, "__closure__", None) or ()
-        told += [repr(getattr(function, "__defaults__", None))]
+        facts += [repr(getattr(function, "__defaults__", None))]
         for value in (cell.cell_contents for cell in cells):
             is_plain = isinstance(value, str | int | float | tuple | None)
-            told.append(repr(value) if is_plain else type(value).__qualname__)
-        return hashlib.blake2b("\0".join(told).encode(), digest_size=16).hexdigest()
+            facts.append(repr(value) if is_plain else type(value).__qualname__)
+        return hashlib.blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()
 
     def __call__(self, row: Mapping[str, Any]) -> str | None:
         """Return the text of a row; None if it has none.
@@ -84,16 +84,16 @@ class RowText:
                 for before, path in self._parts
             )
         try:
-            found = self._text(row)  # type: ignore[operator]
+            text = self._text(row)  # type: ignore[operator]
         except Exception as problem:
             raise InvalidArgumentError(
                 f"text= raises {type(problem).__name__}: {problem}"
             ) from problem
-        if not isinstance(found, str | None):
+        if not isinstance(text, str | None):
             raise InvalidArgumentError(
-                f"text= returns {type(found).__name__} {found!r:.40}, no text"
+                f"text= returns {type(text).__name__} {text!r:.40}, no text"
             )
-        return found
+        return text
 
 
 def _parts(template: str) -> list[tuple[str, list[str] | None]]:
@@ -120,7 +120,7 @@ def _text_at(value: Any, path: list[str]) -> str:
     if value is None:
         return ""
     if isinstance(value, list | tuple):
-        return "\n".join(filter(None, (_text_at(one, path) for one in value)))
+        return "\n".join(filter(None, (_text_at(item, path) for item in value)))
     if not path:
         if isinstance(value, str | int | float):
             return f"{value}"
@@ -137,8 +137,10 @@ def _text_at(value: Any, path: list[str]) -> str:
 def _code(code: CodeType | None) -> list[str]:
     if code is None:
         return []
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    plain = [each for each in code.co_consts if not isinstance(each, CodeType)]
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    plain = [
+        constant for constant in code.co_consts if not isinstance(constant, CodeType)
+    ]
     shown = [sorted(map(repr, c)) if isinstance(c, frozenset) else c for c in plain]
-    told = [code.co_code.hex(), repr(shown), repr(code.co_names)]
-    return [*told, *(line for each in inner for line in _code(each))]
+    facts = [code.co_code.hex(), repr(shown), repr(code.co_names)]
+    return [*facts, *(line for constant in inner for line in _code(constant))]

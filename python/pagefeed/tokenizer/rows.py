@@ -87,14 +87,14 @@ class Rows(ABC):
         """
         arrow = require("pyarrow", extra="pyarrow", purpose="rows of columns")
 
-        def refuse(number: int, problem: ValueError) -> NoReturn:
+        def refuse(row_number: int, problem: ValueError) -> NoReturn:
             raise CorruptFileError(
-                f"row {number} of the page: {problem}; `pagefeed tokenize` can leave "
-                "such rows out, --on-error skip"
+                f"row {row_number} of the page: {problem}; `pagefeed tokenize` can "
+                "leave such rows out, --on-error skip"
             ) from problem
 
-        found = self.encode_each(arrow.array(rows), lambda row: row.as_py(), refuse)
-        ids, labels, counts = (each.tobytes() for each in found)
+        encoded = self.encode_each(arrow.array(rows), lambda row: row.as_py(), refuse)
+        ids, labels, counts = (array.tobytes() for array in encoded)
         return ids, labels, counts
 
     def encode_each(
@@ -110,26 +110,26 @@ class Rows(ABC):
             values: Returns the columns of one of them.
             refuse: Called with the number of a row that is left out, and why.
         """
-        found = [(np.zeros(0, np.uint32), np.zeros(0, np.int32))]
-        for number, row in enumerate(rows):
+        encoded = [(np.zeros(0, np.uint32), np.zeros(0, np.int32))]
+        for row_number, row in enumerate(rows):
             try:
-                found.append(self.encode(values(row)))
+                encoded.append(self.encode(values(row)))
             except ValueError as problem:
-                refuse(number, problem)
-        ids, labels = zip(*found, strict=True)
-        counts = np.array([len(each) for each in ids[1:]], np.uint32)
+                refuse(row_number, problem)
+        ids, labels = zip(*encoded, strict=True)
+        counts = np.array([len(row_ids) for row_ids in ids[1:]], np.uint32)
         return EncodedRows(np.concatenate(ids), np.concatenate(labels), counts)
 
 
 def _values(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     """Return the values of columns; a dotted path leads through objects."""
-    found = {}
+    values = {}
     for name in columns:
         value = row[name]
-        for part in name.split(".")[1:]:
-            value = value.get(part) if isinstance(value, Mapping) else value
-        found[name] = value.decode() if isinstance(value, bytes) else value
-    return found
+        for field in name.split(".")[1:]:
+            value = value.get(field) if isinstance(value, Mapping) else value
+        values[name] = value.decode() if isinstance(value, bytes) else value
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +145,8 @@ class ChatRows(Rows):
     def fingerprint(self) -> str:
         """Identifies the template, the day it writes, and the column of tools."""
         day = self.template.today
-        told = [self.template.fingerprint, day.isoformat() if day else ""]
-        return " ".join([*told, *self.columns[1:]])
+        facts = [self.template.fingerprint, day.isoformat() if day else ""]
+        return " ".join([*facts, *self.columns[1:]])
 
     def on(self, today: datetime.date) -> ChatRows:
         """Return an encoder whose template writes a different day."""
@@ -176,8 +176,8 @@ class TextRows(Rows):
     @property
     def fingerprint(self) -> str:
         """Identifies the function or template, and its columns."""
-        told = repr((self.text.fingerprint, self.columns))
-        return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+        facts = repr((self.text.fingerprint, self.columns))
+        return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
 
     def encode(self, row: Mapping[str, Any]) -> Encoded:
         """Return the ids of a row."""
@@ -218,15 +218,15 @@ def check_learned(num_learned: int, num_chats: int, *, required: bool) -> None:
     """
     if num_learned == num_chats:
         return
-    told = (
+    problem = (
         f"{num_chats - num_learned:,} of {num_chats:,} chats teach nothing: all of "
         "their labels are -100"
     )
     if num_learned or not required:
-        warnings.warn(told, LabelWarning, stacklevel=2)
+        warnings.warn(problem, LabelWarning, stacklevel=2)
         return
     raise InvalidArgumentError(
-        f"{told}. Learned are messages of role 'assistant' and generation blocks of "
+        f"{problem}. Learned are messages of role 'assistant' and generation blocks of "
         "the template: give roles={'model': 'assistant'} if the data call it "
         "otherwise, or require_labels=False"
     )
@@ -269,11 +269,11 @@ def rows_of(
             raise InvalidArgumentError("columns is for a function: give text= too")
         if text is None:
             return None
-        made = RowText(text)
-        read = made.columns or check_columns(columns, "columns")
-        first = column or (made.columns or [""])[0]
+        row_text = RowText(text)
+        read = row_text.columns or check_columns(columns, "columns")
+        first = column or (row_text.columns or [""])[0]
         names = dict.fromkeys([first, *read])
-        return TextRows(tokenizer, tuple(names), made)
+        return TextRows(tokenizer, tuple(names), row_text)
     if text is not None:
         raise InvalidArgumentError("text is of texts, messages of chats: give one")
     if column is not None and messages != column:
@@ -281,6 +281,6 @@ def rows_of(
             f"messages={messages!r} is another column than the dataset's, {column!r}: "
             f"give pagefeed.parquet(..., column={messages!r})"
         )
-    found = ChatTemplate.of(tokenizer, template, roles)
+    chat_template = ChatTemplate.of(tokenizer, template, roles)
     read = (messages,) if tools is None else (messages, check_column(tools, "tools"))
-    return ChatRows(tokenizer, read, found)
+    return ChatRows(tokenizer, read, chat_template)

@@ -40,7 +40,7 @@ class Sandbox:
         try:
             self._template = environment.from_string(text)
         except Exception as problem:
-            raise TemplateRefusal(_told(problem)) from problem
+            raise TemplateRefusal(_described(problem)) from problem
 
     def render(self, **variables: object) -> str:
         """Render the template.
@@ -51,16 +51,16 @@ class Sandbox:
         self._steps.left = MOST_STEPS
         parts, size = [], 0
         try:
-            for part in self._template.generate(**variables):
-                parts.append(part)
-                size += len(part)
+            for text in self._template.generate(**variables):
+                parts.append(text)
+                size += len(text)
                 _check_size(size)
             return "".join(parts)
         except Exception as problem:  # The template may raise anything.
-            raise TemplateRefusal(_told(problem)) from problem
+            raise TemplateRefusal(_described(problem)) from problem
 
 
-def _told(problem: Exception) -> str:
+def _described(problem: Exception) -> str:
     own = type(problem).__module__.startswith("jinja2")
     return f"{problem}" if own else f"{type(problem).__name__}: {problem}"
 
@@ -99,17 +99,21 @@ def _environment(mark: str, now: Callable[[str], str], steps: _Steps) -> Any:
     def as_json(value: object, **options: Any) -> str:
         return json.dumps(value, **{"ensure_ascii": False, **options})
 
-    made = _limited(jinja, sandbox, steps)(
+    environment = _limited(jinja, sandbox, steps)(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_generation(jinja, extension, mark), extension.loopcontrols],
     )
     # Filters that take the context are never evaluated at compile time.
-    made.filters["_counted"] = jinja.pass_context(lambda _, items: steps.count(items))
-    made.filters["_bounded"] = jinja.pass_context(lambda _, value: _bounded(value))
-    made.filters["tojson"] = as_json
-    made.globals |= {"raise_exception": refuse, "strftime_now": now}
-    return made
+    environment.filters["_counted"] = jinja.pass_context(
+        lambda _, items: steps.count(items)
+    )
+    environment.filters["_bounded"] = jinja.pass_context(
+        lambda _, value: _bounded(value)
+    )
+    environment.filters["tojson"] = as_json
+    environment.globals |= {"raise_exception": refuse, "strftime_now": now}
+    return environment
 
 
 def _generation(jinja: Any, extension: Any, mark: str) -> Any:
@@ -134,8 +138,8 @@ def _limited(jinja: Any, sandbox: Any, steps: _Steps) -> Any:
     nodes = jinja.nodes
 
     def filtered(node: Any, name: str, at: Any) -> Any:
-        made = nodes.Filter(node, name, [], [], None, None)
-        return made.set_lineno(at.lineno).set_environment(at.environment)
+        node_filter = nodes.Filter(node, name, [], [], None, None)
+        return node_filter.set_lineno(at.lineno).set_environment(at.environment)
 
     class Limited(sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]
         """Counts steps, and limits the size of values."""

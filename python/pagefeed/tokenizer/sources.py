@@ -72,13 +72,13 @@ def define(
         raise InvalidArgumentError(
             f"storage_options are of a URL, found {source!r:.60}: leave them out"
         )
-    found = _defined(source, pattern, special_tokens, options)
-    if found.kind != "tiktoken" and (pattern or special_tokens):
+    definition = _defined(source, pattern, special_tokens, options)
+    if definition.kind != "tiktoken" and (pattern or special_tokens):
         raise InvalidArgumentError(
-            f"pattern and special ids go with tiktoken's ranks alone, {found.name} "
-            "brings its own"
+            "pattern and special ids go with tiktoken's ranks alone, "
+            f"{definition.name} brings its own"
         )
-    return found
+    return definition
 
 
 def _defined(
@@ -132,7 +132,7 @@ def _from_file(
         )
     [path] = plain_paths(path.removeprefix("file://"))
     storage = located_exactly([path], options).storage
-    path, data = _found(storage, storage.name_of(path).rstrip("/"))
+    path, data = _file_or_folder(storage, storage.name_of(path).rstrip("/"))
     name = os.path.basename(path.partition("?")[0] if is_url(path) else path)
     if data.lstrip()[:1] == b"{":
         config = _configured(storage, path)
@@ -142,19 +142,19 @@ def _from_file(
     return Definition("sentencepiece", name, data)
 
 
-def _found(storage: Storage, path: str) -> tuple[str, bytes]:
+def _file_or_folder(storage: Storage, path: str) -> tuple[str, bytes]:
     """Return the path and bytes of a file, or of the ``tokenizer.json`` in a folder."""
     inside = f"{path}/tokenizer.json"
     is_bare = is_url(path) and "." not in path.rpartition("/")[2]
     places = [inside, path] if is_bare else [path]
     try:
-        for place in places:
+        for candidate in places:
             with suppress(MissingFileError):
-                return place, storage.read_all(place)
+                return candidate, storage.read_all(candidate)
     except FileAccessError:
         if is_url(path) or path.endswith(".json"):
             raise
-        return _found(storage, inside)  # It is a folder of this machine.
+        return _file_or_folder(storage, inside)  # It is a folder of this machine.
     shown = places[0].partition("?")[0] if is_url(path) else places[0]
     raise MissingFileError(
         f"{shown} does not exist: give the path of a tokenizer.json or its folder, "
@@ -178,27 +178,29 @@ def _are_ranks(data: bytes) -> bool:
 def _from_ranks(
     data: bytes, name: str, pattern: str | None, specials: Mapping[str, int] | None
 ) -> Definition:
-    known = ENCODINGS.get(pattern or name.removesuffix(".tiktoken"))
-    if known is None and pattern is None:
+    encoding = ENCODINGS.get(pattern or name.removesuffix(".tiktoken"))
+    if encoding is None and pattern is None:
         raise InvalidArgumentError(
             f"{name} holds ranks alone: say what texts are split by, "
             f"pattern={' or '.join(map(repr, ENCODINGS))}, or a regular expression"
         )
     ranks = parse_ranks(data, name)
-    if known is None or len(ranks) > min(known.special_tokens.values()):
+    if encoding is None or len(ranks) > min(encoding.special_tokens.values()):
         # Another vocabulary with the same rules, which many have.
-        known = Encoding(
-            pattern_of(pattern or "") if known is None else known.pattern, {}
+        encoding = Encoding(
+            pattern_of(pattern or "") if encoding is None else encoding.pattern, {}
         )
     if specials is not None:
-        known = known._replace(special_tokens=dict(specials))
-    return Definition("tiktoken", name, as_json(ranks, known, name))
+        encoding = encoding._replace(special_tokens=dict(specials))
+    return Definition("tiktoken", name, as_json(ranks, encoding, name))
 
 
 def _known_pattern(encoding: Any) -> str:
     """Return the pattern of an encoding, in the syntax of tokenizers if known."""
-    known = ENCODINGS.get("gpt2" if encoding.name in _LIKE_GPT2 else encoding.name)
-    return str(encoding._pat_str if known is None else known.pattern)  # noqa: SLF001
+    known_encoding = ENCODINGS.get(
+        "gpt2" if encoding.name in _LIKE_GPT2 else encoding.name
+    )
+    return str(encoding._pat_str if known_encoding is None else known_encoding.pattern)  # noqa: SLF001
 
 
 _LIKE_GPT2 = ("gpt2", "r50k_base", "p50k_base", "p50k_edit")
@@ -224,8 +226,8 @@ def _configured(storage: Storage, path: str) -> dict[str, Any]:
     with suppress(MissingFileError):
         name = f"{folder}/chat_template.jinja"
         config["chat_template"] = _text(storage.read_all(name), name)
-    known = {k: v for k, v in config.items() if k.endswith("_token") and v is not None}
-    return {**known, "chat_template": config.get("chat_template")}
+    tokens = {k: v for k, v in config.items() if k.endswith("_token") and v is not None}
+    return {**tokens, "chat_template": config.get("chat_template")}
 
 
 def content_of(token: object) -> str | None:

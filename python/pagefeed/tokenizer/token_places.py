@@ -40,51 +40,56 @@ class TokenPlaces:
         self._tokenizer = tokenizer
         self._text = text
         self._ids = ids
-        known = _bytes_of(tokenizer)
-        if known is not None and known.takes_nfc:
-            known = known if unicodedata.is_normalized("NFC", text) else None
-        self._bytes = known
+        token_bytes = _bytes_of(tokenizer)
+        if token_bytes is not None and token_bytes.takes_nfc:
+            token_bytes = (
+                token_bytes if unicodedata.is_normalized("NFC", text) else None
+            )
+        self._bytes = token_bytes
         self._ends: Int64Array | None = None
-        self._told: Int64Array | None = None
+        self._ranges: Int64Array | None = None
 
-    def token(self, place: int) -> int | None:
+    def token(self, character: int) -> int | None:
         """Return the first token of a character; None if no token has it."""
-        byte = len(self._text[:place].encode())
-        known = self._bytes
-        if known is None or known.is_refuted:
-            return self._as_told(byte)
-        found = self._by_bytes(known, byte)
-        if known.untried > 0:
-            if found != (told := self._as_told(byte)):
-                known.is_refuted = True
-                return told
-            with known.lock:
-                known.untried -= 1
-        return found
+        byte = len(self._text[:character].encode())
+        token_bytes = self._bytes
+        if token_bytes is None or token_bytes.is_refuted:
+            return self._by_engine(byte)
+        guess = self._by_bytes(token_bytes, byte)
+        if token_bytes.untried > 0:
+            if guess != (exact := self._by_engine(byte)):
+                token_bytes.is_refuted = True
+                return exact
+            with token_bytes.lock:
+                token_bytes.untried -= 1
+        return guess
 
-    def _by_bytes(self, known: _Bytes, byte: int) -> int | None:
+    def _by_bytes(self, token_bytes: _Bytes, byte: int) -> int | None:
         if self._ends is None:
-            self._ends = np.cumsum(known.lengths[self._ids], dtype=np.int64)
+            self._ends = np.cumsum(token_bytes.lengths[self._ids], dtype=np.int64)
             if self._ends.size == 0 or self._ends[-1] != len(self._text.encode()):
                 self._ends = np.zeros(0, np.int64)
         token = int(np.searchsorted(self._ends, byte, side="right"))
         if token >= len(self._ends):
-            return self._as_told(byte)
-        number, end = int(self._ids[token]), int(self._ends[token])
-        if token == 0 and known.before[number]:
+            return self._by_engine(byte)
+        token_id, end = int(self._ids[token]), int(self._ends[token])
+        if token == 0 and token_bytes.before[token_id]:
             # The space before a text may be one that the tokenizer adds.
-            return self._as_told(byte)
-        leading = byte - (end - int(known.lengths[number]))
-        is_trimmed = leading < known.before[number] or end - byte <= known.after[number]
+            return self._by_engine(byte)
+        leading = byte - (end - int(token_bytes.lengths[token_id]))
+        is_trimmed = (
+            leading < token_bytes.before[token_id]
+            or end - byte <= token_bytes.after[token_id]
+        )
         return None if is_trimmed else token
 
-    def _as_told(self, byte: int) -> int | None:
-        if self._told is None:
-            told = self._tokenizer.places(self._text)
-            self._told = np.zeros((0, 2), np.int64) if told is None else told
-        begins, ends = self._told[:, 0], self._told[:, 1]
-        found = np.flatnonzero((begins <= byte) & (byte < ends))
-        return int(found[0]) if len(found) else None
+    def _by_engine(self, byte: int) -> int | None:
+        if self._ranges is None:
+            ranges = self._tokenizer.places(self._text)
+            self._ranges = np.zeros((0, 2), np.int64) if ranges is None else ranges
+        begins, ends = self._ranges[:, 0], self._ranges[:, 1]
+        tokens = np.flatnonzero((begins <= byte) & (byte < ends))
+        return int(tokens[0]) if len(tokens) else None
 
 
 class _Bytes:
@@ -114,34 +119,38 @@ def _bytes_of(tokenizer: Tokenizer) -> _Bytes | None:
     """Return the bytes of tokens, if tokens cover exactly the bytes of a text."""
     if tokenizer.kind not in ("tokenizers", "tiktoken"):
         return None
-    told = json.loads(tokenizer.to_json())
-    model, steps = told["model"], [*_each(told.get("pre_tokenizer"))]
+    content = json.loads(tokenizer.to_json())
+    model, steps = content["model"], [*_steps_of(content.get("pre_tokenizer"))]
     is_bytes = steps and steps[-1]["type"] == "ByteLevel"
-    normalizer = told.get("normalizer")
+    normalizer = content.get("normalizer")
     is_known = normalizer is None or normalizer == {"type": "NFC"}
     if model.get("type") != "BPE" or not is_bytes or not is_known:
         return None
     if steps[-1].get("add_prefix_space"):
         return None
-    afterwards = _each(told.get("post_processor"))
+    afterwards = _steps_of(content.get("post_processor"))
     trims = any(
-        one["type"] == "ByteLevel" and one["trim_offsets"] for one in afterwards
+        step["type"] == "ByteLevel" and step["trim_offsets"] for step in afterwards
     )
-    found = _Bytes(tokenizer.vocab_size, takes_nfc=normalizer is not None)
-    for name, number in model["vocab"].items():
-        found.lengths[number] = len(name)  # A letter is a byte.
+    token_bytes = _Bytes(tokenizer.vocab_size, takes_nfc=normalizer is not None)
+    for name, token_id in model["vocab"].items():
+        token_bytes.lengths[token_id] = len(name)  # A letter is a byte.
         if trims:
-            found.before[number] = len(name) - len(name.lstrip(_SPACE))
-            found.after[number] = len(name) - len(name.rstrip(_SPACE))
-    for token in told.get("added_tokens") or ():
-        found.lengths[token["id"]] = len(token["content"].encode())
-        found.before[token["id"]] = found.after[token["id"]] = 0
-    return found
+            token_bytes.before[token_id] = len(name) - len(name.lstrip(_SPACE))
+            token_bytes.after[token_id] = len(name) - len(name.rstrip(_SPACE))
+    for token in content.get("added_tokens") or ():
+        token_bytes.lengths[token["id"]] = len(token["content"].encode())
+        token_bytes.before[token["id"]] = token_bytes.after[token["id"]] = 0
+    return token_bytes
 
 
-def _each(part: Any) -> list[dict[str, Any]]:
+def _steps_of(section: Any) -> list[dict[str, Any]]:
     """Yield the steps of a part of a ``tokenizer.json``."""
-    if not isinstance(part, dict):
+    if not isinstance(section, dict):
         return []
-    inner = part.get("pretokenizers") or part.get("processors")
-    return [part] if inner is None else [step for one in inner for step in _each(one)]
+    inner = section.get("pretokenizers") or section.get("processors")
+    return (
+        [section]
+        if inner is None
+        else [step for child in inner for step in _steps_of(child)]
+    )

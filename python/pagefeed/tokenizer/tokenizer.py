@@ -112,7 +112,7 @@ class Tokenizer:
     ) -> None:
         check_choice(engine, ("auto", "tokenizers"), "engine")
         self._definition = define(source, pattern, special_ids, storage_options)
-        kind, found, data, *_ = self._definition
+        kind, source_name, data, *_ = self._definition
         self.kind: str = kind
         """Library of the tokenizer: tokenizers, tiktoken, sentencepiece or function."""
         if special_tokens is None:
@@ -121,7 +121,7 @@ class Tokenizer:
         self.takes_special_tokens = special_tokens == "as_token"
         """Whether special tokens written in a text are tokens."""
         self._vocab_size = check_vocab_size(vocab_size)
-        self.name = name or found
+        self.name = name or source_name
         """Name for messages: as given, else that of the file or object."""
         self._settings: dict[str, Any] = {
             "special_tokens": special_tokens,
@@ -134,8 +134,8 @@ class Tokenizer:
         self._pieces: Any = None
         self.handle = self._loaded(data)
         """The tokenizer as the data plane takes it."""
-        for each in ("eos", "bos"):  # A wrong one is an error now, not when it is used.
-            self._id_of(each, ())
+        for role in ("eos", "bos"):  # A wrong one is an error now, not when it is used.
+            self._id_of(role, ())
 
     def _loaded(self, data: Any) -> _core.Tokenizer:
         as_text = not self.takes_special_tokens
@@ -239,14 +239,15 @@ class Tokenizer:
         """Special tokens and their ids, in the order of ids."""
         if self._pieces is not None:
             return {
-                self._pieces.id_to_piece(number): number
-                for number in range(self.vocab_size)
-                if self._pieces.is_control(number) or self._pieces.is_unknown(number)
+                self._pieces.id_to_piece(token_id): token_id
+                for token_id in range(self.vocab_size)
+                if self._pieces.is_control(token_id)
+                or self._pieces.is_unknown(token_id)
             }
         if self.kind == "function":
             return {}
         tokens = self.handle.added_tokens()
-        return {content: number for number, content, special in tokens if special}
+        return {content: token_id for token_id, content, special in tokens if special}
 
     @lazy
     def eos(self) -> int | None:
@@ -262,20 +263,20 @@ class Tokenizer:
         """Return the id of a token as given, of the source, or of a usual name."""
         given = self._settings[name]
         if isinstance(given, str):
-            found = self._find(given)
-            if found is None:
+            token_id = self._find(given)
+            if token_id is None:
                 raise InvalidArgumentError(
                     f"{given!r} is no token of {self.name}; special ones are "
                     f"{list(self.special_ids)[:20]}"
                 )
-            return found
+            return token_id
         if given is not None:
             return int(given)
-        told = content_of(self.config.get(f"{name}_token"))
-        if told is not None and (found := self._find(told)) is not None:
-            return found
-        known = (self.special_ids.get(name) for name in usual)
-        return next((number for number in known if number is not None), None)
+        configured = content_of(self.config.get(f"{name}_token"))
+        if configured is not None and (token_id := self._find(configured)) is not None:
+            return token_id
+        usual_ids = (self.special_ids.get(name) for name in usual)
+        return next((usual_id for usual_id in usual_ids if usual_id is not None), None)
 
     def _find(self, token: str) -> int | None:
         if self.kind == "function":
@@ -285,8 +286,8 @@ class Tokenizer:
         except UnicodeEncodeError:  # No vocabulary has half of a surrogate pair.
             return None
         if self._pieces is not None:
-            number = int(self._pieces.piece_to_id(token))
-            return number if self._pieces.id_to_piece(number) == token else None
+            token_id = int(self._pieces.piece_to_id(token))
+            return token_id if self._pieces.id_to_piece(token_id) == token else None
         return self.handle.token_to_id(token)
 
     @lazy
@@ -302,8 +303,8 @@ class Tokenizer:
             digest.update(b"sentencepiece " + self._definition.data)
         elif self.kind == "function":
             ids = [self.encode(text).tolist() for text in _PROBES]
-            told = ["function", self.name, self.vocab_size, ids]
-            digest.update(json.dumps(told).encode())
+            facts = ["function", self.name, self.vocab_size, ids]
+            digest.update(json.dumps(facts).encode())
         else:
             digest.update(self.handle.canonical().encode())
         return digest.hexdigest()
@@ -363,8 +364,8 @@ class Tokenizer:
         """
         if self.engine == "python":
             return None
-        found = np.array(self.handle.places(text), dtype=np.int64)
-        return found.reshape(-1, 2)
+        ranges = np.array(self.handle.places(text), dtype=np.int64)
+        return ranges.reshape(-1, 2)
 
     def decode(self, ids: npt.ArrayLike) -> str:
         """Return the text of ids, special tokens included.
@@ -376,7 +377,9 @@ class Tokenizer:
             InvalidArgumentError: For a function, which cannot decode.
         """
         numbers = np.asarray(ids).astype(np.int64).tolist()
-        wrong = [number for number in numbers if not 0 <= number < self.vocab_size]
+        wrong = [
+            token_id for token_id in numbers if not 0 <= token_id < self.vocab_size
+        ]
         if wrong:
             raise TokenRangeError(
                 f"{wrong[0]} is no token id: {self.name} has 0 to {self.vocab_size - 1}"
@@ -390,16 +393,16 @@ class Tokenizer:
 
 def _no_text(texts: Sequence[object]) -> InvalidArgumentError:
     """Return the error of the first item that is not text."""
-    for number, text in enumerate(texts):
+    for index, text in enumerate(texts):
         if not isinstance(text, str):
             return InvalidArgumentError(
-                f"text {number} is {type(text).__name__}, not str: decode bytes first"
+                f"text {index} is {type(text).__name__}, not str: decode bytes first"
             )
         try:
             text.encode()
         except UnicodeEncodeError as problem:
             return InvalidArgumentError(
-                f"text {number} is not Unicode text: {problem}; read it with "
+                f"text {index} is not Unicode text: {problem}; read it with "
                 "errors='replace', or leave it out"
             )
     return InvalidArgumentError("texts must be a list of str")

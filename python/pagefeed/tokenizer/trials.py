@@ -77,23 +77,23 @@ def trial_texts(added: Sequence[str]) -> list[str]:
         *_pairs(),
         *_runs(),
         *map(_around, some),
-        *(_mixed(number, some) for number in range(_NUM_MIXED // 4) if some),
-        *(_mixed(number, ()) for number in range(_NUM_MIXED)),
+        *(_mixed(seed, some) for seed in range(_NUM_MIXED // 4) if some),
+        *(_mixed(seed, ()) for seed in range(_NUM_MIXED)),
     ]
 
 
 def _pairs() -> Iterator[str]:
     """Yield all pairs of kinds, and each kind with white space around it."""
-    for one in _KINDS:
-        yield "".join(f"{one}{other} " for other in _KINDS)
-        yield "".join(f"{s}{one}{s}a{s}{s}{one}{s}\n" for s in _SPACES)
+    for left in _KINDS:
+        yield "".join(f"{left}{right} " for right in _KINDS)
+        yield "".join(f"{s}{left}{s}a{s}{s}{left}{s}\n" for s in _SPACES)
 
 
 def _runs() -> Iterator[str]:
     """Yield runs of one kind, at lengths where engines change their method."""
-    for number, unit in enumerate((*_KINDS, *_SPACES)):
+    for n, unit in enumerate((*_KINDS, *_SPACES)):
         # The exact engine takes too long for a long run of every kind.
-        lengths = _LENGTHS if number % 8 == 0 else _LENGTHS[:-1]
+        lengths = _LENGTHS if n % 8 == 0 else _LENGTHS[:-1]
         yield "".join(f"{unit * length}b " for length in lengths)
 
 
@@ -107,12 +107,12 @@ def _around(token: str) -> str:
     )
 
 
-def _mixed(number: int, added: Sequence[str]) -> str:
+def _mixed(seed: int, added: Sequence[str]) -> str:
     """Return a random mix of kinds, white space and tokens.
 
     The same for each number.
     """
-    numbers = random.Random(number)  # noqa: S311 - the same ones each time
+    numbers = random.Random(seed)  # noqa: S311 - the same ones each time
 
     def draw(below: int) -> int:
         return int(numbers.random() * below)

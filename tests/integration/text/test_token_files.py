@@ -109,7 +109,7 @@ def test_lines_of_any_block_are_told_by_their_numbers(suffix, source, tmp_path, 
     path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
     pf.tokenize(path, tmp_path / "out", tokenizer=tok, on_error="skip", max_rejected=4)
     [file] = (tmp_path / "out" / "_rejected").iterdir()
-    told = [json.loads(line)["place"] for line in file.read_text().splitlines()]
+    told = [json.loads(line)["position"] for line in file.read_text().splitlines()]
     assert told == [f"line {number + 1}" for number in wrong]
 
 
@@ -132,4 +132,4 @@ def test_strings_that_are_no_text_are_told_by_row(page_size, tmp_path, tok):
     expected = [tok.encode(row.decode()).tolist() for row in rows if b"\xff" not in row]
     assert found == expected
     told = json.loads((tmp_path / "out/_rejected/part-00000-000.jsonl").read_text())
-    assert (told["place"], told["error"]) == ("row 2", "it is not UTF-8")
+    assert (told["position"], told["error"]) == ("row 2", "it is not UTF-8")

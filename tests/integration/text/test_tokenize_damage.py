@@ -143,7 +143,7 @@ def test_corrupt_records_are_listed(policy, shard_size, tmp_path, tok):
     )
     assert texts(done, tok) == ["one two", "wrong n", "", "one two"]
     found = rejected(tmp_path / "out")
-    lines = {int(one["place"].split()[1]): one["records"] for one in found}
+    lines = {int(one["position"].split()[1]): one["records"] for one in found}
     assert lines == {**dict.fromkeys(WRONG, 1), LEFT_OUT: 0}
     assert {one["file"] for one in found} == {str(source)}
     assert done.num_rejected == len(WRONG)
@@ -152,7 +152,7 @@ def test_corrupt_records_are_listed(policy, shard_size, tmp_path, tok):
     if policy == "skip":
         assert all("record" not in one for one in found)
         return
-    kept = {one["place"]: one for one in found}
+    kept = {one["position"]: one for one in found}
     assert kept["line 2"]["record"] == "{broken"
     record = base64.b64decode(kept["line 6"]["record_base64"])
     assert record == LINES[5]
@@ -171,7 +171,7 @@ def test_a_stream_that_breaks_off_keeps_what_came_whole(tmp_path, tok):
     assert found == [f"document {n}" for n in range(len(found))]
     assert len(found) > 3000
     [one] = rejected(tmp_path / "out")
-    assert one["place"] == f"all that follows {len(found)} records"
+    assert one["position"] == f"all that follows {len(found)} records"
 
 
 def test_damaged_row_groups_are_told_by_their_rows(tmp_path, tok):
@@ -194,7 +194,7 @@ def test_damaged_row_groups_are_told_by_their_rows(tmp_path, tok):
     )
     assert texts(done, tok) == rows[:100] + rows[200:]
     [one] = rejected(tmp_path / "out")
-    assert (one["place"], one["records"]) == ("rows 100 to 199", 100)
+    assert (one["position"], one["records"]) == ("rows 100 to 199", 100)
     assert done.num_rejected == 100
 
 
@@ -227,7 +227,7 @@ def test_bytes_that_are_no_text_are_told_by_row(tmp_path, tok):
     )
     assert texts(done, tok) == ["one", "", "two"]
     [one] = rejected(tmp_path / "out")
-    assert (one["place"], one["error"]) == ("row 1", "it is not UTF-8")
+    assert (one["position"], one["error"]) == ("row 1", "it is not UTF-8")
 
 
 def test_fields_whose_names_are_no_text_are_left_out(tmp_path, tok):
@@ -268,7 +268,7 @@ def test_lines_in_the_middle_of_a_large_file_keep_their_numbers(tmp_path, tok):
     assert len(done.files) > 5
     assert texts(done, tok) == [f"document {n}" for n in range(2000) if n != 1500]
     [one] = rejected(tmp_path / "out")
-    assert one["place"] == "line 1501"
+    assert one["position"] == "line 1501"
 
 
 @pytest.mark.parametrize("name", ["at", "listed", "inside"])

@@ -80,7 +80,7 @@ class Work:
         if self._callback is not None and time.monotonic() >= self._next:
             self._report()
 
-    def each(
+    def map(
         self,
         function: Callable[[Item], Result],
         items: Iterable[Item],
@@ -94,7 +94,7 @@ class Work:
             amount: How much of the work an item is.
 
         Example:
-            >>> list(Work("lengths", total=2, unit="words").each(len, ["a", "bb"]))
+            >>> list(Work("lengths", total=2, unit="words").map(len, ["a", "bb"]))
             [1, 2]
         """
         with self:

@@ -57,7 +57,7 @@ def stored_numbers(
         number = 0
         writer.append_bytes("costs", b"")  # There may be none.
         work = Work("costs of sequences", total=num_pieces, unit="pieces")
-        for found in work.each(make, range(num_pieces)):
+        for found in work.map(make, range(num_pieces)):
             writer.append_bytes("costs", found.astype(np.float32).tobytes())
             number += len(found)
         writer.append("number", [number])
@@ -137,7 +137,7 @@ def stored_counts(
         num_blocks = len(first_span) - 1
         logger.info("the sequences of %d blocks are counted, once", num_blocks)
         work = Work("packed sequences", total=num_blocks, unit="blocks")
-        for found in work.each(count, range(num_blocks)):
+        for found in work.map(count, range(num_blocks)):
             writer.append("counts", np.atleast_1d(found))
 
     return derived_arrays(spans.index, "packed", key, write)["counts"]

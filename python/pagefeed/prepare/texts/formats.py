@@ -78,16 +78,18 @@ def find_inputs(
         InvalidArgumentError: If the name of a file does not show its format.
         MissingFileError: If a path does not exist.
     """
-    known = _READERS.values() if name is None else [_READERS[name]]
-    suffixes = tuple(dict.fromkeys(end for one in known for end in one.suffixes))
+    readers = _READERS.values() if name is None else [_READERS[name]]
+    suffixes = tuple(
+        dict.fromkeys(end for reader in readers for end in reader.suffixes)
+    )
     given = plain_paths(paths)
     if output is not None:
         options = options_of(given, options, output.path)
-    found = located(given, options, suffixes)
-    files = without_leftovers(found.storage, list(found.files))
-    _check_splits(found.storage, files)
+    listed = located(given, options, suffixes)
+    files = without_leftovers(listed.storage, list(listed.files))
+    _check_splits(listed.storage, files)
     return Inputs(
-        found.storage,
+        listed.storage,
         tuple(files),
         tuple(name or _format_of(file) for file in files),
     )
@@ -128,19 +130,19 @@ def _check_splits(storage: Storage, files: list[str]) -> None:
             )
 
 
-def types_of(inputs: Inputs, number: int) -> dict[str, Any] | None:
+def types_of(inputs: Inputs, file_number: int) -> dict[str, Any] | None:
     """Return the types of a file's columns by name; None if it may have any."""
-    file = inputs.files[number]
+    file = inputs.files[file_number]
     with translated(file):
-        return _READERS[inputs.formats[number]].types(inputs.storage, file)
+        return _READERS[inputs.formats[file_number]].types(inputs.storage, file)
 
 
-def pieces_of(inputs: Inputs, number: int, most: int) -> list[Piece]:
+def pieces_of(inputs: Inputs, file_number: int, most: int) -> list[Piece]:
     """Divide a file into pieces of some bytes, as far as its format allows."""
-    file, name = inputs.files[number], inputs.formats[number]
+    file, name = inputs.files[file_number], inputs.formats[file_number]
     with translated(file):
-        found = _READERS[name].pieces(inputs.storage, file, most)
-        return [piece._replace(format=name) for piece in found]
+        pieces = _READERS[name].pieces(inputs.storage, file, most)
+        return [piece._replace(format=name) for piece in pieces]
 
 
 def read_piece(storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
@@ -156,5 +158,5 @@ def read_piece(storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch
     except CorruptFileError as problem:
         rest = f"all that follows {count} records"
         error = str(problem).removeprefix(f"{piece.file}: ")
-        found = Rejected(piece.file, rest, error, None, None)
-        yield rejection(found, wanted)
+        rejected = Rejected(piece.file, rest, error, None, None)
+        yield rejection(rejected, wanted)

@@ -45,8 +45,8 @@ class JsonLines(Lines):
             blocks = line_blocks(stream, 0, None, SEEN_BYTES, RECORD_BYTES)
             seen = next((block for _, block in blocks if block is not None), b"")
         lines = seen.removeprefix(_BOM).split(b"\n")
-        found = [parsed(line)[0] for line in lines if line.strip()]
-        rows = [row for row in found if row is not None]
+        objects = [parsed(line)[0] for line in lines if line.strip()]
+        rows = [row for row in objects if row is not None]
         if not rows:
             return None
         names = {name: None for row in rows for name in row}
@@ -99,8 +99,8 @@ def _at_once(block: bytes, wanted: Wanted) -> Any:
 
 def _texts_at_once(block: bytes, name: str) -> Any:
     """Parse the texts of a block, without the GIL."""
-    pa, found = arrow(), _core.json_texts(block, name)
-    return None if found is None else pa.table({name: pa.array(found)})
+    pa, texts = arrow(), _core.json_texts(block, name)
+    return None if texts is None else pa.table({name: pa.array(texts)})
 
 
 def _one_by_one(
@@ -108,7 +108,9 @@ def _one_by_one(
 ) -> Batch:
     lines = enumerate(block.split(b"\n"))
     samples = (Sample(n, *parsed(line), line) for n, line in lines if line.strip())
-    return batch_of(samples, wanted, file, lambda number: f"line {first() + number}")
+    return batch_of(
+        samples, wanted, file, lambda line_in_block: f"line {first() + line_in_block}"
+    )
 
 
 def parsed(line: bytes) -> tuple[dict[str, Any] | None, str]:

@@ -43,7 +43,10 @@ class Sample(NamedTuple):
 
 
 def batch_of(
-    samples: Iterable[Sample], wanted: Wanted, file: str, place: Callable[[Any], str]
+    samples: Iterable[Sample],
+    wanted: Wanted,
+    file: str,
+    position_of: Callable[[Any], str],
 ) -> Batch:
     """Return records as a batch: the source as bytes, kept columns in their types.
 
@@ -51,7 +54,7 @@ def batch_of(
         samples: The records.
         wanted: What to take of them.
         file: Their file.
-        place: Returns the place in the file that a key stands for.
+        position_of: Returns the position in the file that a key stands for.
 
     Raises:
         WidenedError: If an inferred type of a column is too narrow.
@@ -61,25 +64,25 @@ def batch_of(
     for key, row, problem, record in samples:
         source, error = (None, problem) if row is None else _source_of(row, wanted)
         if row is None or error:
-            rejected.append(Rejected(file, place(key), error, record))
+            rejected.append(Rejected(file, position_of(key), error, record))
             continue
         keys.append(key)
         rows.append(row)
         sources.append(source)
 
-    def place_of(row: int) -> str:
-        return place(keys[row])
+    def position_of_row(row: int) -> str:
+        return position_of(keys[row])
 
     columns = {wanted.source: pa.array(sources, "binary")}
     for name in wanted.kept:
         values = [row.get(name) for row in rows]
-        columns[name], found = fitting(values, name, wanted, file, place_of)
-        rejected += found
-    return Batch(pa.table(columns), place_of, rejected)
+        columns[name], unfit = fitting(values, name, wanted, file, position_of_row)
+        rejected += unfit
+    return Batch(pa.table(columns), position_of_row, rejected)
 
 
 def fitting(
-    values: Any, name: str, wanted: Wanted, file: str, place: Callable[[int], str]
+    values: Any, name: str, wanted: Wanted, file: str, position_of: Callable[[int], str]
 ) -> tuple[Any, list[Rejected]]:
     """Convert values to the type of their column. Return also values that do not fit.
 
@@ -88,7 +91,7 @@ def fitting(
         name: Name of the column.
         wanted: Has its type. Values that do not fit a given type, or text, become null.
         file: File of the values.
-        place: Returns the place of a row in the file.
+        position_of: Returns the position of a row in the file.
 
     Raises:
         WidenedError: If a value does not fit an inferred type.
@@ -99,10 +102,10 @@ def fitting(
         return _all(values, kind), []
     except unfit:
         pass
-    found, told = [], []
+    fit, rejected = [], []
     for row, value in enumerate(values):
         try:
-            found.append(_one(value, kind))
+            fit.append(_one(value, kind))
         except unfit:
             plain = _plain(value)
             shown = f"{plain!r:.{MOST_SHOWN}}"
@@ -110,11 +113,13 @@ def fitting(
             if name not in wanted.given and not _is_text(kind):
                 is_number = pa.types.is_integer(kind) and isinstance(plain, float)
                 wider = "double" if is_number else "string"
-                where = f"{file}, {place(row)}: {error}"
+                where = f"{file}, {position_of(row)}: {error}"
                 raise WidenedError(name, wider, where) from None
-            told.append(Rejected(file, place(row), f"{error}, and is null", None, 0))
-            found.append(None)
-    return pa.chunked_array([pa.array(found, kind)]), told
+            rejected.append(
+                Rejected(file, position_of(row), f"{error}, and is null", None, 0)
+            )
+            fit.append(None)
+    return pa.chunked_array([pa.array(fit, kind)]), rejected
 
 
 def _plain(value: Any) -> Any:
@@ -130,25 +135,27 @@ def _plain(value: Any) -> Any:
 def _all(values: Any, kind: Any) -> Any:
     pa, compute = arrow(), arrow("pyarrow.compute")
     if not isinstance(values, pa.ChunkedArray):
-        made = pa.array(values, kind)
+        array = pa.array(values, kind)
         # pyarrow converts silently: 1.5 to 1, a text to its letters, true to 1.0.
-        is_same = pa.types.is_floating(kind) or made.to_pylist() == values
+        is_same = pa.types.is_floating(kind) or array.to_pylist() == values
         if not is_same or (bool in map(type, values) and not pa.types.is_boolean(kind)):
             raise TypeError("other values")
-        return made
+        return array
     if pa.types.is_string(values.type) and not _is_text(kind):
         values = compute.if_else(compute.equal(values, ""), None, values)
-    found = values.cast(kind)
-    found.validate(full=True)
-    return found
+    cast = values.cast(kind)
+    cast.validate(full=True)
+    return cast
 
 
 def _one(value: Any, kind: Any) -> Any:
     pa = arrow()
     if isinstance(value, pa.Scalar):
         try:
-            one = _all(pa.chunked_array([pa.array([value.as_py()], value.type)]), kind)
-            return one[0].as_py()
+            array = _all(
+                pa.chunked_array([pa.array([value.as_py()], value.type)]), kind
+            )
+            return array[0].as_py()
         except pa.ArrowException:
             value = value.as_py()
             if isinstance(value, str) or not _is_text(kind):

@@ -48,7 +48,7 @@ class Lines(Reader):
             return
         size = storage.size(file)
         count = max(1, -(-size // most))
-        borders = [size * number // count for number in range(count + 1)]
+        borders = [size * piece // count for piece in range(count + 1)]
         for begin, end in itertools.pairwise(borders):
             if begin < end or count == 1:
                 yield Piece(file, begin, end, end - begin)
@@ -88,7 +88,9 @@ class TextLines(Lines):
         texts = (
             Sample(n, {wanted.source: line.removesuffix(b"\r")}) for n, line in lines
         )
-        return batch_of(texts, wanted, file, lambda number: f"line {first() + number}")
+        return batch_of(
+            texts, wanted, file, lambda line_in_block: f"line {first() + line_in_block}"
+        )
 
 
 class PlainText(Reader):
@@ -136,8 +138,8 @@ def _numbered(
     with opened(storage, piece.file) as stream:
         for _, block in line_blocks(stream, piece.begin, piece.end, size, most):
 
-            def first(known: int = count) -> int:
-                return 1 + before() + known
+            def first(counted: int = count) -> int:
+                return 1 + before() + counted
 
             yield block, first
             count += 1 if block is None else _num_ends(block)

@@ -35,11 +35,11 @@ class ParquetFile(Reader):
         """Divide a file into runs of row groups."""
         metadata = _opened(storage, file).metadata
         begin = weight = 0
-        for number in range(metadata.num_row_groups):
-            weight += metadata.row_group(number).total_byte_size
-            if weight >= most or number == metadata.num_row_groups - 1:
-                yield Piece(file, begin, number + 1, weight)
-                begin, weight = number + 1, 0
+        for group in range(metadata.num_row_groups):
+            weight += metadata.row_group(group).total_byte_size
+            if weight >= most or group == metadata.num_row_groups - 1:
+                yield Piece(file, begin, group + 1, weight)
+                begin, weight = group + 1, 0
 
     def types(self, storage: Storage, file: str) -> dict[str, Any]:
         """Return the columns of the file."""
@@ -52,19 +52,23 @@ class ParquetFile(Reader):
         check_columns_of(file.schema_arrow.names, wanted, piece.file)
         groups = [file.metadata.row_group(n) for n in range(piece.end or 0)]
         rows = sum(group.num_rows for group in groups[: piece.begin])
-        for number in range(piece.begin, piece.end or 0):
-            end = rows + groups[number].num_rows
+        for group_number in range(piece.begin, piece.end or 0):
+            end = rows + groups[group_number].num_rows
             try:
                 with translated(piece.file):
-                    _check_years(storage, file, piece.file, number, wanted.columns)
-                    for batch in _batches(file, number, rows, wanted):
+                    _check_years(
+                        storage, file, piece.file, group_number, wanted.columns
+                    )
+                    for batch in _batches(file, group_number, rows, wanted):
                         yield batch
                         rows += len(batch.table)
             except CorruptFileError as problem:
                 # Other errors may be temporary, and batches must not change.
-                place = f"rows {rows} to {end - 1}"
-                found = Rejected(piece.file, place, str(problem), None, end - rows)
-                yield rejection(found, wanted)
+                position = f"rows {rows} to {end - 1}"
+                rejected = Rejected(
+                    piece.file, position, str(problem), None, end - rows
+                )
+                yield rejection(rejected, wanted)
             rows = end
 
 
@@ -128,10 +132,10 @@ def _timestamps(array: Any) -> Iterator[Any]:
 
 def _opened(storage: Storage, file: str) -> Any:
     """Open a file; INT96 timestamps have microseconds where its writer had no finer."""
-    found = _open(storage, file)
-    int96 = int96_columns(found)
-    is_fine = not int96 or not is_coarse(found, int96)
-    return found if is_fine else _open(storage, file, unit="us")
+    parquet_file = _open(storage, file)
+    int96 = int96_columns(parquet_file)
+    is_fine = not int96 or not is_coarse(parquet_file, int96)
+    return parquet_file if is_fine else _open(storage, file, unit="us")
 
 
 def _open(storage: Storage, file: str, unit: str | None = None) -> Any:

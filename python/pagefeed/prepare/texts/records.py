@@ -81,7 +81,7 @@ class Rejected(NamedTuple):
     """A record, or several, that cannot be tokenized."""
 
     file: str
-    place: str
+    position: str
     """Where the record is in its file, such as ``line 7``."""
     error: str
     record: bytes | None = None
@@ -95,7 +95,7 @@ class Batch(NamedTuple):
 
     table: Table
     """The wanted columns in order; their types are not checked yet."""
-    place: Callable[[int], str]
+    position_of: Callable[[int], str]
     """Returns where a row of the table is in its file, such as ``line 7``."""
     rejected: Sequence[Rejected] = ()
     """Records that could not be read."""
@@ -114,10 +114,10 @@ def too_long(most: int) -> str:
     )
 
 
-def rejection(found: Rejected, wanted: Wanted) -> Batch:
+def rejection(rejected: Rejected, wanted: Wanted) -> Batch:
     """Return a batch without rows that has a rejected record."""
     kinds = {wanted.source: arrow().binary(), **wanted.kept}
-    return Batch(arrow().schema(kinds).empty_table(), str, (found,))
+    return Batch(arrow().schema(kinds).empty_table(), str, (rejected,))
 
 
 @contextmanager

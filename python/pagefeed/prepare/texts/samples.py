@@ -69,13 +69,13 @@ class _Header(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """Return the header in a block; limit the length of names."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.type not in _PLAIN_TYPES and found.size > MOST_NAME_BYTES:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in _PLAIN_TYPES and header.size > MOST_NAME_BYTES:
             raise CorruptFileError(
-                f"a header of a tar file of {found.size} bytes: {MOST_NAME_BYTES} are "
+                f"a header of a tar file of {header.size} bytes: {MOST_NAME_BYTES} are "
                 "read at most"
             )
-        return found
+        return header
 
 
 MOST_NAME_BYTES = 1 << 20
@@ -119,19 +119,19 @@ def _of_tar(key: str, parts: dict[str, bytes | int], wanted: Wanted) -> Sample:
     row: dict[str, Any] = {}
     for name in wanted.columns:
         kind, _, field = name.partition(".")
-        part = parts.get(name, parts.get(kind) if field else None)
-        if isinstance(part, int):
+        content = parts.get(name, parts.get(kind) if field else None)
+        if isinstance(content, int):
             return Sample(key, None, f"{too_long(wanted.record_bytes)} (its {kind})")
         if name == KEY:
             row[name] = key
         elif name in parts:
-            row[name] = part
-        elif part is not None:  # A field of a JSON file.
-            found, error = parsed(part)
-            if found is None or field not in found:
+            row[name] = content
+        elif content is not None:  # A field of a JSON file.
+            record, error = parsed(content)
+            if record is None or field not in record:
                 error = f"no {field!r} in its {kind}: {error or 'no such field'}"
-                return Sample(key, None, error, part)
-            row[name] = found[field]
+                return Sample(key, None, error, content)
+            row[name] = record[field]
         elif name == wanted.source:
             return Sample(key, None, f"there is no {name!r}, only {shown([*parts])}")
     return Sample(key, row)
@@ -147,8 +147,8 @@ class Mds(Reader):
         with opened(storage, file) as stream:
             config, _ = _head(stream, file)
         both = zip(config["column_names"], config["column_encodings"], strict=True)
-        known = {name: _type_of(encoding) for name, encoding in both}
-        return {n: arrow().type_for_alias(kind) for n, kind in known.items() if kind}
+        kind_of = {name: _type_of(encoding) for name, encoding in both}
+        return {n: arrow().type_for_alias(kind) for n, kind in kind_of.items() if kind}
 
     def read(self, storage: Storage, piece: Piece, wanted: Wanted) -> Iterator[Batch]:
         """Yield the samples of a shard."""
@@ -162,14 +162,14 @@ class Mds(Reader):
 def _of_shard(
     stream: Any, file: str, config: dict[str, Any], sizes: list[int], wanted: Wanted
 ) -> Iterator[Sample]:
-    for number, size in enumerate(sizes):
+    for sample, size in enumerate(sizes):
         if size > wanted.record_bytes:
             for begin in range(0, size, 1 << 20):
                 _exactly(stream, min(size - begin, 1 << 20), file)
-            yield Sample(number, None, too_long(wanted.record_bytes))
+            yield Sample(sample, None, too_long(wanted.record_bytes))
             continue
         record = _exactly(stream, size, file)
-        yield Sample(number, *_of_mds(record, config, wanted), record)
+        yield Sample(sample, *_of_mds(record, config, wanted), record)
     if stream.read(1):
         raise CorruptFileError(f"{file}: it has bytes after its last sample")
 
@@ -184,7 +184,7 @@ def _head(stream: Any, file: str) -> tuple[dict[str, Any], npt.NDArray[np.int64]
         config = json.loads(_exactly(stream, rest, file, RECORD_BYTES))
         names, encodings = config["column_names"], config["column_encodings"]
         sizes = [size or 0 for size in config["column_sizes"]]
-        are_sound = {str} >= {type(one) for one in (*names, *encodings)}
+        are_sound = {str} >= {type(text) for text in (*names, *encodings)}
         are_sound &= len(names) == len(encodings) == len(sizes) and min(sizes) >= 0
         if config["format"] != "mds" or not are_sound:
             raise CorruptFileError(f"{file} is no MDS shard")

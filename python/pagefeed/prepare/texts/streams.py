@@ -87,15 +87,15 @@ def line_blocks(
         stream.seek(at)
     while end is None or at < end:
         if is_passed:
-            found = left.find(b"\n")
-            passed = found + 1 if found >= 0 else len(left)
-            at, left, is_passed = at + passed, left[passed:], found < 0
+            line_end = left.find(b"\n")
+            passed = line_end + 1 if line_end >= 0 else len(left)
+            at, left, is_passed = at + passed, left[passed:], line_end < 0
             if not is_passed:
                 continue
-        found = -1 if is_passed else _last_end(left, at, end, size, most)
-        if found >= 0:
-            yield from _not_too_long(at, left[: found + 1], most)
-            at, left = at + found + 1, left[found + 1 :]
+        line_end = -1 if is_passed else _last_end(left, at, end, size, most)
+        if line_end >= 0:
+            yield from _not_too_long(at, left[: line_end + 1], most)
+            at, left = at + line_end + 1, left[line_end + 1 :]
             continue
         if len(left) > most:
             yield at, None
@@ -121,8 +121,8 @@ def _last_end(left: bytes, at: int, end: int | None, size: int, most: int) -> in
     is_long = len(left) > most
     if end is None or at + len(left) < end:
         return left.rfind(b"\n") if is_long or len(left) >= size else -1
-    found = left.find(b"\n", max(0, end - 1 - at))
-    return left.rfind(b"\n") if is_long and found < 0 else found
+    line_end = left.find(b"\n", max(0, end - 1 - at))
+    return left.rfind(b"\n") if is_long and line_end < 0 else line_end
 
 
 def _not_too_long(
@@ -146,9 +146,9 @@ def read_some(stream: Any, size: int) -> tuple[bytes, OSError | None]:
     step = READ_BYTES if is_compressed else STEP_BYTES
     parts, left = [], size
     try:
-        while left > 0 and (part := stream.read(min(left, step))):
-            parts.append(part)
-            left -= len(part)
+        while left > 0 and (chunk := stream.read(min(left, step))):
+            parts.append(chunk)
+            left -= len(chunk)
     except OSError as problem:
         return b"".join(parts), problem
     return b"".join(parts), None

@@ -82,10 +82,10 @@ class Csv(Reader):
         )
         before = 0
         rejected: list[Rejected] = []
-        num_told = 0
+        num_reported = 0
 
         def tables(size: int) -> Iterator[Any]:
-            num_seen, num_again = 0, num_told
+            num_seen, num_again = 0, num_reported
             rejected.clear()
 
             def skip(row: Any) -> str:
@@ -109,18 +109,18 @@ class Csv(Reader):
                 lambda row, before=before: f"row {before + row + 1} of the sound",  # type: ignore[misc]
                 tuple(rejected),
             )
-            num_told += len(rejected)
+            num_reported += len(rejected)
             rejected.clear()
             before += len(table)
-        for one in rejected:
-            yield rejection(one, wanted)
+        for record in rejected:
+            yield rejection(record, wanted)
 
 
 def _other_columns(row: Any, file: str) -> Rejected:
     error = f"{row.actual_columns} values for {row.expected_columns} columns"
-    place = "a row" if row.number is None else f"row {row.number}"
+    position = "a row" if row.number is None else f"row {row.number}"
     record = row.text.encode() if isinstance(row.text, str) else row.text
-    return Rejected(file, place, error, record)
+    return Rejected(file, position, error, record)
 
 
 def _with_long_rows(
@@ -167,7 +167,7 @@ class ArrowFile(Reader):
         with opened(storage, file) as stream:
             batches = arrow("pyarrow.ipc").open_file(stream).num_record_batches
         parts = max(1, min(batches, -(-size // most)))
-        borders = [batches * number // parts for number in range(parts + 1)]
+        borders = [batches * piece // parts for piece in range(parts + 1)]
         for begin, end in itertools.pairwise(borders):
             yield Piece(file, begin, end, size // parts)
 
@@ -235,13 +235,13 @@ def without_leftovers(storage: Storage, files: list[str]) -> list[str]:
     for folder in {file.rpartition("/")[0] for file in files}:
         state = f"{folder}/state.json"
         try:
-            found = json.loads(storage.read_all(state))["_data_files"]
-            named[folder] = {one["filename"] for one in found}
+            data_files = json.loads(storage.read_all(state))["_data_files"]
+            named[folder] = {entry["filename"] for entry in data_files}
         except (MissingFileError, ValueError, KeyError, TypeError):
             named[folder] = None
     parts = [(file, *file.rpartition("/")[::2]) for file in files]
     return [
         file
         for file, folder, name in parts
-        if (known := named[folder]) is None or name in known
+        if (names := named[folder]) is None or name in names
     ]

@@ -73,12 +73,14 @@ def encode(
     columns = {}
     for name in job.wanted.kept:
         column = batch.table.column(name)
-        columns[name], unfit = fitting(column, name, job.wanted, file, batch.place)
+        columns[name], unfit = fitting(
+            column, name, job.wanted, file, batch.position_of
+        )
         rejected += unfit
     left_out: list[int] = []
 
     def reject(row: int, error: str, record: bytes | None) -> None:
-        rejected.append(Rejected(file, batch.place(row), error, record))
+        rejected.append(Rejected(file, batch.position_of(row), error, record))
         left_out.append(row)
 
     source = batch.table.column(0)
@@ -189,13 +191,13 @@ def _rows(
             record = _as_bytes(columns[0][row].as_py())
         reject(row, str(problem), record)
 
-    found = encoder.encode_each(zip(*columns, strict=True), values, refuse)
-    num_tokens = len(found.ids)
+    encoded = encoder.encode_each(zip(*columns, strict=True), values, refuse)
+    num_tokens = len(encoded.ids)
     if num_tokens:
-        _check_id(job.tokenizer, int(found.ids.max()))
-    lists.append(0, found.ids, found.counts)
+        _check_id(job.tokenizer, int(encoded.ids.max()))
+    lists.append(0, encoded.ids, encoded.counts)
     if not job.has_labels:
         return num_tokens, 0
-    lists.append(1, found.labels.view(np.uint32), found.counts)
-    row_of_token = np.repeat(np.arange(len(found.counts)), found.counts)
-    return num_tokens, len(distinct(row_of_token[found.labels != IGNORED]))
+    lists.append(1, encoded.labels.view(np.uint32), encoded.counts)
+    row_of_token = np.repeat(np.arange(len(encoded.counts)), encoded.counts)
+    return num_tokens, len(distinct(row_of_token[encoded.labels != IGNORED]))

@@ -113,14 +113,14 @@ class JobFolder:
         settings = job.settings()
         manifest = read_json(self._out, MANIFEST)
         begun = read_json(self._out, JOB)
-        known = (manifest or begun or {}).get("settings")
-        if known is not None:
-            check_same_job(self.path, known, settings)
+        noted = (manifest or begun or {}).get("settings")
+        if noted is not None:
+            check_same_job(self.path, noted, settings)
         others = {n for n in self._out.names() if not n.startswith(".")} - {
             UNFINISHED,
             MANIFEST,
         }
-        if known is None and others:
+        if noted is None and others:
             raise InvalidArgumentError(
                 f"{self.path} holds other files: give an empty folder, or none yet"
             )
@@ -157,14 +157,16 @@ class JobFolder:
             self.widened = dict(begun["widened"])
         return None
 
-    def widen(self, found: WidenedError) -> None:
+    def widen(self, widened: WidenedError) -> None:
         """Widen the type of a column, and remove the shards with the narrow one."""
         begun = read_json(self._out, JOB)
         records = [n for n in self._out.names(UNFINISHED) if f"{UNFINISHED}/{n}" != JOB]
         self._out.remove(records, UNFINISHED)
         self._out.remove(self._out.names(_REJECTED), _REJECTED)
-        self._out.remove([one for one in self._out.names() if one.endswith(".parquet")])
-        begun["widened"][found.name] = found.kind
+        self._out.remove(
+            [name for name in self._out.names() if name.endswith(".parquet")]
+        )
+        begun["widened"][widened.name] = widened.kind
         write_json(self._out, JOB, begun)
         self.widened = begun["widened"]
 
@@ -180,18 +182,20 @@ class JobFolder:
             task: Number of the task.
             names: Names of all records, if they are known: no other is asked for.
         """
-        found: list[ShardRecord] = []
-        while names is None or f"{shard_name(task, len(found))}.json" in names:
-            told = read_json(self._out, _record_name(task, len(found)))
-            if told is None:
+        finished: list[ShardRecord] = []
+        while names is None or f"{shard_name(task, len(finished))}.json" in names:
+            record = read_json(self._out, _record_name(task, len(finished)))
+            if record is None:
                 break
             with reading_job(self._out):
-                told["next"] = None if told["next"] is None else tuple(told["next"])
-                found.append(ShardRecord(**told))
-        return found
+                record["next"] = (
+                    None if record["next"] is None else tuple(record["next"])
+                )
+                finished.append(ShardRecord(**record))
+        return finished
 
     def finish_shard(
-        self, task: int, number: int, record: ShardRecord, rejected: Iterable[Rejected]
+        self, task: int, shard: int, record: ShardRecord, rejected: Iterable[Rejected]
     ) -> None:
         """Record a shard as finished; its file is complete.
 
@@ -199,11 +203,11 @@ class JobFolder:
             FileAccessError: If another process took the folder over.
         """
         self._out.check_claim()
-        lines = [json.dumps(_told(one), sort_keys=True) for one in rejected]
+        lines = [json.dumps(_as_json(entry), sort_keys=True) for entry in rejected]
         if lines:
-            name = f"{_REJECTED}/{shard_name(task, number)}.jsonl"
+            name = f"{_REJECTED}/{shard_name(task, shard)}.jsonl"
             self._out.write(name, "".join(f"{line}\n" for line in lines).encode())
-        write_json(self._out, _record_name(task, number), asdict(record))
+        write_json(self._out, _record_name(task, shard), asdict(record))
 
     def finish(self, job: Job, max_rejected: float) -> Tokenized:
         """Write the manifest, and remove everything else but the shards.
@@ -282,7 +286,7 @@ class JobFolder:
     ) -> Tokenized:
         done = Tokenized(
             folder=self.path,
-            files=tuple(f"{self.path}/{one['file']}" for one in manifest["shards"]),
+            files=tuple(f"{self.path}/{shard['file']}" for shard in manifest["shards"]),
             **{name: manifest[name] for name in _COUNTS},
             vocab_size=job.tokenizer.vocab_size,
             fingerprint=job.tokenizer.fingerprint,
@@ -296,28 +300,28 @@ class JobFolder:
             )
         is_share = isinstance(max_rejected, float)
         most = int(max_rejected * num_records) if is_share else max_rejected
-        told = f"records were rejected ({summary(done.reasons)})"
+        problem = f"records were rejected ({summary(done.reasons)})"
         if not done.num_documents:
             raise LimitExceededError(
-                f"all {num_records:,} {told}: see {self._rejected}, and repair the "
+                f"all {num_records:,} {problem}: see {self._rejected}, and repair the "
                 "inputs"
             )
         if done.num_rejected > most:
             raise LimitExceededError(
-                f"{done.num_rejected:,} of {num_records:,} {told}, {most:,} may be: "
+                f"{done.num_rejected:,} of {num_records:,} {problem}, {most:,} may be: "
                 f"see {self._rejected}, and repair the inputs, or give a larger "
                 "max_rejected, which takes up what is written"
             )
         return done
 
 
-def _record_name(task: int, number: int) -> str:
-    return f"{UNFINISHED}/{shard_name(task, number)}.json"
+def _record_name(task: int, shard: int) -> str:
+    return f"{UNFINISHED}/{shard_name(task, shard)}.json"
 
 
-def shard_name(task: int, number: int) -> str:
+def shard_name(task: int, shard: int) -> str:
     """Return the name of a shard. Shards sort like their inputs."""
-    return f"part-{task:05}-{number:03}"
+    return f"part-{task:05}-{shard:03}"
 
 
 def reasons_of(rejected: Iterable[Rejected]) -> dict[str, int]:
@@ -325,18 +329,21 @@ def reasons_of(rejected: Iterable[Rejected]) -> dict[str, int]:
 
     The reason is the text of an error before the first colon or comma.
     """
-    found = [{re.split("[:,]", one.error)[0]: one.num_records or 1} for one in rejected]
-    return _together(found)
+    reasons = [
+        {re.split("[:,]", record.error)[0]: record.num_records or 1}
+        for record in rejected
+    ]
+    return _together(reasons)
 
 
 def _together(some: Iterable[dict[str, int]]) -> dict[str, int]:
     """Add up counts of reasons, the most frequent first."""
-    found = Counter[str]()
-    for one in some:
-        found.update(one)
-    told = dict(found.most_common(MOST_REASONS))
-    rest = found.total() - sum(told.values())
-    return told | ({"other reasons": rest} if rest else {})
+    total = Counter[str]()
+    for counts in some:
+        total.update(counts)
+    frequent = dict(total.most_common(MOST_REASONS))
+    rest = total.total() - sum(frequent.values())
+    return frequent | ({"other reasons": rest} if rest else {})
 
 
 def summary(reasons: dict[str, int]) -> str:
@@ -344,16 +351,16 @@ def summary(reasons: dict[str, int]) -> str:
     return "; ".join(f"{count:,} {reason}" for reason, count in reasons.items())
 
 
-def _told(one: Rejected) -> dict[str, Any]:
-    told = {
-        "file": one.file,
-        "place": one.place,
-        "error": one.error,
-        "records": one.num_records,
+def _as_json(rejected: Rejected) -> dict[str, Any]:
+    fields = {
+        "file": rejected.file,
+        "position": rejected.position,
+        "error": rejected.error,
+        "records": rejected.num_records,
     }
-    if one.record is not None:
+    if rejected.record is not None:
         try:
-            told["record"] = one.record.decode()
+            fields["record"] = rejected.record.decode()
         except UnicodeDecodeError:
-            told["record_base64"] = base64.b64encode(one.record).decode()
-    return told
+            fields["record_base64"] = base64.b64encode(rejected.record).decode()
+    return fields

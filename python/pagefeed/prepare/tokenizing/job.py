@@ -75,8 +75,8 @@ class Job:
         """Return all settings that decide on the output, for comparison."""
         files, storage = self.inputs.files, self.inputs.storage
         versions = hashlib.blake2b(digest_size=16)
-        found = zip(files, self.inputs.formats, storage.versions(files), strict=True)
-        for file, format_, version in found:
+        listed = zip(files, self.inputs.formats, storage.versions(files), strict=True)
+        for file, format_, version in listed:
             versions.update(f"{file} {format_} {version}\n".encode())
         return {
             "version": VERSION,
@@ -99,7 +99,7 @@ def plan(inputs: Inputs, shard_bytes: int) -> tuple[Task, ...]:
     waiting: list[Piece] = []
     weight = 0
     work = Work("sizes of inputs", total=len(numbers), unit="files")
-    for pieces in work.each(lambda number: pieces_of(inputs, number, most), numbers):
+    for pieces in work.map(lambda file: pieces_of(inputs, file, most), numbers):
         for piece in pieces:
             if waiting and weight + piece.weight > most:
                 tasks.append(tuple(waiting))

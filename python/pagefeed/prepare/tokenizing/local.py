@@ -26,7 +26,7 @@ class InputWork:
             task: sum(piece.weight for piece in job.tasks[task]) for task in tasks
         }
         self._read = dict.fromkeys(tasks, 0)
-        self._told = 0
+        self._advanced = 0
         self._lock = threading.Lock()
         total = sum(self._weights.values())
         self._work = Work("tokenizing", total=total, unit="bytes")
@@ -53,8 +53,8 @@ class InputWork:
         """Report the progress; only one thread calls it."""
         with self._lock:
             read = sum(self._read.values())
-        self._work.advance(read - self._told)
-        self._told = read
+        self._work.advance(read - self._advanced)
+        self._advanced = read
 
 
 def run_locally(job: Job, num_threads: int, retries: int) -> None:

@@ -40,17 +40,18 @@ def run_on_ray(job: Job, num_threads: int, retries: int) -> None:
     def died(task: int, said: str) -> None:
         """Count deaths since the last finished shard; raise if they are too many."""
         shards = folder.shards(task)
-        place = task, len(shards)
-        deaths[place] += 1
+        task_and_shard = task, len(shards)
+        deaths[task_and_shard] += 1
         begin = (0, 0) if not shards else shards[-1].next or (0, 0)
         pieces = job.tasks[task][begin[0] :]
         names = ", ".join(dict.fromkeys(piece.file for piece in pieces))
-        if deaths[place] <= retries:
+        if deaths[task_and_shard] <= retries:
             logger.info("a worker died and %s is tried again: %s", names, said)
             return
         raise DataError(
-            f"{names}: the worker that tokenizes it died {deaths[place]} times at the "
-            f"same place: {said}; look at its memory, or tokenize the file by itself"
+            f"{names}: the worker that tokenizes it died {deaths[task_and_shard]} "
+            f"times at the same place: {said}; look at its memory, or tokenize the "
+            "file by itself"
         ).at(file=pieces[0].file)
 
     with InputWork(job, left) as work:

@@ -33,13 +33,13 @@ class Shard:
     Args:
         job: The job.
         task: Number of the task.
-        number: Number of the shard in it.
+        shard: Number of the shard in it.
     """
 
-    def __init__(self, job: Job, task: int, number: int) -> None:
+    def __init__(self, job: Job, task: int, shard: int) -> None:
         self._job = job
-        self._place = task, number
-        self._name = f"{shard_name(task, number)}.parquet"
+        self._task_and_shard = task, shard
+        self._name = f"{shard_name(task, shard)}.parquet"
         empty = arrow().BufferOutputStream()
         arrow("pyarrow.parquet").ParquetWriter(empty, schema_of(job)).close()
         self._lists = _core.ListFile(
@@ -81,14 +81,14 @@ class Shard:
         Raises:
             CorruptFileError: If a record is corrupt and ``on_error`` is ``"fail"``.
         """
-        found = encode(self._job, batch, file, num_threads, self._lists)
-        for one in found.rejected:
-            self._reject(one)
-        self._record.rows += found.num_rows
-        self._record.tokens += found.num_tokens
-        self._record.learned += found.num_learned
-        if found.num_rows:
-            self._others.append(found.others)
+        encoded = encode(self._job, batch, file, num_threads, self._lists)
+        for rejected in encoded.rejected:
+            self._reject(rejected)
+        self._record.rows += encoded.num_rows
+        self._record.tokens += encoded.num_tokens
+        self._record.learned += encoded.num_learned
+        if encoded.num_rows:
+            self._others.append(encoded.others)
             if self._file is None:
                 self._file = self._job.folder.writer(self._name)
             self._write_pages()
@@ -96,17 +96,18 @@ class Shard:
         waiting = STORED_BYTES * self._lists.num_waiting + others
         if waiting >= min(GROUP_BYTES, self._job.shard_bytes):
             self._end_group()
-        return found.num_tokens
+        return encoded.num_tokens
 
-    def _reject(self, one: Rejected) -> None:
+    def _reject(self, rejected: Rejected) -> None:
         if self._job.on_error == "fail":
             raise CorruptFileError(
-                f"{one.file}, {one.place}: {one.error}; on_error='skip' or "
-                "'quarantine' goes on without such records and lists them"
-            ).at(file=one.file)
-        logger.info("%s, %s: %s", one.file, one.place, one.error)
+                f"{rejected.file}, {rejected.position}: {rejected.error}; "
+                "on_error='skip' or 'quarantine' goes on without such records and "
+                "lists them"
+            ).at(file=rejected.file)
+        logger.info("%s, %s: %s", rejected.file, rejected.position, rejected.error)
         is_kept = self._job.on_error == "quarantine"
-        self._rejected.append(one if is_kept else one._replace(record=None))
+        self._rejected.append(rejected if is_kept else rejected._replace(record=None))
 
     def _end_group(self) -> None:
         if self._others:
@@ -149,8 +150,9 @@ class Shard:
             record.file, record.bytes = self._name, self.size
             record.sha256 = self._digest.hexdigest()
         record.rejected = sum(
-            1 if one.num_records is None else one.num_records for one in self._rejected
+            1 if rejected.num_records is None else rejected.num_records
+            for rejected in self._rejected
         )
         record.reasons = reasons_of(self._rejected)
         record.next = following
-        folder.finish_shard(*self._place, record, self._rejected)
+        folder.finish_shard(*self._task_and_shard, record, self._rejected)

@@ -15,7 +15,7 @@ __all__ = ["run_task", "tasks_left"]
 
 Advance = Callable[[int], object]
 """Called with the bytes of text since the last call."""
-Place = tuple[int, int]
+Position = tuple[int, int]
 """Numbers of a piece of a task, and of a batch in it."""
 
 
@@ -47,39 +47,41 @@ def run_task(
     """
     folder = JobFolder(job.folder)
     done = folder.shards(task)
-    following: Place | None = done[-1].next if done else (0, 0)
+    following: Position | None = done[-1].next if done else (0, 0)
     if following is None:
         return
     batches = _batches(job, task, following)
 
-    def fill(shard: Shard) -> Place | None:
+    def fill(shard: Shard) -> Position | None:
         """Add batches until the shard is full.
 
         Return the next position, or None at the end.
         """
-        for file, batch, place in batches:
+        for file, batch, next_position in batches:
             if is_cancelled():
                 raise CancelledError("tokenizing was cancelled")
             shard.add(batch, file, num_threads())
             advance(batch.table.nbytes)
             if shard.is_full:
-                return place
+                return next_position
         return None
 
-    for number in itertools.count(len(done)):
-        with Shard(job, task, number) as shard:
+    for shard_number in itertools.count(len(done)):
+        with Shard(job, task, shard_number) as shard:
             following = fill(shard)
             shard.finish(folder, following)
         if following is None:
             return
 
 
-def _batches(job: Job, task: int, start: Place) -> Iterator[tuple[str, Batch, Place]]:
+def _batches(
+    job: Job, task: int, start: Position
+) -> Iterator[tuple[str, Batch, Position]]:
     """Yield batches from a position on, with their file and the next position."""
     first, skip = start
-    for number, piece in enumerate(job.tasks[task][first:], first):
+    for piece_number, piece in enumerate(job.tasks[task][first:], first):
         batches = read_piece(job.inputs.storage, piece, job.wanted)
         some = itertools.islice(enumerate(batches), skip, None)
-        for place, batch in some:
-            yield piece.file, batch, (number, place + 1)
+        for batch_number, batch in some:
+            yield piece.file, batch, (piece_number, batch_number + 1)
         skip = 0

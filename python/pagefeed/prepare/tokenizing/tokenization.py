@@ -173,8 +173,8 @@ def tokenize(
     name = check_column(column_name, "column_name")
     shard_bytes = max(1, parse_bytes(shard_size, name="shard_size"))
     out = output_folder(output, storage_options, "output")
-    found = find_inputs(inputs, format, storage_options, output=out)
-    types = types_of_inputs(found)
+    located = find_inputs(inputs, format, storage_options, output=out)
+    types = types_of_inputs(located)
     source = check_column(column if messages is None else messages, "column")
     if text is None and messages is None:
         text = nested_text(types, source)
@@ -190,7 +190,7 @@ def tokenize(
     )
     kept = _kept(keep)
     wanted = make_wanted(
-        found,
+        located,
         types,
         source if rows is None else rows.columns[0],
         kept,
@@ -200,7 +200,7 @@ def tokenize(
         record_bytes=max(1, parse_bytes(max_record, name="max_record")),
     )
     job = Job(
-        inputs=found,
+        inputs=located,
         wanted=wanted,
         tokenizer=tokenizer,
         rows=rows,
@@ -212,7 +212,7 @@ def tokenize(
         compression=compression,
         on_error=on_error,
         folder=out,
-        tasks=plan(found, shard_bytes),
+        tasks=plan(located, shard_bytes),
     )
     folder = JobFolder(job.folder)
     folder.note(job)  # Before it is claimed: another job that works there goes on.
@@ -232,9 +232,9 @@ def _until_all_fits(job: Job, folder: JobFolder, run: Callable[[Job], None]) -> 
     while True:
         try:
             return run(job.widened(folder.widened))
-        except WidenedError as found:
-            logger.info("%s: all begins anew, as %s", found.error, found.kind)
-            folder.widen(found)
+        except WidenedError as widened:
+            logger.info("%s: all begins anew, as %s", widened.error, widened.kind)
+            folder.widen(widened)
 
 
 def _kept(keep: object) -> dict[str, str | None]:

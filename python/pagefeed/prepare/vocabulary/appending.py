@@ -41,8 +41,8 @@ def appending_of(tokenizer: Tokenizer) -> Appending:
 def merges_of(model: dict[str, Any]) -> list[list[str]]:
     """Return the merges of BPE as pairs; older files store them as texts."""
     return [
-        each.split(" ", 1) if isinstance(each, str) else list(each)
-        for each in model["merges"]
+        merge.split(" ", 1) if isinstance(merge, str) else list(merge)
+        for merge in model["merges"]
     ]
 
 
@@ -94,9 +94,9 @@ class Appending(ABC):
                 yield word
             return
         # Of those that take a text as one word, tokens are kept within words.
-        for number, word in enumerate(text.split("▁")):
-            if word or number:
-                yield "▁" * bool(number) + word
+        for index, word in enumerate(text.split("▁")):
+            if word or index:
+                yield "▁" * bool(index) + word
 
     def encoded(self, word: str) -> tuple[str, ...]:
         """Return the tokens of a word."""

@@ -58,7 +58,9 @@ def check_output(path: str, output: str) -> None:
     kind = _kind_of(path)
     if _kind_of(output) is not kind:
         raise InvalidArgumentError(f"output={output!r} must have the suffix of {path}")
-    folders = {os.path.dirname(Storage().name_of(each)) for each in (path, output)}
+    folders = {
+        os.path.dirname(Storage().name_of(checkpoint)) for checkpoint in (path, output)
+    }
     if kind is _Sharded and len(folders) < 2:
         raise InvalidArgumentError(
             f"output={output!r} would replace the shards of {path}: name a file in "
@@ -93,11 +95,11 @@ class _Safetensors:
             self._about = header.pop("__metadata__", None)
             self.tensors = {
                 name: TensorFacts(
-                    tuple(each["shape"]),
-                    each["dtype"],
-                    *(8 + length + place for place in each["data_offsets"]),
+                    tuple(entry["shape"]),
+                    entry["dtype"],
+                    *(8 + length + offset for offset in entry["data_offsets"]),
                 )
-                for name, each in header.items()
+                for name, entry in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise self._corrupt(f"its header cannot be read: {problem}") from problem
@@ -112,16 +114,16 @@ class _Safetensors:
         changed = {name: self._changed(name, change) for name in names}
         order = sorted(self.tensors, key=lambda name: self.tensors[name].begin)
         header = {} if self._about is None else {"__metadata__": self._about}
-        place = 0
+        offset = 0
         for name in order:
             facts, new = self.tensors[name], changed.get(name)
             size = facts.end - facts.begin if new is None else new.nbytes
             header[name] = {
                 "dtype": facts.dtype,
                 "shape": list((facts if new is None else new).shape),
-                "data_offsets": [place, place + size],
+                "data_offsets": [offset, offset + size],
             }
-            place += size
+            offset += size
         text = json.dumps(header, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         with FileWriter(output) as out:
@@ -131,8 +133,8 @@ class _Safetensors:
                     out.write(changed[name].data.cast("B"))
                     continue
                 facts = self.tensors[name]
-                for part in self._storage.parts(self.path, facts.begin, facts.end):
-                    out.write(part)
+                for chunk in self._storage.parts(self.path, facts.begin, facts.end):
+                    out.write(chunk)
 
     def _changed(self, name: str, change: Change) -> Values:
         facts = self.tensors[name]
@@ -169,8 +171,8 @@ class _Sharded:
         if strange:
             raise _corrupt(self.path, f"names {strange[0]!r}, which lies elsewhere")
         self._parts = {name: _Safetensors(os.path.join(folder, name)) for name in files}
-        held = {n: f for f, part in self._parts.items() for n in part.tensors}
-        if held != self._file_of:
+        shard_of = {n: f for f, shard in self._parts.items() for n in shard.tensors}
+        if shard_of != self._file_of:
             raise _corrupt(self.path, "does not name the tensors that its files hold")
         self.tensors = {
             name: self._parts[file].tensors[name]
@@ -180,11 +182,11 @@ class _Sharded:
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
         """Write all files beside ``output``, and ``output`` last."""
         folder, total = make_folder(os.path.dirname(Storage().name_of(output))), 0
-        for name, part in self._parts.items():
-            place = os.path.join(folder, name)
-            part.write(place, [n for n in names if self._file_of[n] == name], change)
-            written = _Safetensors(place).tensors.values()
-            total += sum(each.end - each.begin for each in written)
+        for name, shard in self._parts.items():
+            path = os.path.join(folder, name)
+            shard.write(path, [n for n in names if self._file_of[n] == name], change)
+            written = _Safetensors(path).tensors.values()
+            total += sum(facts.end - facts.begin for facts in written)
         about = (self._content.get("metadata") or {}) | {"total_size": total}
         with FileWriter(output) as out:
             text = json.dumps(self._content | {"metadata": about}, indent=2)
@@ -219,25 +221,25 @@ class _Torch:
             raise _corrupt(self.path, what) from problem
         self._places = dict(_tensors(self._torch, self._content))
         self.tensors = {
-            name: TensorFacts(tuple(place[key].shape), str(place[key].dtype), 0, 0)
-            for name, (place, key) in self._places.items()
+            name: TensorFacts(tuple(holder[key].shape), str(holder[key].dtype), 0, 0)
+            for name, (holder, key) in self._places.items()
         }
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
         """Write a copy with some tensors changed. Shared memory stays shared."""
         torch = self._torch
-        made: dict[tuple[int, ...], Any] = {}
+        changed: dict[tuple[int, ...], Any] = {}
         for name in names:
-            place, key = self._places[name]
-            given = place[key]
+            holder, key = self._places[name]
+            given = holder[key]
             if not given.is_floating_point() or given.itemsize < 2:
                 raise _no_floats(self.path, name, given.dtype)
             same = (given.data_ptr(), *given.shape, *given.stride())
-            if same not in made:
+            if same not in changed:
                 wide = given.float() if given.dtype == torch.bfloat16 else given
                 values = torch.from_numpy(change(wide.detach().numpy()))
-                made[same] = values.to(given.dtype)
-            place[key] = made[same]
+                changed[same] = values.to(given.dtype)
+            holder[key] = changed[same]
         with _Output(output) as out:
             torch.save(self._content, out)
 

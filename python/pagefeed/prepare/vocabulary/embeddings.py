@@ -120,11 +120,11 @@ def with_means(values: Rows, pieces: dict[int, Sequence[int]], num_rows: int) ->
         num_rows: Rows to have; those that are nobody's are zero.
     """
     wide = np.promote_types(values.dtype, np.float32)
-    made = np.zeros((num_rows, *values.shape[1:]), dtype=values.dtype)
-    made[: len(values)] = values
-    for number, parts in pieces.items():
-        made[number] = values[list(parts)].astype(wide).mean(axis=0)
-    return made
+    rows = np.zeros((num_rows, *values.shape[1:]), dtype=values.dtype)
+    rows[: len(values)] = values
+    for row, parts in pieces.items():
+        rows[row] = values[list(parts)].astype(wide).mean(axis=0)
+    return rows
 
 
 def pieces_of(old: Tokenizer, new: Tokenizer) -> dict[int, Sequence[int]]:
@@ -134,61 +134,65 @@ def pieces_of(old: Tokenizer, new: Tokenizer) -> dict[int, Sequence[int]]:
         InvalidArgumentError: If an old token has another id in the new tokenizer, or
             there is no new one.
     """
-    before, after = (json.loads(each.to_json())["model"] for each in (old, new))
-    known, all_ids = _ids(before), _ids(after)
-    moved = [token for token, number in known.items() if all_ids.get(token) != number]
+    before, after = (
+        json.loads(tokenizer.to_json())["model"] for tokenizer in (old, new)
+    )
+    old_ids, all_ids = _ids(before), _ids(after)
+    moved = [
+        token for token, token_id in old_ids.items() if all_ids.get(token) != token_id
+    ]
     added = {t: n for t, n in all_ids.items() if n >= old.vocab_size}
     if moved or not added or before["type"] != after["type"]:
-        found = f"{moved[0]!r} has another id" if moved else "it has no new token"
+        difference = f"{moved[0]!r} has another id" if moved else "it has no new token"
         raise InvalidArgumentError(
-            f"{new.name} is not {old.name} with more tokens: {found}; give what "
+            f"{new.name} is not {old.name} with more tokens: {difference}; give what "
             "extend_tokenizer made of it"
         )
     if before["type"] != "BPE":
         model = library().Tokenizer.from_str(old.to_json()).model
         return {
-            number: [piece.id for piece in model.tokenize(token)]
-            for token, number in added.items()
+            token_id: [piece.id for piece in model.tokenize(token)]
+            for token, token_id in added.items()
         }
     prefix = after.get("continuing_subword_prefix") or ""
-    parts: dict[str, list[int]] = {token: [n] for token, n in known.items()}
+    parts: dict[str, list[int]] = {token: [n] for token, n in old_ids.items()}
     for left, right in merges_of(after)[len(before["merges"]) :]:
         parts[left + right.removeprefix(prefix)] = parts[left] + parts[right]
-    return {number: parts[token] for token, number in added.items()}
+    return {token_id: parts[token] for token, token_id in added.items()}
 
 
 def _ids(model: dict[str, Any]) -> dict[str, int]:
     vocab = model["vocab"]
     if isinstance(vocab, dict):
         return vocab
-    return {piece: number for number, (piece, _) in enumerate(vocab)}
+    return {piece: token_id for token_id, (piece, _) in enumerate(vocab)}
 
 
 def _names(
-    found: dict[str, TensorFacts],
+    facts: dict[str, TensorFacts],
     tensors: Iterable[str] | None,
     vocab_size: int,
     path: str,
 ) -> list[str]:
     if tensors is None:
-        names = [name for name in found if name.endswith(NAMES)]
+        names = [name for name in facts if name.endswith(NAMES)]
         # Other layers may end alike; what has a row for each token is meant.
-        names = [name for name in names if found[name].shape[0] >= vocab_size]
+        names = [name for name in names if facts[name].shape[0] >= vocab_size]
         if not names:
             raise InvalidArgumentError(
                 f"{path}: no tensor with {vocab_size:,} rows or more is called as an "
-                f"embedding or head: name them, tensors=[...]; it has {[*found][:8]}"
+                f"embedding or head: name them, tensors=[...]; it has {[*facts][:8]}"
             )
         return names
     names = list(check_columns(tensors, "tensors"))
     for name in names:
-        if name not in found:
+        if name not in facts:
             raise InvalidArgumentError(
-                f"{path} has no tensor {name!r}; it has {[*found][:8]}"
+                f"{path} has no tensor {name!r}; it has {[*facts][:8]}"
             )
-        if not found[name].shape or found[name].shape[0] < vocab_size:
+        if not facts[name].shape or facts[name].shape[0] < vocab_size:
             raise InvalidArgumentError(
-                f"{path}: {name!r} has the shape {list(found[name].shape)}, and the "
+                f"{path}: {name!r} has the shape {list(facts[name].shape)}, and the "
                 f"tokenizer {vocab_size:,} tokens: name tensors with a row for each "
                 "token"
             )

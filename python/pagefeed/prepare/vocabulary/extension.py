@@ -126,7 +126,7 @@ def extend_tokenizer(
             f"tokenizer={tokenizer!r:.60} is none: give pagefeed.Tokenizer(path)"
         )
     appending = appending_of(tokenizer)
-    number = check_positive(new_tokens, "new_tokens")
+    most_new = check_positive(new_tokens, "new_tokens")
     least = check_whole(min_gain, "min_gain", least=1)
     path = checked_output(output, storage_options, "output")
     texts, others = drawn(
@@ -141,27 +141,27 @@ def extend_tokenizer(
     words = _encoded_words(appending, texts)
     joins = best_joins(
         words,
-        number,
+        most_new,
         joined=appending.joined,
         known=appending.tokens,
         least_gain=least,
     )
     content = appending.appended(joins, sum(len(w) * n for w, n in words.items()))
     measured = _measured(others, beside, seed)
-    made = _checked(json.dumps(content), tokenizer, measured)
+    extended = _checked(json.dumps(content), tokenizer, measured)
     write_text(path, json.dumps(content), storage_options)
     first = appending.first_id
     return ExtendedTokenizer(
         path=path,
-        vocab_size=made.vocab_size,
-        fingerprint=made.fingerprint,
+        vocab_size=extended.vocab_size,
+        fingerprint=extended.fingerprint,
         new_tokens=tuple(
-            NewToken(id=first + n, text=made.decode([first + n]), gain=join.gain)
+            NewToken(id=first + n, text=extended.decode([first + n]), gain=join.gain)
             for n, join in enumerate(joins)
         ),
         sources=texts.sources,
         before=rates_of(tokenizer, measured),
-        held_out=rates_of(made, measured),
+        held_out=rates_of(extended, measured),
     )
 
 
@@ -182,25 +182,25 @@ def _measured(
     others: Mapping[str, ParquetDataset], beside: TextDatasets | None, seed: int
 ) -> dict[str, list[str]]:
     """Held-out texts of the domain, and texts of the other datasets."""
-    found = texts_held_out(others, seed)
+    measured = texts_held_out(others, seed)
     if beside is not None:
         more = texts_held_out(sources_of(beside, None), seed)
-        found |= {f"beside/{name}": texts for name, texts in more.items()}
-    return found
+        measured |= {f"beside/{name}": texts for name, texts in more.items()}
+    return measured
 
 
 def _checked(
     content: str, before: Tokenizer, texts: Mapping[str, list[str]]
 ) -> Tokenizer:
     """Return the new tokenizer; check that texts without new tokens keep their ids."""
-    made = before.replaced(content)
+    extended = before.replaced(content)
     for some in texts.values():
-        pairs = zip(before.encode_batch(some), made.encode_batch(some), strict=True)
-        for number, (old, new) in enumerate(pairs):
+        pairs = zip(before.encode_batch(some), extended.encode_batch(some), strict=True)
+        for index, (old, new) in enumerate(pairs):
             is_new = (new >= before.vocab_size).any()
             if not is_new and old.tolist() != new.tolist():
                 raise UnsupportedError(
-                    f"{before.name} cannot be extended: {some[number]!r:.60} has no "
+                    f"{before.name} cannot be extended: {some[index]!r:.60} has no "
                     "new token and other ids than before"
                 )
-    return made
+    return extended

@@ -63,8 +63,8 @@ def library() -> Any:
     Raises:
         MissingDependencyError: If it is not installed.
     """
-    for part in ("models", "trainers", "pre_tokenizers", "normalizers", "decoders"):
-        require(f"tokenizers.{part}", extra="tokenizers", purpose="training")
+    for module in ("models", "trainers", "pre_tokenizers", "normalizers", "decoders"):
+        require(f"tokenizers.{module}", extra="tokenizers", purpose="training")
     return require("tokenizers", extra="tokenizers", purpose="training a tokenizer")
 
 
@@ -83,11 +83,11 @@ def train(recipe: Recipe, texts: Iterable[str]) -> str:
 def _bpe(recipe: Recipe, texts: Iterable[str]) -> str:
     lib = library()
     before = lib.pre_tokenizers
-    made = lib.Tokenizer(lib.models.BPE())
+    tokenizer = lib.Tokenizer(lib.models.BPE())
     by_pattern = before.Split(lib.Regex(recipe.pattern), "isolated")
     to_letters = before.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.pre_tokenizer = before.Sequence([by_pattern, to_letters])
-    made.decoder = lib.decoders.ByteLevel()
+    tokenizer.pre_tokenizer = before.Sequence([by_pattern, to_letters])
+    tokenizer.decoder = lib.decoders.ByteLevel()
     _check_room(
         recipe, 256 + len(recipe.special_tokens), "256 bytes and special tokens"
     )
@@ -98,23 +98,25 @@ def _bpe(recipe: Recipe, texts: Iterable[str]) -> str:
         min_frequency=recipe.min_frequency,
         show_progress=False,
     )
-    made.train_from_iterator(texts, trainer)
-    return str(made.to_str())
+    tokenizer.train_from_iterator(texts, trainer)
+    return str(tokenizer.to_str())
 
 
 def _wordpiece(recipe: Recipe, texts: Iterable[str]) -> str:
     lib = library()
     unknown = UNKNOWN["wordpiece"]
-    made = lib.Tokenizer(lib.models.WordPiece(unk_token=unknown))
-    made.normalizer = lib.normalizers.BertNormalizer(
+    tokenizer = lib.Tokenizer(lib.models.WordPiece(unk_token=unknown))
+    tokenizer.normalizer = lib.normalizers.BertNormalizer(
         lowercase=False, strip_accents=False
     )
-    made.pre_tokenizer = lib.pre_tokenizers.BertPreTokenizer()
-    made.decoder = lib.decoders.WordPiece()
+    tokenizer.pre_tokenizer = lib.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = lib.decoders.WordPiece()
     words: Counter[str] = Counter()
     for text in texts:
-        plain = made.normalizer.normalize_str(text)
-        words.update(word for word, _ in made.pre_tokenizer.pre_tokenize_str(plain))
+        plain = tokenizer.normalizer.normalize_str(text)
+        words.update(
+            word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(plain)
+        )
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for letter in word:
@@ -123,23 +125,27 @@ def _wordpiece(recipe: Recipe, texts: Iterable[str]) -> str:
     inner = {letter for word in words for letter in word[1:]}.intersection(letters)
     # Told ahead and in order: else they are numbered as a hash of words has it, and
     # which of two pairs that are as frequent comes first depends on that.
-    known = [*recipe.special_tokens, *letters, *(f"##{c}" for c in sorted(inner))]
+    first_tokens = [
+        *recipe.special_tokens,
+        *letters,
+        *(f"##{c}" for c in sorted(inner)),
+    ]
     _check_room(
         recipe,
-        len(known),
+        len(first_tokens),
         "special tokens and letters, at the begin of words and inside",
     )
     trainer = lib.trainers.WordPieceTrainer(
         vocab_size=recipe.vocab_size,
-        special_tokens=known,
+        special_tokens=first_tokens,
         initial_alphabet=letters,
         limit_alphabet=len(letters),
         min_frequency=recipe.min_frequency,
         show_progress=False,
     )
     repeated = (word for word in sorted(words) for _ in range(words[word]))
-    made.train_from_iterator(repeated, trainer)
-    content = json.loads(made.to_str())
+    tokenizer.train_from_iterator(repeated, trainer)
+    content = json.loads(tokenizer.to_str())
     special = set(recipe.special_tokens)
     content["added_tokens"] = [
         token for token in content["added_tokens"] if token["content"] in special
@@ -150,14 +156,14 @@ def _wordpiece(recipe: Recipe, texts: Iterable[str]) -> str:
 def _unigram(recipe: Recipe, texts: Iterable[str]) -> str:
     lib = library()
     unknown = UNKNOWN["unigram"]
-    made = lib.Tokenizer(lib.models.Unigram())
-    made.pre_tokenizer = lib.pre_tokenizers.Sequence(
+    tokenizer = lib.Tokenizer(lib.models.Unigram())
+    tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence(
         [
             lib.pre_tokenizers.Split(lib.Regex(recipe.pattern), "isolated"),
             lib.pre_tokenizers.Metaspace(prepend_scheme="never"),
         ]
     )
-    made.decoder = lib.decoders.Sequence(
+    tokenizer.decoder = lib.decoders.Sequence(
         [
             lib.decoders.Replace("▁", " "),
             lib.decoders.ByteFallback(),
@@ -178,8 +184,8 @@ def _unigram(recipe: Recipe, texts: Iterable[str]) -> str:
         show_progress=False,
     )
     rare = dict.fromkeys(map(ord, set(counts).difference(letters)), " ")
-    made.train_from_iterator((text.translate(rare) for text in texts), trainer)
-    content = json.loads(made.to_str())
+    tokenizer.train_from_iterator((text.translate(rare) for text in texts), trainer)
+    content = json.loads(tokenizer.to_str())
     content["model"] |= _even_scores(content["model"], recipe.special_tokens, others)
     return json.dumps(content)
 
@@ -218,13 +224,13 @@ def letters_of(counts: Counter[str], coverage: float) -> list[str]:
         >>> letters_of(Counter(a=90, b=9, c=1), 0.99)
         ['a', 'b']
     """
-    least, covered, found = coverage * counts.total(), 0, list[str]()
+    least, covered, letters = coverage * counts.total(), 0, list[str]()
     for letter, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
         if covered >= least:
             break
         covered += count
-        found.append(letter)
-    return sorted(found)
+        letters.append(letter)
+    return sorted(letters)
 
 
 def _check_room(recipe: Recipe, least: int, what: str) -> None:

@@ -160,8 +160,8 @@ def amounts(
         name: (size / total) ** (1 / temperature) if size else 0.0
         for name, size in sizes.items()
     }
-    part = min(num_bytes, total) / math.fsum(weights.values())
-    return {name: weight * part for name, weight in weights.items()}
+    bytes_per_weight = min(num_bytes, total) / math.fsum(weights.values())
+    return {name: weight * bytes_per_weight for name, weight in weights.items()}
 
 
 def texts_of(
@@ -234,13 +234,13 @@ def drawn(
         for name, dataset in sources_of(datasets, source_column).items()
     }
     texts = TextSample(
-        datasets={name: part["learned"] for name, part in parts.items()},
+        datasets={name: division["learned"] for name, division in parts.items()},
         num_bytes=num_bytes,
         temperature=temperature,
         seed=seed,
         shuffle=shuffle,
     )
-    return texts, {name: part["held_out"] for name, part in parts.items()}
+    return texts, {name: division["held_out"] for name, division in parts.items()}
 
 
 def sources_of(
@@ -255,18 +255,19 @@ def sources_of(
     named = datasets if isinstance(datasets, Mapping) else {"": datasets}
     if not named:
         raise InvalidArgumentError("no datasets were given: name at least one")
-    found: dict[str, ParquetDataset] = {}
+    sources: dict[str, ParquetDataset] = {}
     for name, dataset in named.items():
         texts = _checked(name, dataset)
         if source_column is None:
-            found[name or "all"] = texts
+            sources[name or "all"] = texts
             continue
         column = check_column(source_column, "source_column")
         prefix = f"{name}/" if name else ""
-        found |= {
-            prefix + value: part for value, part in _by_value(texts, column).items()
+        sources |= {
+            prefix + value: texts_of_value
+            for value, texts_of_value in _by_value(texts, column).items()
         }
-    return found
+    return sources
 
 
 def _checked(name: str, dataset: object) -> ParquetDataset:
@@ -311,13 +312,13 @@ def _values(dataset: ParquetDataset, column: str) -> list[Any]:
     source = dataset.source_of(column)
     if isinstance(source, FolderColumn):
         return sorted({value for value in source.values if value is not None})
-    found: set[Any] = set()
+    distinct: set[Any] = set()
     pages = range(len(source))
     for values in in_order(lambda page: _of_page(source, column, page), pages):
-        found |= values
-        if len(found) > 100 * MOST_SOURCES:  # Of no use: told above.
+        distinct |= values
+        if len(distinct) > 100 * MOST_SOURCES:  # Of no use: told above.
             break
-    return sorted(found)
+    return sorted(distinct)
 
 
 def _of_page(index: PageIndex, column: str, page: int) -> set[Any]:

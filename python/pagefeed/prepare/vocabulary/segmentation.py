@@ -25,7 +25,7 @@ class Join(NamedTuple):
 
 def best_joins(
     words: Mapping[tuple[str, ...], int],
-    number: int,
+    most: int,
     *,
     joined: Callable[[str, str], str | None],
     known: Iterable[str] = (),
@@ -35,7 +35,7 @@ def best_joins(
 
     Args:
         words: How often each word is there, by the tokens that it comes to.
-        number: How many joins to choose at most.
+        most: How many joins to choose at most.
         joined: The token that two make; None if they must not.
         known: Tokens that there are; what would make one of them is left out.
         least_gain: Tokens that a join must save at least.
@@ -52,7 +52,7 @@ def best_joins(
     heap = [(-gain, pair) for pair, gain in text.gains.items()]
     heapq.heapify(heap)
     chosen: list[Join] = []
-    while heap and len(chosen) < number:
+    while heap and len(chosen) < most:
         negative, pair = heapq.heappop(heap)
         gain = text.gains.get(pair, 0)
         if gain < least_gain or gain != -negative:
@@ -78,8 +78,8 @@ class _Words:
         self._counts = [count for _, count in several]
         self.gains: Counter[Pair] = Counter()
         self._where: defaultdict[Pair, set[int]] = defaultdict(set)
-        for number in range(len(several)):
-            self._add(number, 1)
+        for word_number in range(len(several)):
+            self._add(word_number, 1)
 
     def join(self, pair: Pair, token: str) -> set[Pair]:
         """Join two neighbours everywhere; return the new pairs.
@@ -87,44 +87,46 @@ class _Words:
         All of these have the token: no other pair gains.
         """
         new: set[Pair] = set()
-        for number in sorted(self._where.pop(pair, ())):
-            self._add(number, -1)
-            self._tokens[number] = _replaced(self._tokens[number], pair, token)
-            self._add(number, 1)
-            tokens = self._tokens[number]
+        for word_number in sorted(self._where.pop(pair, ())):
+            self._add(word_number, -1)
+            self._tokens[word_number] = _replaced(
+                self._tokens[word_number], pair, token
+            )
+            self._add(word_number, 1)
+            tokens = self._tokens[word_number]
             new.update(two for two in itertools.pairwise(tokens) if token in two)
         return new
 
-    def _add(self, number: int, sign: int) -> None:
+    def _add(self, word_number: int, sign: int) -> None:
         """Count the pairs of a word, or count them no longer."""
-        tokens, count = self._tokens[number], self._counts[number]
+        tokens, count = self._tokens[word_number], self._counts[word_number]
         for pair, times in _pairs(tokens).items():
             self.gains[pair] += sign * count * times
             if sign > 0:
-                self._where[pair].add(number)
+                self._where[pair].add(word_number)
 
 
 def _pairs(tokens: Sequence[str]) -> Counter[Pair]:
     """Count how often two neighbours can be joined; of three equal ones, once."""
-    found: Counter[Pair] = Counter()
+    counts: Counter[Pair] = Counter()
     last: tuple[Pair, int] | None = None
-    for place, pair in enumerate(itertools.pairwise(tokens)):
-        if last == (pair, place - 1):
+    for index, pair in enumerate(itertools.pairwise(tokens)):
+        if last == (pair, index - 1):
             last = None
             continue
-        found[pair] += 1
-        last = pair, place
-    return found
+        counts[pair] += 1
+        last = pair, index
+    return counts
 
 
 def _replaced(tokens: list[str], pair: Pair, token: str) -> list[str]:
-    found: list[str] = []
-    place = 0
-    while place < len(tokens):
-        if place + 1 < len(tokens) and (tokens[place], tokens[place + 1]) == pair:
-            found.append(token)
-            place += 2
+    replaced: list[str] = []
+    index = 0
+    while index < len(tokens):
+        if index + 1 < len(tokens) and (tokens[index], tokens[index + 1]) == pair:
+            replaced.append(token)
+            index += 2
         else:
-            found.append(tokens[place])
-            place += 1
-    return found
+            replaced.append(tokens[index])
+            index += 1
+    return replaced

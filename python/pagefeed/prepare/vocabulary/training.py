@@ -156,14 +156,14 @@ def write_text(path: str, text: str, options: StorageOptions | None) -> None:
 def _special(names: Iterable[str] | None, model: Kind) -> tuple[str, ...]:
     if names is None:
         return SPECIAL_TOKENS[model]
-    found = (names,) if isinstance(names, str) else tuple(names)
-    wrong = [name for name in found if not isinstance(name, str) or not name]
-    if wrong or len(set(found)) < len(found):
+    tokens = (names,) if isinstance(names, str) else tuple(names)
+    wrong = [name for name in tokens if not isinstance(name, str) or not name]
+    if wrong or len(set(tokens)) < len(tokens):
         raise InvalidArgumentError(
-            f"special_tokens={list(found)!r} must be names, each once"
+            f"special_tokens={list(tokens)!r} must be names, each once"
         )
     unknown = UNKNOWN.get(model)
-    return found if unknown is None or unknown in found else (unknown, *found)
+    return tokens if unknown is None or unknown in tokens else (unknown, *tokens)
 
 
 def _pattern(pattern: str | None, model: Kind) -> str:

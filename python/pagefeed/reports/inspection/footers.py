@@ -81,7 +81,7 @@ def file_facts(index: PageIndex) -> FileFacts:
     writers, tokenizer = Counter[str](), dict[str, str]()
     columns: dict[str, ColumnFacts] = {}
     has_index: list[bool] = []
-    for footer in Work("footers", total=len(chosen), unit="files").each(read, chosen):
+    for footer in Work("footers", total=len(chosen), unit="files").map(read, chosen):
         writers[footer.created_by or "unknown"] += 1
         for key, value in (footer.metadata or {}).items():
             if b"tokenizer" in key.lower():

@@ -73,7 +73,7 @@ def document_lengths(
     if unit is None:
         return None, damage
     work = Work("lengths of documents", total=len(places), unit="pages")
-    for lengths in work.each(read, places):
+    for lengths in work.map(read, places):
         if isinstance(lengths, Damage):
             damage.append(lengths)
         else:
