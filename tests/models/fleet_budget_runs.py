@@ -99,7 +99,7 @@ class FleetBudgetMachine(FleetMachine):
         self.model.settle()
         steps = self.model.known_steps()
         full = [s for s in steps if len(s.positions) == self.model.step_size]
-        places = [loader.view().place for loader in self.loaders]
+        places = [loader.view().rank_and_size for loader in self.loaders]
         if full and places == [(n, len(places)) for n in range(len(places))]:
             step = data.draw(st.sampled_from(full))
             # Which of its batches a row is of, and so of which epoch, is not told.

@@ -126,7 +126,7 @@ class FleetMachine(EpochMachine):
             step = data.draw(st.sampled_from(full))
             found = []
             for loader in self.loaders:
-                rank, world_size = loader.view().place
+                rank, world_size = loader.view().rank_and_size
                 if rank is None or world_size != len(self.loaders):
                     break
                 rows = range(self.model.step_size // world_size)

@@ -195,14 +195,14 @@ class Loader(LoaderFacts):
             self._session.is_adapted = offered("warning of accelerators", bool)()
         return self._session.iterate()
 
-    def __getitem__(self, number: object) -> NoReturn:
+    def __getitem__(self, index: object) -> NoReturn:
         """Refuse to be a dataset with numbers, as torch's ``DataLoader`` takes it for.
 
         Raises:
             InvalidArgumentError: Naming what to call.
         """
         raise InvalidArgumentError(
-            f"a Loader has no item {number!r:.40}, it is iterated: `for batch in "
+            f"a Loader has no item {index!r:.40}, it is iterated: `for batch in "
             "loader` needs no DataLoader; where there must be one, "
             "DataLoader(pagefeed.torch.as_dataset(loader), batch_size=None)"
         )
@@ -447,18 +447,18 @@ class Loader(LoaderFacts):
                 delivered before a resume with another batch size or world size.
         """
         session = self._session
-        found = session.run.document_sequences(
+        containing = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        known = session.position.known
-        now, end = known.position_of(session.position.now), known.end
+        cursor = session.position.known
+        now, end = cursor.position_of(session.position.now), cursor.end
         # After the last batch it is still the epoch of that batch.
         now = now if end is None else min(now, end - 1)
         slots = list[Slot]()
-        for number, sequences, place in found:
-            here = known.route.slots(known.positions([(number, sequences)], now))
-            if place is not None:
-                here = room("documents").slots_in_batches(known, here, place)
+        for dataset, sequences, row_number in containing:
+            here = cursor.route.slots(cursor.positions([(dataset, sequences)], now))
+            if row_number is not None:
+                here = room("documents").slots_in_batches(cursor, here, row_number)
             slots += here
         return sorted(slots)
 

@@ -30,8 +30,8 @@ def provided(name: str) -> Any:
 
         raise UnsupportedError(f"no room of this installation provides {name}")
     module, _, attribute = _PROVIDED[name].partition(":")
-    found = import_module(module)
-    return attrgetter(attribute)(found) if attribute else found
+    named = import_module(module)
+    return attrgetter(attribute)(named) if attribute else named
 
 
 def room(name: str) -> Any:

@@ -84,7 +84,7 @@ class FleetSession(RunView):
         )
         rank = None if rank is None else checked_rank
         with self.lock:
-            is_here = (rank, world_size) == self.place
+            is_here = (rank, world_size) == self.rank_and_size
             held = self._held
             if held is None or not is_here or held[0] != step:
                 is_next = held is not None and is_here and held[0] + 1 == step

@@ -189,15 +189,21 @@ class GrownRun(DatasetRun):
         self._number([None] * len(datasets), datasets, [*cut, *cut_behind])
         self.num_sequences = sum(index.num_sequences for index in cut)
         added = [
-            (DatasetOrder(run=self, number=n, seed=self.seed, name=f"added {n}"), at)
+            (
+                DatasetOrder(
+                    run=self, dataset_number=n, seed=self.seed, name=f"added {n}"
+                ),
+                at,
+            )
             for n, (_, at) in enumerate(self.begun.grown, start=1)
         ]
-        self.orders = MixedOrder(run=self, number=0, seed=self.seed, added=added)
+        self.orders = MixedOrder(
+            run=self, dataset_number=0, seed=self.seed, added=added
+        )
         self.orders_behind = self.whole.orders
         if is_joined:
-            behind_number = self.num_parts
             self.orders_behind = DatasetOrder(
-                run=self, number=behind_number, seed=self.seed
+                run=self, dataset_number=self.num_parts, seed=self.seed
             )
         self.initial = replace(
             self.whole.initial,

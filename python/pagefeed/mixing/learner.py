@@ -255,7 +255,7 @@ class Learner:
     @property
     def _rank(self) -> int | None:
         """The rank of the last batch: in a fleet it changes, and may be none."""
-        return self.loader.view().place[0]
+        return self.loader.view().rank_and_size[0]
 
     def _decide(self, step: int, losses: dict[str, float]) -> bool:
         """Ask the policy for weights; the first rank's answer is set on all ranks."""

@@ -345,7 +345,7 @@ class MixtureRun(Run):
         """Return the settings of the order of a dataset in an epoch of the run."""
         return {
             "run": self,
-            "number": entry,
+            "dataset_number": entry,
             "seed": self.seed if epoch == 0 else derive_key(self.seed, "pass", epoch),
             "name": name,
             "least_lanes": LEAST_LANES,

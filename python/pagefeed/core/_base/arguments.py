@@ -46,17 +46,17 @@ def check_whole(
     Raises:
         InvalidArgumentError: If it is anything else.
     """
-    number = _whole(value)
+    whole = _whole(value)
     if (
-        number is None
-        or (least is not None and number < least)
-        or (most is not None and number > most)
+        whole is None
+        or (least is not None and whole < least)
+        or (most is not None and whole > most)
     ):
         bounds = "" if least is None else f", at least {least}"
-        if most is not None and (most != MOST or (number or 0) > most):
+        if most is not None and (most != MOST or (whole or 0) > most):
             bounds += f", at most {most}"
         raise InvalidArgumentError(f"{name}={value!r} must be a whole number{bounds}")
-    return number
+    return whole
 
 
 def check_positive(value: object, name: str) -> int:
@@ -85,14 +85,14 @@ def check_number(
     """
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     try:
-        number = float(value) if is_number else math.nan  # type: ignore[arg-type]
+        as_float = float(value) if is_number else math.nan  # type: ignore[arg-type]
     except OverflowError:  # An integer or fraction beyond all floats.
-        is_number, number = False, math.nan
+        is_number, as_float = False, math.nan
     fits = (
-        (above is None or number > above)
-        and (least is None or number >= least)
-        and (most is None or number <= most)
-        and (below is None or number < below)
+        (above is None or as_float > above)
+        and (least is None or as_float >= least)
+        and (most is None or as_float <= most)
+        and (below is None or as_float < below)
     )
     if not (is_number and fits):
         upper = "at most" if least is None else "to"
@@ -100,7 +100,7 @@ def check_number(
         bounds = [f" {word} {at:g}" for word, at in names.items() if at is not None]
         what += "".join(bounds)
         raise InvalidArgumentError(f"{name}={value!r:.60} must be {what}")
-    return number
+    return as_float
 
 
 def check_token(value: object, name: str) -> int | None:
@@ -109,12 +109,12 @@ def check_token(value: object, name: str) -> int | None:
     Raises:
         InvalidArgumentError: If it is anything else.
     """
-    number = None if value is None else _whole(value)
-    if value is not None and (number is None or not 0 <= number < 1 << 32):
+    token = None if value is None else _whole(value)
+    if value is not None and (token is None or not 0 <= token < 1 << 32):
         raise InvalidArgumentError(
             f"{name}={value!r} must be the number of a token, or None"
         )
-    return number
+    return token
 
 
 def check_callable(value: object, name: str) -> Any:

@@ -70,10 +70,10 @@ def looked_up(
         [[2], [4]]
     """
     wanted = np.ascontiguousarray(keys, dtype=np.int64)
-    found = np.empty_like(wanted)
+    values = np.empty_like(wanted)
     if wanted.size:
-        find(wanted.reshape(-1), found.reshape(-1))
-    return found
+        find(wanted.reshape(-1), values.reshape(-1))
+    return values
 
 
 def narrow_difference(ends: Int64Array, starts: Int64Array) -> UInt32Array:
@@ -176,9 +176,9 @@ def finished(steps: Generator[object, None, Result]) -> Result:
 
 def gathered(parts: Iterable[Int64Array | None]) -> Generator[None, None, Int64Array]:
     """Join arrays that are yielded between steps of other work, which yield None."""
-    found = [np.empty(0, dtype=np.int64)]
-    for part in parts:
-        if part is not None:
-            found.append(part)
+    arrays = [np.empty(0, dtype=np.int64)]
+    for array in parts:
+        if array is not None:
+            arrays.append(array)
         yield
-    return np.concatenate(found)
+    return np.concatenate(arrays)

@@ -50,17 +50,17 @@ def made_once(
         7
     """
     with suppress(UnusableError):
-        found = find()
-        if found is not None:
-            return found
+        kept = find()
+        if kept is not None:
+            return kept
     with _lease(path):
         why = None
         try:
             # Another process may have made it since, waited for or not.
-            found = find()
+            kept = find()
         except UnusableError as problem:
-            found, why = None, str(problem)
-        return make(why) if found is None else found
+            kept, why = None, str(problem)
+        return make(why) if kept is None else kept
 
 
 @contextmanager
@@ -68,11 +68,11 @@ def _lease(path: Path) -> Iterator[None]:
     """Hold a lock, and keep it alive."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number = _taken(path)
+        lock = _taken(path)
     except OSError as problem:  # A folder that cannot be written has no locks.
         logger.debug("%s: no lock is held: %s", path, problem)
-        number = None
-    if number is None:
+        lock = None
+    if lock is None:
         yield
         return
     stop = threading.Event()
@@ -87,19 +87,19 @@ def _lease(path: Path) -> Iterator[None]:
         beat.join()
         with suppress(OSError):
             path.unlink()
-        os.close(number)
+        os.close(lock)
 
 
 def _taken(path: Path) -> int | None:
     """Take a lock, or wait for it; None if its holder has stopped."""
     has_waited = False
     while True:
-        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        if is_taken(path, number):
-            os.utime(number)
-            return number
-        silent = time.time() - os.fstat(number).st_mtime
-        os.close(number)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if is_taken(path, descriptor):
+            os.utime(descriptor)
+            return descriptor
+        silent = time.time() - os.fstat(descriptor).st_mtime
+        os.close(descriptor)
         if not has_waited:
             logger.info("%s: another process makes this, and it is waited for", path)
             has_waited = True
@@ -119,16 +119,16 @@ def _keep_alive(path: Path, stop: threading.Event) -> None:
             os.utime(path)
 
 
-def is_taken(path: str | Path, number: int) -> bool:
+def is_taken(path: str | Path, lock: int) -> bool:
     """Try to take a lock; return whether it was free and its file still exists.
 
     Args:
         path: The lock file.
-        number: Its descriptor, which keeps the lock until it is closed.
+        lock: Its descriptor, which keeps the lock until it is closed.
     """
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.stat(path), os.fstat(number))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.stat(path), os.fstat(lock))
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError as problem:  # Some shared folders have no locks.

@@ -137,10 +137,10 @@ class ArrayFolder:
         Raises:
             FileAccessError: If it is damaged.
         """
-        found = self._ranges[name]
+        span = self._ranges[name]
         if not self._is_verified:
-            self._blocks.verify(8 * found.start, 8 * found.stop)
-        return self._blocks.numbers[found]
+            self._blocks.verify(8 * span.start, 8 * span.stop)
+        return self._blocks.numbers[span]
 
     def checked(self, name: str, size: int) -> CheckedArray:
         """Return the first float32 of an array; reading a block verifies it."""
@@ -316,8 +316,8 @@ class ArrayWriter(WholeWriter):
     def _spill(self) -> None:
         with (self._draft / _SPILL).open("ab") as file:
             for name, waiting in self._waiting.items():
-                part = file.tell(), len(waiting)
-                self._spilled.setdefault(name, []).append(part)
+                spilled = file.tell(), len(waiting)
+                self._spilled.setdefault(name, []).append(spilled)
                 file.write(waiting)
                 waiting.clear()
         self._num_waiting = 0
@@ -401,11 +401,11 @@ def stored_arrays(
         except _UnwritableError as problem:
             warn_of_folder(folder, problem)
     try:
-        place = tempfile.TemporaryDirectory(prefix="pagefeed-")
+        scratch = tempfile.TemporaryDirectory(prefix="pagefeed-")
     except OSError as problem:
         raise _no_place(problem) from problem
-    with place:
-        unnamed = Path(place.name) / "arrays"
+    with scratch:
+        unnamed = Path(scratch.name) / "arrays"
         try:
             with ArrayWriter(unnamed, key, durable=False) as writer:
                 write(writer)
@@ -472,9 +472,9 @@ def _with_checksum(content: Mapping[str, Any]) -> bytes:
 
 
 def _read_about(path: Path) -> dict[str, Any]:
-    found = (path / _ABOUT).read_bytes()
-    content: dict[str, Any] = json.loads(found)["content"]
-    if found != _with_checksum(content):
+    written = (path / _ABOUT).read_bytes()
+    content: dict[str, Any] = json.loads(written)["content"]
+    if written != _with_checksum(content):
         raise ValueError(f"{path / _ABOUT} is damaged: its checksum does not match")
     return content
 
@@ -482,13 +482,13 @@ def _read_about(path: Path) -> dict[str, Any]:
 def _opened(path: Path, key: str, *, lazily: bool) -> ArrayFolder | None:
     """Return the arrays of a folder; None if there is none."""
     try:
-        found = ArrayFolder(path, key, lazily=lazily)
+        opened = ArrayFolder(path, key, lazily=lazily)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise UnusableError(str(problem)) from problem
     logger.debug("found, and used: %s", path)
-    return found
+    return opened
 
 
 def _map(path: Path, size: int) -> Int64Array:

@@ -46,8 +46,8 @@ _locked: WeakSet[Locked] = WeakSet()
 
 
 def _unlock_all() -> None:
-    for each in list(_locked):
-        each.lock = threading.RLock()
+    for feed in list(_locked):
+        feed.lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_unlock_all)

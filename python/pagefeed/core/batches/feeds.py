@@ -14,7 +14,7 @@ from pagefeed.core._base import Int64Array, check_vocab_size
 from pagefeed.core.batches.beside import ColumnsBeside, columns_beside
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.fields import Fields
-from pagefeed.core.batches.formats import Batch, as_numpy, converted, make_converter
+from pagefeed.core.batches.formats import Batch, converted, make_converter
 from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, known_vocab_size
@@ -115,13 +115,13 @@ class EngineFeed(Feed):
             settings.context_parallel.check(settings.sequences, run.index.length)
 
     def _handed_out(
-        self, made: Batch, length: int, borders: Int64Array | None = None
+        self, batch: Batch, length: int, borders: Int64Array | None = None
     ) -> Batch:
         """Return this process's share of a batch, converted."""
-        part = self._settings.context_parallel
-        if part is not None:
-            made = part.part(made, length, borders)
-        return converted(made, self._convert)
+        group = self._settings.context_parallel
+        if group is not None:
+            batch = group.part(batch, length, borders)
+        return converted(batch, self._convert)
 
 
 def check_infills(
@@ -190,18 +190,16 @@ class TokenFeed(EngineFeed):
         """Make a batch of its memory."""
         shape = delivered.num_rows, self._length
         if self._is_plain:
-            made = self._fields.arrays(delivered, shape, self._settings.dtype)
-            if self._convert is not as_numpy:
-                converted(made, self._convert)
-            return made
+            arrays = self._fields.arrays(delivered, shape, self._settings.dtype)
+            return converted(arrays, self._convert)
         fields = self._settings.fields
         given = self._aligned.arrays(delivered, shape)
-        made = self._fields.arrays(delivered, shape, self._settings.dtype, given)
-        borders = made[BORDERS] if self._cuts_documents else None
+        arrays = self._fields.arrays(delivered, shape, self._settings.dtype, given)
+        borders = arrays[BORDERS] if self._cuts_documents else None
         if self._fields is not fields:
-            del made[BORDERS]
-        part = self._handed_out(made | given, self._length, borders)
-        batch = self._aligned.typed(part)
+            del arrays[BORDERS]
+        share = self._handed_out(arrays | given, self._length, borders)
+        batch = self._aligned.typed(share)
         if "metadata" in fields.names:
             batch["metadata"] = delivered.take_metadata()
         return batch

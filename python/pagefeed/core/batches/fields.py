@@ -180,21 +180,21 @@ class Fields:
             given: Fields that are not made, as columns of the files are called so.
         """
         view = memoryview(memory)
-        made: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for name, form, kind in self._forms:
             if name in given:
                 continue
             size: int | tuple[int, int] = shape
             if form in {"number", "rows"}:
-                made[name] = getattr(memory, name)
+                arrays[name] = getattr(memory, name)
                 continue
             if form == "borders":
                 size = memory.num_borders
             elif form == "segments":
                 size = shape[0], memory.most_segments
             own = kind or DTYPES[dtype]
-            made[name] = np.ndarray(size, own, view, memory.offset(name))
-        return made
+            arrays[name] = np.ndarray(size, own, view, memory.offset(name))
+        return arrays
 
     @lazy
     def _forms(self) -> list[tuple[str, str, np.dtype[Any] | None]]:
@@ -217,12 +217,12 @@ def _names(names: object) -> tuple[str, ...]:
         raise InvalidArgumentError(
             f"fields={names!r} must be a list of {', '.join(FIELDS)}"
         )
-    found = tuple(check_choice(name, tuple(FIELDS), "fields") for name in names)
-    if not found or len(set(found)) < len(found):
+    chosen = tuple(check_choice(name, tuple(FIELDS), "fields") for name in names)
+    if not chosen or len(set(chosen)) < len(chosen):
         raise InvalidArgumentError(
-            f"fields={list(found)} must name some of {', '.join(FIELDS)}, each once"
+            f"fields={list(chosen)} must name some of {', '.join(FIELDS)}, each once"
         )
-    return found
+    return chosen
 
 
 def _dtypes(asked: object, names: tuple[str, ...]) -> dict[str, str]:
@@ -232,9 +232,9 @@ def _dtypes(asked: object, names: tuple[str, ...]) -> dict[str, str]:
             f"dtypes={asked!r} must name types by field: dtypes={{'loss_mask': "
             "'float32'}"
         )
-    found = {}
+    chosen = {}
     for name, dtype in asked.items():
-        typed = tuple(each for each, entry in FIELDS.items() if entry.dtypes)
+        typed = tuple(name_of for name_of, entry in FIELDS.items() if entry.dtypes)
         check_choice(name, typed, "dtypes")
         if name not in names:
             raise InvalidArgumentError(
@@ -242,7 +242,7 @@ def _dtypes(asked: object, names: tuple[str, ...]) -> dict[str, str]:
                 f"{', '.join(names)}: add it to names, or leave it out"
             )
         usual = FIELDS[name].dtypes
-        known = parse_dtype(dtype, usual, f"dtypes[{name!r}]")
-        if known != usual[0]:
-            found[name] = known
-    return found
+        dtype_of = parse_dtype(dtype, usual, f"dtypes[{name!r}]")
+        if dtype_of != usual[0]:
+            chosen[name] = dtype_of
+    return chosen

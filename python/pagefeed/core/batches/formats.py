@@ -128,13 +128,13 @@ def as_numpy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def converted(made: Batch, convert: Converter) -> Batch:
+def converted(batch: Batch, convert: Converter) -> Batch:
     """Convert the arrays of a batch in place; leave other values unchanged."""
     if convert is not as_numpy:
-        for name, value in made.items():
+        for name, value in batch.items():
             if isinstance(value, np.ndarray):
-                made[name] = convert(value)
-    return made
+                batch[name] = convert(value)
+    return batch
 
 
 def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:
@@ -147,12 +147,12 @@ def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:
     if transform is None:
         return batch
     try:
-        made = transform(batch)
+        changed = transform(batch)
     except StopIteration as error:
         raise RuntimeError("transform raised StopIteration") from error
-    if made is None:
+    if changed is None:
         raise InvalidArgumentError(
             "transform returned None: it must return the batch, also where it changed "
             "it in place"
         )
-    return made
+    return changed

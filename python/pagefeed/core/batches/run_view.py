@@ -56,7 +56,7 @@ class AnyView(Locked, ABC):
         self._begun = time.monotonic()
 
     @property
-    def place(self) -> tuple[int | None, int]:
+    def rank_and_size(self) -> tuple[int | None, int]:
         """The rank that gets batches, and the world size.
 
         None for a rank that gets none.
@@ -171,8 +171,8 @@ class AnyView(Locked, ABC):
         """Return the run's numbers, see :meth:`Loader.metrics`."""
         if self._meter is None:
             self._meter = provided("meter")(self._begun)
-        found: dict[str, float] = self._meter.of(self, group)
-        return found
+        values: dict[str, float] = self._meter.of(self, group)
+        return values
 
     def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
@@ -184,9 +184,9 @@ class AnyView(Locked, ABC):
             "context_parallel": parts and [parts.size, parts.layout],
             "fields": settings.fields.settings,
         }
-        part = (0, 1) if parts is None else (parts.rank, parts.size)
+        share = (0, 1) if parts is None else (parts.rank, parts.size)
         agreed = {**self._agreed(), **plan}
-        room("launch").check_ranks(self.place, agreed, part, group, same)
+        room("launch").check_ranks(self.rank_and_size, agreed, share, group, same)
 
 
 def _no_fleet(asked: str) -> InvalidArgumentError:

@@ -365,12 +365,11 @@ class RunView(AnyView):
         if self._watch is not None and self._num_made % STEPS_BETWEEN_LOOKS == 0:
             self._watch.look(self._feed.engine().stats())
         self._num_made += 1
-        made = self._feed.batch(delivered)
+        batch = self._feed.batch(delivered)
         if self._tells_datasets:
-            dataset_ids = self._feed.dataset_ids(made, running.dataset_ids)
-            made |= converted({"dataset_ids": dataset_ids}, self._convert)
-        transform = self.settings.transform
-        return made if transform is None else transformed(transform, made)
+            dataset_ids = self._feed.dataset_ids(batch, running.dataset_ids)
+            batch |= converted({"dataset_ids": dataset_ids}, self._convert)
+        return transformed(self.settings.transform, batch)
 
 
 def _learned(state: LoaderState, learning: Any) -> LoaderState:

@@ -24,7 +24,9 @@ def make_run(settings: LoaderSettings) -> Run:
     Raises:
         InvalidArgumentError: If it holds no sequence.
     """
-    names = [each.name for each in fields(Run) if each.init and each.name != "memory"]
+    names = [
+        field.name for field in fields(Run) if field.init and field.name != "memory"
+    ]
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     options["memory"] = settings.order_bytes
     if settings.fleet is not None:
@@ -148,5 +150,5 @@ def with_chosen_block(settings: LoaderSettings) -> LoaderSettings:
     if settings.shuffle.block != "auto":
         return settings
     parts = settings.dataset.parts.values()
-    block = block_for([part.index for part in parts])
+    block = block_for([dataset.index for dataset in parts])
     return replace(settings, shuffle=replace(settings.shuffle, block=block))

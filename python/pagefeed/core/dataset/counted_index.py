@@ -46,8 +46,8 @@ class CountedIndex(PageIndex):
 
     def row_lengths(self, pages: Int64Array) -> Int64Array:
         """Return the tokens of the rows of some pages, one page after another."""
-        each = [np.diff(self.row_offsets(page)) for page in pages.tolist()]
-        return np.concatenate([np.empty(0, dtype=np.int64), *each])
+        lengths = [np.diff(self.row_offsets(page)) for page in pages.tolist()]
+        return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
 
     @lazy
     def _first_row(self) -> Int64Array:

@@ -190,7 +190,7 @@ class Dataset(Source):
     @property
     def aligned_sources(self) -> tuple[Any, ...]:
         """The pages of the aligned columns."""
-        return tuple(self.column_index(each.column) for each in self.aligned)
+        return tuple(self.column_index(aligned.column) for aligned in self.aligned)
 
     @lazy
     def spans(self) -> Spans:
@@ -215,10 +215,14 @@ class Dataset(Source):
 
     def facts(self) -> Facts:
         """Return facts that are known without reading or building anything."""
-        known, chosen = self.selection, None
+        selection, chosen = self.selection, None
         rows = tokens = None
-        if known is not None:
-            rows, tokens, chosen = known.known_rows, known.known_tokens, known.names
+        if selection is not None:
+            rows, tokens, chosen = (
+                selection.known_rows,
+                selection.known_tokens,
+                selection.names,
+            )
         elif is_made(self, "index"):
             rows, tokens = self.index.num_rows, self.index.num_values
         if is_made(self, "index") and self.index.value_bytes == 0:
@@ -227,10 +231,10 @@ class Dataset(Source):
             "column": self.column,
             "metadata": list(self.metadata) or None,
             "spans": list(self.span_columns) or None,
-            "aligned": [each.column for each in self.aligned] or None,
+            "aligned": [entry.column for entry in self.aligned] or None,
             "files": len(self.files),
             "selected": chosen and list(chosen),
-            "erased": [name for each in self.erasures for name in each.names] or None,
+            "erased": [name for entry in self.erasures for name in entry.names] or None,
             "rows": rows,
             "tokens": tokens,
         }
@@ -288,17 +292,17 @@ def known_vocab_size(datasets: Sequence[Dataset]) -> int | None:
     Reads the first file of each dataset, once.
     """
     sizes = [dataset.recorded_vocab_size for dataset in datasets]
-    known = [size for size in sizes if size is not None]
-    return max(known) if known and len(known) == len(sizes) else None
+    recorded = [size for size in sizes if size is not None]
+    return max(recorded) if recorded and len(recorded) == len(sizes) else None
 
 
 def wide_bytes(dataset: Dataset) -> int:
     """Return the bytes a token has in aligned columns of several values."""
     both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
-    each = (
+    sizes_of = (
         column.token_bytes(source, dataset.index)
         for column, source in both
         if column.width(source, dataset.index) > 1
     )
     index = dataset.spans.index
-    return sum(each) + index.bytes_beside // max(1, index.num_values)
+    return sum(sizes_of) + index.bytes_beside // max(1, index.num_values)

@@ -23,8 +23,8 @@ def derived_key(index: PageIndex, *parts: str | bytes) -> str:
 
     """
     digest = hashlib.blake2b(digest_size=16)
-    for part in (*parts, index.core.states):
-        data = part if isinstance(part, bytes) else part.encode()
+    for value in (*parts, index.core.states):
+        data = value if isinstance(value, bytes) else value.encode()
         digest.update(f"{len(data)} ".encode() + data)
     return digest.hexdigest()
 

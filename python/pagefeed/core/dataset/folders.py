@@ -47,8 +47,8 @@ class FolderColumn:
 
     def value_of_file(self, file: int) -> Any:
         """Return the value of a file by its number; None if it has none."""
-        number = int(self.number_of_file[file])
-        return self.values[number] if number < len(self.values) else None
+        value = int(self.number_of_file[file])
+        return self.values[value] if value < len(self.values) else None
 
     def gives(self, file: int) -> bool:
         """Return whether the table has an entry, also null, for a file."""
@@ -94,7 +94,9 @@ def _as_in_files(kind: Any) -> Any:
     if types.is_large_binary(kind) or types.is_binary_view(kind):
         return arrow.binary()
     if types.is_struct(kind):
-        return arrow.struct([each.with_type(_as_in_files(each.type)) for each in kind])
+        return arrow.struct(
+            [field.with_type(_as_in_files(field.type)) for field in kind]
+        )
     if types.is_list(kind) or types.is_large_list(kind):
         item = kind.value_field
         return arrow.list_(item.with_type(_as_in_files(item.type)))
@@ -114,20 +116,20 @@ def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
         >>> column.values, column.value_of_file(1)
         (('de', 'en'), 'de')
     """
-    known: dict[str, dict[str, str]] = {}
+    pairs_of: dict[str, dict[str, str]] = {}
     of_file = []
     for file in files:
         folder = os.path.dirname(file)
-        if folder not in known:
-            known[folder] = _pairs(folder)
-        of_file.append(known[folder])
-    names = dict.fromkeys(name for pairs in known.values() for name in pairs)
+        if folder not in pairs_of:
+            pairs_of[folder] = _pairs(folder)
+        of_file.append(pairs_of[folder])
+    names = dict.fromkeys(name for pairs in pairs_of.values() for name in pairs)
     return {name: _column([pairs.get(name) for pairs in of_file]) for name in names}
 
 
 def _pairs(folder: str) -> dict[str, str]:
     """Names and values in the path of a folder; the inner one of two with one name."""
-    parts = (part.partition("=") for part in Path(folder).parts)
+    parts = (folder_name.partition("=") for folder_name in Path(folder).parts)
     return {
         unquote(name): unquote(value)
         for name, separator, value in parts
@@ -135,21 +137,23 @@ def _pairs(folder: str) -> dict[str, str]:
     }
 
 
-def _column(found: Sequence[str | None]) -> FolderColumn:
-    texts = {value for value in found if value is not None}
+def _column(values: Sequence[str | None]) -> FolderColumn:
+    texts = {value for value in values if value is not None}
     if texts and all(map(_WHOLE.fullmatch, texts)):
-        return column_of_values([None if text is None else int(text) for text in found])
-    return column_of_values(found)
+        return column_of_values(
+            [None if text is None else int(text) for text in values]
+        )
+    return column_of_values(values)
 
 
-def column_of_values(found: Sequence[Any], kind: Any = None) -> FolderColumn:
+def column_of_values(given: Sequence[Any], kind: Any = None) -> FolderColumn:
     """Return the column that files have these values of, all of one type.
 
     Example:
         >>> column_of_values([7, None, 5]).values
         (5, 7)
     """
-    known: Any = sorted({value for value in found if value is not None})
-    places = {value: number for number, value in enumerate(known)}
-    of_file = [len(known) if value is None else places[value] for value in found]
-    return FolderColumn(tuple(known), np.array(of_file, dtype=np.int64), kind)
+    values: Any = sorted({value for value in given if value is not None})
+    indices = {value: index for index, value in enumerate(values)}
+    of_file = [len(values) if value is None else indices[value] for value in given]
+    return FolderColumn(tuple(values), np.array(of_file, dtype=np.int64), kind)

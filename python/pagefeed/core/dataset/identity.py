@@ -99,8 +99,8 @@ def same_files(then: str, now: str) -> bool:
         >>> same_files("8c01 2 90 700 90 11 22 -", "7d02 2 90 700 85 11 22 -")
         True
     """
-    place = _Identity._fields.index("contents")
-    return then.split()[place] == now.split()[place]
+    contents = _Identity._fields.index("contents")
+    return then.split()[contents] == now.split()[contents]
 
 
 def what_changed(then: str, now: str) -> str:
@@ -121,33 +121,33 @@ def what_changed(then: str, now: str) -> str:
         return f"the state has {then!r:.60}, this loader {now!r:.60}"
     if old._replace(snapshot="") == new._replace(snapshot=""):
         return ""
-    found = [
+    changes = [
         f"{what} then {getattr(old, name)}, now {getattr(new, name)}"
         for name, what in COUNTS.items()
         if getattr(old, name) != getattr(new, name)
     ]
     if old.infill != new.infill:
-        found.append(f"{old.infill or 'no infill'} then, now {new.infill or 'none'}")
+        changes.append(f"{old.infill or 'no infill'} then, now {new.infill or 'none'}")
         old, new = old._replace(snapshot=""), new._replace(snapshot="")
     if old.snapshot != new.snapshot:
-        found.append(
+        changes.append(
             f"snapshot then {old.snapshot or 'none'}, now {new.snapshot or 'none'}: "
             "name that of the state to continue on the same rows, whose files are left "
             "after a compaction until a cleanup"
         )
     if old.tokenizer != new.tokenizer:
-        found.append("the tokenizer, or its chat template, is another one")
+        changes.append("the tokenizer, or its chat template, is another one")
     elif old.contents == new.contents:
-        found.append("the files are the same, and other rows of them are selected")
-    elif not found and old.sizes == new.sizes and int(new.files) > 1:
-        found.append(
+        changes.append("the files are the same, and other rows of them are selected")
+    elif not changes and old.sizes == new.sizes and int(new.files) > 1:
+        changes.append(
             "as many files, with as many rows and tokens, but in another order, or "
             "written anew; a file that was renamed may sort elsewhere: then give "
             "the paths as a list, in the order of before"
         )
-    elif not found:
-        found.append(
+    elif not changes:
+        changes.append(
             "as many files, rows and tokens, but other ones: a file was written anew, "
             "or another column is read"
         )
-    return "; ".join(found)
+    return "; ".join(changes)

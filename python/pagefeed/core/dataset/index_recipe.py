@@ -72,14 +72,14 @@ def kept_index(
 
     def find() -> _core.Index | None:
         try:
-            found = _core.Index.open(file, storage=storage.handle)
+            index = _core.Index.open(file, storage=storage.handle)
         except MissingFileError:
             return None
         except (CorruptFileError, FileAccessError) as problem:
             raise UnusableError(str(problem)) from problem
-        check(found)
-        logger.debug("index of %r opened: %s", found.column, file)
-        return found
+        check(index)
+        logger.debug("index of %r opened: %s", index.column, file)
+        return index
 
     def make_and_save(why: str | None) -> _core.Index:
         return saved_index(make(why), file, storage)
@@ -235,10 +235,10 @@ class IndexRecipe(Recipe):
         for whole in self.cached():
             with suppress(FileAccessError, StaleFileError):
                 if {*self.files} <= {*whole.files}:
-                    part = part_of(self, whole)
-                    part.check_files()
+                    cut = part_of(self, whole)
+                    cut.check_files()
                     logger.info("index of %r is a part of a cached one", self.column)
-                    return part
+                    return cut
         return None
 
     def cached(self) -> Iterator[_core.Index]:
@@ -303,7 +303,7 @@ class IndexRecipe(Recipe):
 
 def part_of(recipe: Recipe, core: _core.Index) -> _core.Index:
     """Return the index of some of the files of an index."""
-    number_of = {file: number for number, file in enumerate(core.files)}
+    number_of = {file: position for position, file in enumerate(core.files)}
     missing = next((file for file in recipe.files if file not in number_of), None)
     if missing is not None:
         raise MissingFileError(

@@ -319,7 +319,7 @@ class PageIndex:
 
     @lazy
     def _number_of_file(self) -> dict[str, int]:
-        return {file: number for number, file in enumerate(self.recipe.files)}
+        return {file: index for index, file in enumerate(self.recipe.files)}
 
     def check_cut(self, cut: Any) -> None:
         """Refuse a way to cut the rows into sequences; any does for rows of files."""
@@ -345,13 +345,13 @@ class PageIndex:
             Of each piece: the number of its range and its page (int64), its first
             token in the page, its tokens, and its place in the range (uint32).
         """
-        found = self.core.cut(starts, stops, per_row)
+        columns = self.core.cut(starts, stops, per_row)
         return (
-            np.frombuffer(found[0], np.int64),
-            np.frombuffer(found[1], np.int64),
-            np.frombuffer(found[2], np.uint32),
-            np.frombuffer(found[3], np.uint32),
-            np.frombuffer(found[4], np.uint32),
+            np.frombuffer(columns[0], np.int64),
+            np.frombuffer(columns[1], np.int64),
+            np.frombuffer(columns[2], np.uint32),
+            np.frombuffer(columns[3], np.uint32),
+            np.frombuffer(columns[4], np.uint32),
         )
 
     def runs(self, kind: BlockKind) -> Int64Array | None:
@@ -494,12 +494,12 @@ class PageIndex:
         return None
 
     def _check_page(self, page: int) -> int:
-        number = check_whole(page, "page")
-        if not 0 <= number < len(self):
+        checked = check_whole(page, "page")
+        if not 0 <= checked < len(self):
             raise InvalidArgumentError(
                 f"page {page} is out of range: the index has {len(self)} pages"
             )
-        return number
+        return checked
 
 
 def _rebuild(recipe: Recipe, fingerprint: str) -> PageIndex:

@@ -43,11 +43,11 @@ class ParquetRows(Dataset):
 
     def _token_index(self, index: PageIndex) -> PageIndex:
         """Return the index of tokens: a column of tokens is its own index."""
-        for each in self.aligned:
-            beside = self._build_index(each.column)
-            provided("check of aligned columns")(index, beside, each)
-            arranged = self._arranged_beside(beside, each.column)
-            self._column_indexes[each.column] = arranged
+        for column in self.aligned:
+            beside = self._build_index(column.column)
+            provided("check of aligned columns")(index, beside, column)
+            arranged = self._arranged_beside(beside, column.column)
+            self._column_indexes[column.column] = arranged
         return index
 
     def _build_index(self, column: str) -> PageIndex:
@@ -61,15 +61,15 @@ class ParquetRows(Dataset):
         )
         return PageIndex.of(recipe)
 
-    def over(self, part: Self) -> Self:
-        """Return ``part`` with the selection and the erasures of this dataset."""
+    def over(self, subset: Self) -> Self:
+        """Return ``subset`` with the selection and the erasures of this dataset."""
         if self.selection is None and not self.erasures:
-            return part
-        spans, chosen = part.spans, self.selection
+            return subset
+        spans, chosen = subset.spans, self.selection
         return replace(
-            part,
+            subset,
             selection=None if chosen is None else chosen.over(spans),
-            erasures=tuple(each.over(spans) for each in self.erasures),
+            erasures=tuple(erasure.over(spans) for erasure in self.erasures),
         )
 
     @property
@@ -82,8 +82,8 @@ class ParquetRows(Dataset):
         if column == self.column:
             return self.index
         if column not in self._column_indexes:
-            found = self._arranged_beside(self._index_beside(column), column)
-            self._column_indexes[column] = found
+            arranged = self._arranged_beside(self._index_beside(column), column)
+            self._column_indexes[column] = arranged
         return self._column_indexes[column]
 
     def _index_beside(self, column: str) -> PageIndex:

@@ -247,11 +247,11 @@ def lengths_of_rows(spans: Spans, first: int, stop: int) -> Int64Array:
     """Return the lengths of the rows of some spans; reads a page once: int64 [rows]."""
     num_rows = np.diff(spans.first_rows(np.arange(first, stop + 1)))
     page, row = spans.places(np.arange(first, stop))
-    pages, place = np.unique(page, return_inverse=True)
+    pages, which = np.unique(page, return_inverse=True)
     index = spans.index
     lengths = index.row_lengths(pages)
     rows = index.first_rows(pages + 1) - index.first_rows(pages)
-    begin = (np.cumsum(rows) - rows)[place] + row
+    begin = (np.cumsum(rows) - rows)[which] + row
     return lengths[joined_ranges(begin, begin + num_rows)]
 
 
@@ -295,13 +295,13 @@ def cut_at(
     of = np.repeat(np.arange(len(starts)), last_span + 1 - first_span)
     begin = first(span)
     from_, to = np.maximum(begin, starts[of]), np.minimum(first(span + 1), stops[of])
-    held = np.flatnonzero(to > from_)
-    of, span, begin, from_ = of[held], span[held], begin[held], from_[held]
+    filled = np.flatnonzero(to > from_)
+    of, span, begin, from_ = of[filled], span[filled], begin[filled], from_[filled]
     return SpanParts(
         range=of,
         span=span,
         first_token=narrow_difference(from_, begin),
-        num_tokens=narrow_difference(to[held], from_),
+        num_tokens=narrow_difference(to[filled], from_),
         offset=narrow_difference(from_, starts[of]),
     )
 
@@ -320,8 +320,8 @@ def refuse_null_tokens(spans: Spans) -> None:
     index = spans.index
     pages = index.null_pages
     if len(pages):
-        held, _ = spans.places(np.arange(len(spans)))
-        pages = pages[np.isin(pages, held)]
+        used, _ = spans.places(np.arange(len(spans)))
+        pages = pages[np.isin(pages, used)]
     refuse_nulls(
         index,
         pages,

@@ -147,13 +147,15 @@ class EpochOrder(Ordered):
     def positions(self, units: ArrayLike) -> Int64Array:
         """Return the positions of units: int64 [len(units)]."""
         checked = checked_indices(units, self.num_units, "unit").ravel()
-        lane, place = self.lanes.split(self._sequence.indices(checked))
+        lane, in_lane = self.lanes.split(self._sequence.indices(checked))
         order = np.argsort(lane, kind="stable")
         borders = np.flatnonzero(np.diff(lane[order])) + 1
         for group in np.split(order, borders):
             if len(group):
-                place[group] = self._window.places(int(lane[group[0]]), place[group])
-        return place * self.lanes.num_lanes + lane
+                in_lane[group] = self._window.places(
+                    int(lane[group[0]]), in_lane[group]
+                )
+        return in_lane * self.lanes.num_lanes + lane
 
     def _span(self, positions: ArrayLike) -> range | None:
         """Check positions.
@@ -175,9 +177,9 @@ class EpochOrder(Ordered):
         rounds, rest = divmod(len(positions), num_turns)
         turns = []
         for turn, position in enumerate(positions[:num_turns]):
-            place, lane = divmod(position, num_lanes)
-            end = place + (rounds + (turn < rest)) * stride
-            turns.append((lane, range(place, end, stride)))
+            in_lane, lane = divmod(position, num_lanes)
+            end = in_lane + (rounds + (turn < rest)) * stride
+            turns.append((lane, range(in_lane, end, stride)))
         return turns
 
     def _progression(self, positions: range) -> Generator[None, None, Int64Array]:
@@ -186,11 +188,11 @@ class EpochOrder(Ordered):
         at_once = max(1, self._reader.read_ahead * self.lanes.num_lanes)
         at_once = max(1, at_once // positions.step)
         for begin in range(0, len(positions), at_once):
-            part = units[begin : begin + at_once]
+            read_now = units[begin : begin + at_once]
             turns = self._turns(positions[begin : begin + at_once])
             yield from self._reader.prepare(turns)
             for turn, (lane, places) in enumerate(turns):
-                self._reader.read(lane, places, part[turn :: len(turns)])
+                self._reader.read(lane, places, read_now[turn :: len(turns)])
         return units
 
     def _scattered(self, positions: Int64Array) -> Generator[None, None, Int64Array]:
@@ -206,10 +208,10 @@ class EpochOrder(Ordered):
         turns = map(range, first.tolist(), (last + 1).tolist())
         yield from self._reader.prepare(zip(lanes, turns, strict=True))
         rising, units = np.empty((2, len(positions)), dtype=np.int64)
-        for number, begin, end in zip(
+        for lane_read, begin, end in zip(
             lanes, begins.tolist(), ends.tolist(), strict=True
         ):
-            self._reader.read(number, places[begin:end], rising[begin:end])
+            self._reader.read(lane_read, places[begin:end], rising[begin:end])
         units[where] = rising
         return units
 

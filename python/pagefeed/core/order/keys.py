@@ -52,21 +52,21 @@ def derive_key(seed: KeyPart, *parts: KeyPart) -> bytes:
     return digest.digest()
 
 
-def _encode(part: KeyPart) -> bytes:
-    if isinstance(part, bytes):
-        tag, payload = b"b", part
-    elif isinstance(part, str):
-        tag, payload = b"s", part.encode()
+def _encode(value: KeyPart) -> bytes:
+    if isinstance(value, bytes):
+        tag, payload = b"b", value
+    elif isinstance(value, str):
+        tag, payload = b"s", value.encode()
     else:
         try:
-            number = operator.index(part)
+            whole = operator.index(value)
         except TypeError:
             raise InvalidArgumentError(
                 "a seed and the parts of a key are int, str or bytes, "
-                f"found {type(part).__name__}: {part!r}"
+                f"found {type(value).__name__}: {value!r}"
             ) from None
         tag = b"i"
-        payload = number.to_bytes(number.bit_length() // 8 + 1, "little", signed=True)
+        payload = whole.to_bytes(whole.bit_length() // 8 + 1, "little", signed=True)
     return tag + len(payload).to_bytes(8, "little") + payload
 
 

@@ -48,7 +48,7 @@ class _Missing(NamedTuple):
     """A stretch of a lane's time to look up, and the units to keep before it."""
 
     lane: int
-    place: int
+    first_place: int
     """The first that is wanted."""
     begin: int
     end: int
@@ -88,24 +88,24 @@ class LaneReader:
         """Read the units at rising positions of one lane."""
         done = 0
         while done < len(places):
-            held = self._holding(lane, int(places[done]))
+            stretch = self._holding(lane, int(places[done]))
             if isinstance(places, range):
-                taken = held.units[places[done] - held.first_place :: places.step]
+                taken = stretch.units[places[done] - stretch.first_place :: places.step]
                 taken = taken[: len(places) - done]
             else:
-                stop = int(np.searchsorted(places, held.end_place))
-                taken = held.units[places[done:stop] - held.first_place]
+                stop = int(np.searchsorted(places, stretch.end_place))
+                taken = stretch.units[places[done:stop] - stretch.first_place]
             into[done : done + len(taken)] = taken
             done += len(taken)
 
-    def _holding(self, lane: int, place: int) -> LaneUnits:
+    def _holding(self, lane: int, wanted: int) -> LaneUnits:
         """Return the units that were read around a position of the lane, if any."""
-        held = self._held.get(lane)
-        while held is None or not held.first_place <= place < held.end_place:
-            for _ in self.prepare([(lane, range(place, place + 1))]):
+        stretch = self._held.get(lane)
+        while stretch is None or not stretch.first_place <= wanted < stretch.end_place:
+            for _ in self.prepare([(lane, range(wanted, wanted + 1))]):
                 pass
-            held = self._held[lane]
-        return held
+            stretch = self._held[lane]
+        return stretch
 
     def prepare(self, wanted: Iterable[tuple[int, range]]) -> Iterator[None]:
         """Look up, in steps, the units that reading these positions needs.
@@ -137,15 +137,19 @@ class LaneReader:
         other place as few units as possible are looked up. A stretch longer than the
         delay reaches beyond the place at which it begins.
         """
-        held = self._held.get(lane)
+        stretch = self._held.get(lane)
         first, last = places[0], places[-1]
-        if held is not None and held.first_place <= first and last < held.end_place:
+        if (
+            stretch is not None
+            and stretch.first_place <= first
+            and last < stretch.end_place
+        ):
             return None
         delay, last = self._window.delay, min(last, first + self.read_ahead)
         latest = last + delay + 1
         if self._is_long:
             latest = self._window.expected_time(lane, last) + self._window.spread
-        if held is None or not held.first_place <= first <= held.end_place:
+        if stretch is None or not stretch.first_place <= first <= stretch.end_place:
             begin = first
             ahead = min(MIN_STRETCH, self.read_ahead)
             end = max(latest, first + ahead + delay)
@@ -154,10 +158,10 @@ class LaneReader:
                 begin, end = max(0, expected - self._window.spread), latest
             kept = np.empty(0, dtype=np.int64)
         else:
-            begin = held.end_time
-            ahead = min(2 * len(held.units), self.read_ahead)
+            begin = stretch.end_time
+            ahead = min(2 * len(stretch.units), self.read_ahead)
             end = max(begin + max(ahead, 1), latest)
-            kept = held.units[first - held.first_place :]
+            kept = stretch.units[first - stretch.first_place :]
         # A rest of the lane that is no longer than the delay costs less now: later the
         # units before it would have to be looked at again.
         lane_end = self._window.lanes.length(lane) + delay
@@ -181,11 +185,11 @@ class LaneReader:
         # Several lanes are looked at in one go, and a lane of more units alone.
         for ahead in range(0, int((high - low).max()), LOOKED_AT):
             start, stop = low + ahead, np.minimum(low + ahead + LOOKED_AT, high)
-            found = window.leaving(lanes, start, stop, begins, ends)
-            num_units += found.counts
-            num_left += found.num_left
-            times.append(found.times)
-            units.append(self._sequence.units(found.chosen))
+            leaving = window.leaving(lanes, start, stop, begins, ends)
+            num_units += leaving.counts
+            num_left += leaving.num_left
+            times.append(leaving.times)
+            units.append(self._sequence.units(leaving.chosen))
             yield
         by_time = by_row_and_time(num_units, np.concatenate(times))
         in_order = np.concatenate(units)[by_time]
@@ -194,14 +198,14 @@ class LaneReader:
             num_units.tolist(),
             np.cumsum(num_units).tolist(),
         )
-        for missing, place, count, stop in zip(group, *rows, strict=True):
+        for missing, first_place, count, stop in zip(group, *rows, strict=True):
             row = in_order[stop - count : stop]
             kept = missing.kept
-            if len(kept) or place <= missing.place < place + len(row):
-                held = np.concatenate([kept, row])
-                self._keep(missing.lane, place - len(kept), held, missing.end)
+            if len(kept) or first_place <= missing.first_place < first_place + len(row):
+                stretch = np.concatenate([kept, row])
+                self._keep(missing.lane, first_place - len(kept), stretch, missing.end)
             else:  # It leaves at another time than was expected.
-                begin, end = missing.place, missing.place + window.delay + 1
+                begin, end = missing.first_place, missing.first_place + window.delay + 1
                 yield from self._resolve([missing._replace(begin=begin, end=end)])
         yield
 

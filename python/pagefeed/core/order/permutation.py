@@ -101,7 +101,7 @@ class PermutationFamily:
     """
 
     def __init__(self, key: bytes, rounds: int = NUM_ROUNDS) -> None:
-        self._rounds = [int(each) for each in expand_key(key, rounds)]
+        self._rounds = [int(round_key) for round_key in expand_key(key, rounds)]
 
     def map(
         self,
@@ -156,8 +156,8 @@ def checked_indices(index: ArrayLike, size: int, what: str) -> Int64Array:
         )
     lowest, highest = int(array.min()), int(array.max())
     if lowest < 0 or highest >= size:
-        found = lowest if lowest < 0 else highest
+        outside = lowest if lowest < 0 else highest
         raise IndexError(
-            f"{what} {found} is outside [0, {size}); negative ones are not supported"
+            f"{what} {outside} is outside [0, {size}); negative ones are not supported"
         )
     return array.astype(np.int64, copy=False)

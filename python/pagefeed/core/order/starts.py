@@ -224,8 +224,8 @@ def sum_sizes(order: ItemOrder) -> Iterator[Int64Array | None]:
         borders = np.arange(begin, min(begin + at_once, len(blocks)) + 1)
         first = blocks.first_sequence(borders)
         block, first_unit, block_units = (
-            np.repeat(each, passes)
-            for each in (borders[:-1], first[:-1], np.diff(first))
+            np.repeat(column, passes)
+            for column in (borders[:-1], first[:-1], np.diff(first))
         )
         share = np.tile(np.arange(passes), len(borders) - 1)
         sizes = Items(block, share, first_unit, block_units).sizes(passes)
@@ -256,12 +256,12 @@ def shared_sums(
     shape = f"{order.blocks.num_sequences}/{len(order.blocks)}/{order.passes}/{STEP}"
     name = derive_key(key, "starts", fingerprint, shape).hex()
     path = folder / f"order-{name[:32]}.starts"
-    found = find_arrays(str(folder), path.name, name)
-    if found is not None:
+    stored = find_arrays(str(folder), path.name, name)
+    if stored is not None:
         logger.debug("the sums of an epoch are found: %s", path)
         with suppress(OSError):
             os.utime(path)  # It is in use: see `_remove_stale`.
-        yield found["sums"]
+        yield stored["sums"]
         return
     logger.debug("the sums of an epoch are made: %s", path)
     for sums in sum_sizes(order):

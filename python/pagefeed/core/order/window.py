@@ -88,19 +88,19 @@ class DelayWindow:
         chosen = Chosen(*runs, which, indices[which])
         return Leaving(chosen, times[which], counts, num_left)
 
-    def expected_time(self, lane: int, place: int) -> int:
+    def expected_time(self, lane: int, in_lane: int) -> int:
         """Return the time at which the unit at a position of a lane leaves, on average.
 
         In lanes longer than the delay, units very rarely leave more than :attr:`spread`
         before or after it.
         """
         length = self.lanes.length(lane)
-        if 2 * place < self.delay:
-            return math.isqrt(2 * self.delay * place)
-        if 2 * (length - place) < self.delay:
-            left = math.isqrt(2 * self.delay * max(0, length - place))
+        if 2 * in_lane < self.delay:
+            return math.isqrt(2 * self.delay * in_lane)
+        if 2 * (length - in_lane) < self.delay:
+            left = math.isqrt(2 * self.delay * max(0, length - in_lane))
             return length + self.delay - left
-        return place + self.delay // 2
+        return in_lane + self.delay // 2
 
     @property
     def spread(self) -> int:
@@ -122,20 +122,20 @@ class DelayWindow:
             stop = int(np.searchsorted(times, end, sorter=order))
             group = order[done:stop]
             low, high = max(0, begin - self.delay), min(end, length)
-            found = self.leaving(*np.array([[lane], [low], [high], [begin], [end]]))
-            in_order = by_row_and_time(found.counts, found.times)
+            leaving = self.leaving(*np.array([[lane], [low], [high], [begin], [end]]))
+            in_order = by_row_and_time(leaving.counts, leaving.times)
             rank = np.empty_like(in_order)
             rank[in_order] = np.arange(len(rank))
-            sought = np.searchsorted(found.chosen.indices, places[group] + start)
-            put[group] = low + found.num_left + rank[sought]
+            sought = np.searchsorted(leaving.chosen.indices, places[group] + start)
+            put[group] = low + leaving.num_left + rank[sought]
             done = stop
         return put
 
     def order(self) -> Int64Array:
         """Return the indices of all units, lane after lane, in the order they leave."""
         indices = np.arange(self.lanes.num_units)
-        lane, place = self.lanes.split(indices)
-        return np.lexsort((place * self._unit + self._delays(indices), lane))
+        lane, in_lane = self.lanes.split(indices)
+        return np.lexsort((in_lane * self._unit + self._delays(indices), lane))
 
     def _delays(self, indices: Int64Array) -> Int64Array:
         """Return the delays of units in fixed point, as fractions of a unit of time."""

@@ -33,7 +33,7 @@ class DatasetOrder:
 
     run: Run
     """The run."""
-    number: int
+    dataset_number: int
     """Number of the dataset in it."""
     seed: KeyPart
     """Seed of its orders."""
@@ -45,9 +45,9 @@ class DatasetOrder:
     """Decoded size up to which the default is to shuffle the whole epoch."""
 
     def __post_init__(self) -> None:
-        self.dataset = self.run.datasets[self.number]
+        self.dataset = self.run.datasets[self.dataset_number]
         """The dataset."""
-        self.index = self.run.indexes[self.number]
+        self.index = self.run.indexes[self.dataset_number]
         """The sequences of the dataset."""
         self._blocks = self._choose_blocks()
         self.num_lanes = choose_num_lanes(
@@ -111,8 +111,8 @@ class DatasetOrder:
         """
         if self.shuffle.block != "row":
             return 2 * self.reach(state)
-        held = int(memory / max(1.0, self.page_bytes))
-        most = MAX_HORIZON if held >= self.dataset.spans.num_pages else 2 * held
+        fitting = int(memory / max(1.0, self.page_bytes))
+        most = MAX_HORIZON if fitting >= self.dataset.spans.num_pages else 2 * fitting
         most = min(most, MAX_HORIZON) * num_ranks
         return min(most, self.index.num_sequences)
 
@@ -159,7 +159,10 @@ class DatasetOrder:
         order, balance = self._unbalanced(epoch, num_lanes), self.run.balance
         if balance is None or ranks is None:
             return order
-        first, costs = self.run.index.first_sequence[self.number], self.run.costs
+        first, costs = (
+            self.run.index.first_sequence[self.dataset_number],
+            self.run.costs,
+        )
         balanced: Ordered = provided("order of balanced ranks")(
             order,
             balance=balance,

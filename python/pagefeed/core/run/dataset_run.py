@@ -69,35 +69,35 @@ class DatasetCursor(Cursor):
             epoch = self._epoch_of(int(positions[0]))
             first = self._first(epoch)
             count = bisect_left(positions, self._first(epoch + 1))
-            part, positions = positions[:count], positions[count:]
+            taken, positions = positions[:count], positions[count:]
             now: Positions
-            if isinstance(part, range):
-                now = range(part.start - first, part.stop - first, part.step)
+            if isinstance(taken, range):
+                now = range(taken.start - first, taken.stop - first, taken.step)
             else:
-                now = part - first
-            found = yield from self._order(epoch).reading(now)
-            yield self._numbered(self._parts(epoch)[0], found, epoch)
+                now = taken - first
+            sequences = yield from self._order(epoch).reading(now)
+            yield self._numbered(self._parts(epoch)[0], sequences, epoch)
 
-    def positions(self, found: SequencesOf, now: int) -> Int64Array:
+    def positions(self, sequences_of: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""
         epoch = self._epoch_of(now)
         parts, first = self._parts(epoch), self.run.index.first_sequence
         places = [np.empty(0, dtype=np.int64)]
-        for number, sequences in found:
-            if number in parts:
-                local = first[number] - first[parts[0]] + sequences
+        for dataset, sequences in sequences_of:
+            if dataset in parts:
+                local = first[dataset] - first[parts[0]] + sequences
                 places.append(self._order(epoch).positions(local))
         return self._first(epoch) + np.concatenate(places)
 
     def lanes_of(self, positions: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the lane of each position, and the number of lanes: int64 each."""
-        place, num_lanes = np.empty((2, len(positions)), dtype=np.int64)
+        local, num_lanes = np.empty((2, len(positions)), dtype=np.int64)
         epochs = [self._epoch_of(position) for position in positions.tolist()]
         for epoch in set(epochs):
             which = np.equal(epochs, epoch)
-            place[which] = positions[which] - self._first(epoch)
+            local[which] = positions[which] - self._first(epoch)
             num_lanes[which] = self._lanes(epoch)[0]
-        return place % num_lanes, num_lanes
+        return local % num_lanes, num_lanes
 
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
         epoch, end = self._epoch_of(position) + 1, self.end
@@ -160,7 +160,7 @@ class DatasetRun(Run):
         index = sequences.index(dataset.spans)
         check_bound(index, dataset, repr(dataset), sequences)
         self._number([None], [dataset], [index])
-        self.orders = DatasetOrder(run=self, number=0, seed=self.seed)
+        self.orders = DatasetOrder(run=self, dataset_number=0, seed=self.seed)
         """Makes the order of each epoch."""
         self.orders.check_window()
         data = identity_of_data(dataset)

@@ -71,7 +71,7 @@ def origins_of_sequence(
         )
         if not runs and sequences.keeps_empty:
             runs = [(0, 0, 0)]
-        for first_token, num_tokens, place in runs:
+        for first_token, num_tokens, from_ in runs:
             tokens = range(first_token, first_token + num_tokens)
             source = Origin(
                 file=where.file,
@@ -80,7 +80,7 @@ def origins_of_sequence(
                 row=where.first_row + int(row),
                 first_token=first_token,
                 num_tokens=num_tokens,
-                offset=int(offset) + num_bos + place,
+                offset=int(offset) + num_bos + from_,
                 text_range=index.text_range(int(page), int(row), tokens),
             )
             sources.append(source)
@@ -98,19 +98,19 @@ def sequences_of_document(
     See :meth:`~pagefeed.run.Run.document_sequences`.
     """
     holding = [
-        number
-        for number, dataset in enumerate(datasets)
+        n
+        for n, dataset in enumerate(datasets)
         if dataset.index.find_file(file) is not None
     ]
-    found = list[tuple[int, Int64Array, int | None]]()
-    for number in holding or [0]:  # Without one the error says which files exist.
-        place = _number_of_row(datasets[number].spans, file, row)
-        if place is None:
+    containing = list[tuple[int, Int64Array, int | None]]()
+    for n in holding or [0]:  # Without one the error says which files exist.
+        row_number = _number_of_row(datasets[n].spans, file, row)
+        if row_number is None:
             continue
-        index = indexes[number]
-        sequences = index.sequences_of_row(place)
-        found.append((number, sequences, index.place_in_sequence(place)))
-    return found
+        index = indexes[n]
+        sequences = index.sequences_of_row(row_number)
+        containing.append((n, sequences, index.place_in_sequence(row_number)))
+    return containing
 
 
 def _number_of_row(spans: Spans, file: str, row: int) -> int | None:
@@ -123,23 +123,23 @@ def _number_of_row(spans: Spans, file: str, row: int) -> int | None:
         InvalidArgumentError: If there is no such file or row.
     """
     index = spans.index
-    number, table = index.find_file(file), index.recipe.table
-    if number is None and table and index.storage.name_of(file) in table.left_out:
+    file_number, table = index.find_file(file), index.recipe.table
+    if file_number is None and table and index.storage.name_of(file) in table.left_out:
         return None
-    if number is None:
+    if file_number is None:
         raise InvalidArgumentError(
             f"{file!r} is not a file of the dataset: it has {len(index.files)} files, "
             f"such as {index.files[0]!r}"
         )
-    first, end = index.file_first_row[number : number + 2].tolist()
+    first, end = index.file_first_row[file_number : file_number + 2].tolist()
     if not 0 <= row < end - first:
         raise InvalidArgumentError(
             f"row {row} is out of range: {file} has {end - first} rows"
         )
     page = index.pages_of_rows([first + row])
-    place = first + row - index.first_rows(page)
-    span = spans.spans_at(page, place)
+    row_of_index = first + row - index.first_rows(page)
+    span = spans.spans_at(page, row_of_index)
     if span[0] < 0:
         return None
     _, begin = spans.places(span)
-    return int((spans.first_rows(span) + place - begin)[0])
+    return int((spans.first_rows(span) + row_of_index - begin)[0])

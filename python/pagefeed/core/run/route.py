@@ -189,12 +189,12 @@ class Route:
 
     def number_of(self, index: int) -> int:
         """Return the number of the ``index``-th step from the start."""
-        last, number = self._last_number
-        found = self._number_at(self.start + self._distance(index))
-        return max(found, number + index - last) if index >= last else found
+        last, last_number = self._last_number
+        own = self._number_at(self.start + self._distance(index))
+        return max(own, last_number + index - last) if index >= last else own
 
-    def _number_at(self, place: int) -> int:
-        position = int(self._positions(np.array([place]))[0])
+    def _number_at(self, kept_position: int) -> int:
+        position = int(self._positions(np.array([kept_position]))[0])
         if self.end is not None:  # What is skipped behind the end is no step of it.
             position = min(position, self.end)
         return self.first_step + (position - self.start) // self.step_sequences
@@ -210,42 +210,42 @@ class Route:
         steps = self.num_steps
         if not steps or self.end is None:
             return NEVER, 0
-        place = self.start + (steps - 1) * self.step_sequences
-        rest = int(self._places(self.end)) - place
+        last_place = self.start + (steps - 1) * self.step_sequences
+        rest = int(self._places(self.end)) - last_place
         if not self.drop_last and self.world_size < rest < 2 * self.world_size:
-            place += self.world_size
-        return steps - 1, self._number_at(place)
+            last_place += self.world_size
+        return steps - 1, self._number_at(last_place)
 
     def number_here(self, num_taken: int) -> int:
         """Return the step after ``num_taken`` steps of this process."""
         return self.number_of(num_taken * self.num_workers + self.worker)
 
-    def index_of(self, number: int) -> int:
+    def index_of(self, step: int) -> int:
         """Return the index of the step with this number, or of the next step after it.
 
         The number after the last step gives ``num_steps``.
         """
-        position = self.start + (number - self.first_step) * self.step_sequences
+        position = self.start + (step - self.first_step) * self.step_sequences
         distance = int(self._places(position)) - self.start
         index = -(-distance // self.step_sequences)
         last, last_number = self._last_number
         if index < last:
             return index
-        if number <= last_number:
+        if step <= last_number:
             return last
-        return last + 1 if number <= self.number_of(last + 1) else max(last + 2, index)
+        return last + 1 if step <= self.number_of(last + 1) else max(last + 2, index)
 
-    def checked_index(self, number: int, *, past_end: bool = False) -> int:
+    def checked_index(self, step: int, *, past_end: bool = False) -> int:
         """Return :meth:`index_of` for a step that exists, or for the end if allowed.
 
         Raises:
             InvalidArgumentError: If there is no such step.
         """
-        last, index = self.num_steps, self.index_of(number)
-        if number < self.first_step or (last is not None and index >= last + past_end):
+        last, index = self.num_steps, self.index_of(step)
+        if step < self.first_step or (last is not None and index >= last + past_end):
             end = "" if last is None else f" and below {self.number_of(last)}"
             raise InvalidArgumentError(
-                f"step={number} is not in this iteration, or not known to it: steps "
+                f"step={step} is not in this iteration, or not known to it: steps "
                 f"are at least {self.first_step}{end}"
             )
         return index
@@ -268,7 +268,7 @@ class Route:
         return sorted(
             Slot(self.number_of(step), rank, row)
             for step, rank, row in zip(
-                *(each.tolist() for each in self.dealt(kept)), strict=True
+                *(column.tolist() for column in self.dealt(kept)), strict=True
             )
             if last is None or step < last
         )
@@ -281,12 +281,12 @@ class Route:
             one is never taken.
         """
         places, last = self._places(positions) - self.start, self.num_steps
-        index, place = self._divided(places)
+        index, in_step = self._divided(places)
         if self._borrowed and last is not None:
             begin = (last - 1) * self.step_sequences - self._borrowed
             index = np.where(places < begin, index, last - 1)
-            place = np.where(places < begin, place, places - begin)
-        row, rank = self._dealt(index, place)
+            in_step = np.where(places < begin, in_step, places - begin)
+        row, rank = self._dealt(index, in_step)
         return index, rank, row
 
     def span(self, first: int, stop: int) -> tuple[int, int]:
@@ -300,8 +300,8 @@ class Route:
         return int(self._positions(np.array([self._first_place(index)]))[0])
 
     def _first_place(self, index: int) -> int:
-        place = self.start + self._distance(index)
-        return place - self._borrowed if index + 1 == self.num_steps else place
+        first = self.start + self._distance(index)
+        return first - self._borrowed if index + 1 == self.num_steps else first
 
     # What steps of other sizes, or dealt in another way, have of their own.
 
@@ -316,10 +316,10 @@ class Route:
     def _dealt(
         self,
         index: Int64Array,  # noqa: ARG002
-        place: Int64Array,
+        in_step: Int64Array,
     ) -> tuple[Int64Array, Int64Array]:
         """Return row and rank of positions within steps."""
-        return np.divmod(place, self.world_size)
+        return np.divmod(in_step, self.world_size)
 
     def _places_in(self, turns: Int64Array) -> Int64Array:
         """Return the position of this rank in each turn of all ranks."""

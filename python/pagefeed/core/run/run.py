@@ -175,10 +175,10 @@ class Run(ABC):
     def route(self, cursor: Cursor, **settings: Any) -> Route:
         """Return a route of a cursor's rank, with these settings of :class:`Route`."""
         if self.fleet is not None:
-            made: Route = self.fleet.route(
+            route: Route = self.fleet.route(
                 cursor.lanes_of, cursor.rank, cursor.world_size, **settings
             )
-            return made
+            return route
         return Route(
             batch_size=self.batch_size,
             rank=self.rank if cursor.rank is None else cursor.rank,
@@ -302,16 +302,18 @@ class Run(ABC):
 
     def documents_of(self, sequence: int) -> npt.NDArray[np.bool_]:
         """Return which documents of a batch were not erased: bool, in its order."""
-        number = int(self.dataset_of(np.array([sequence]))[0])
-        local = sequence - int(self.index.first_sequence[number])
-        return self.indexes[number].documents_left(local)
+        dataset = int(self.dataset_of(np.array([sequence]))[0])
+        local = sequence - int(self.index.first_sequence[dataset])
+        return self.indexes[dataset].documents_left(local)
 
     def origins(self, sequence: int) -> list[Origin]:
         """Return where the tokens of a sequence come from."""
-        number = int(self.dataset_of(np.array([sequence]))[0])
-        local = sequence - int(self.index.first_sequence[number])
-        found = origins_of_sequence(self.datasets[number], self.indexes[number], local)
-        return [replace(origin, dataset=self.names[number]) for origin in found]
+        dataset = int(self.dataset_of(np.array([sequence]))[0])
+        local = sequence - int(self.index.first_sequence[dataset])
+        origins = origins_of_sequence(
+            self.datasets[dataset], self.indexes[dataset], local
+        )
+        return [replace(origin, dataset=self.names[dataset]) for origin in origins]
 
 
 @dataclass(eq=False)
@@ -383,23 +385,23 @@ class Cursor(ABC):
         """
 
     @abstractmethod
-    def positions(self, found: SequencesOf, now: int) -> Int64Array:
+    def positions(self, sequences_of: SequencesOf, now: int) -> Int64Array:
         """Return the positions of sequences in the epoch of position ``now``: int64."""
 
     def _numbered(
-        self, number: int, local: Int64Array, epoch: int, of_mixture: int = 0
+        self, dataset: int, local: Int64Array, epoch: int, of_mixture: int = 0
     ) -> Int64Array:
         """Return sequences of a dataset, numbered among the sequences of all datasets.
 
         They tell their epoch, where the dataset holds other tokens in each.
         """
-        found: Int64Array = local + self.run.index.first_sequence[number]
-        if not self.run.datasets[number].index.is_infilled:
-            return found
+        sequences: Int64Array = local + self.run.index.first_sequence[dataset]
+        if not self.run.datasets[dataset].index.is_infilled:
+            return sequences
         if of_mixture:  # In each of these the epochs of datasets begin anew.
             key = derive_key(of_mixture, "infill", epoch)
             epoch = int.from_bytes(key[:8], "little")
-        return with_epoch(found, epoch)
+        return with_epoch(sequences, epoch)
 
     @abstractmethod
     def _prepare_epoch_after(self, position: int) -> Iterator[None]:
@@ -473,10 +475,12 @@ class Cursor(ABC):
 
     def rows(self, step: int) -> list[int]:
         """Return the rows of this rank's batch of a step that are not padding."""
-        found = self.sequences(self.route.checked_index(step), 1)
+        sequences = self.sequences(self.route.checked_index(step), 1)
         if self.run.takes_batches:
-            return list(range(room("documents").num_documents(self, found.tolist())))
-        return [row for row, sequence in enumerate(found.tolist()) if sequence >= 0]
+            return list(
+                range(room("documents").num_documents(self, sequences.tolist()))
+            )
+        return [row for row, sequence in enumerate(sequences.tolist()) if sequence >= 0]
 
     def row_at(self, step: int, row: int) -> tuple[int, int]:
         """Return the sequence of a row of this rank's batch, and the row in it.
@@ -485,8 +489,8 @@ class Cursor(ABC):
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
         if self.run.takes_batches:
-            found: tuple[int, int] = room("documents").document_at(self, step, row)
-            return found
+            document: tuple[int, int] = room("documents").document_at(self, step, row)
+            return document
         sequences = self.sequences_in(step)
         if not 0 <= row < len(sequences):
             raise InvalidArgumentError(f"row={row} must lie below {len(sequences)}")
@@ -500,10 +504,10 @@ class Cursor(ABC):
         Raises:
             InvalidArgumentError: If there is none: no such step or row, or padding.
         """
-        sequence, place = self.row_at(step, row)
+        sequence, document = self.row_at(step, row)
         origins = self.run.origins(sequence)
         if self.run.takes_batches:
-            *before, is_left = self.run.documents_of(sequence)[: place + 1].tolist()
+            *before, is_left = self.run.documents_of(sequence)[: document + 1].tolist()
             origins = origins[sum(before) :][: int(is_left)]
         return origins
 

@@ -129,7 +129,7 @@ class LoaderState:
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = packed_ranges(self.skipped)
         values["erased"] = dict(self.erased) or None
-        values["grown"] = [list(each) for each in self.grown] or None
+        values["grown"] = [list(growth) for growth in self.grown] or None
         for name in OPTIONAL:
             if not values[name]:
                 del values[name]
@@ -244,8 +244,8 @@ class LoaderState:
 
 
 def _part(name: str) -> StatePart:
-    part: StatePart = provided(f"state part {name}")
-    return part
+    provided_part: StatePart = provided(f"state part {name}")
+    return provided_part
 
 
 def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
@@ -255,8 +255,8 @@ def _check_names(state: Mapping[str, Any], names: list[str]) -> list[str]:
             f"a state is a dict, as state_dict() returned it, found {state!r:.60}"
         )
     missing = [name for name in names if name not in state]
-    known = {*names, *OPTIONAL[:-1], *VERSIONS}
-    added = [name for name in state if name not in known]
+    allowed = {*names, *OPTIONAL[:-1], *VERSIONS}
+    added = [name for name in state if name not in allowed]
     foreign = [str(n) for n in added if offered(f"state part {n}", None) is None]
     if missing or foreign:
         what = f"lacks {', '.join(missing)}" if missing else ""
@@ -302,10 +302,10 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
 def _checked_growths(given: Any) -> Growths:
     if not isinstance(given, list | tuple):
         raise InvalidArgumentError(f"grown={given!r:.60} must be a list")
-    found = [(str(record), check_whole(at, "grown", least=0)) for record, at in given]
-    if [at for _, at in found] != sorted(at for _, at in found):
+    growths = [(str(record), check_whole(at, "grown", least=0)) for record, at in given]
+    if [at for _, at in growths] != sorted(at for _, at in growths):
         raise InvalidArgumentError(f"grown={given!r:.60} must rise")
-    return tuple(found)
+    return tuple(growths)
 
 
 def _runs(steps: Iterable[int]) -> Ranges:
@@ -318,4 +318,4 @@ def _runs(steps: Iterable[int]) -> Ranges:
         raise InvalidArgumentError(
             f"steps={steps!r:.60} must be whole numbers, such as [7] or range(90, 110)"
         ) from error
-    return merge_ranges((number, number + 1) for number in numbers)
+    return merge_ranges((position, position + 1) for position in numbers)

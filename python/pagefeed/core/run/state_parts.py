@@ -53,12 +53,12 @@ Records: TypeAlias = tuple[tuple[str, str], ...]
 
 def records_of(names: Sequence[str | None], datasets: Sequence[Dataset]) -> Records:
     """Return the records of the datasets of which something was erased."""
-    found = {
+    records = {
         name or "": dataset.spans.erased.records[-1]
         for name, dataset in zip(names, datasets, strict=True)
         if dataset.spans.erased is not None
     }
-    return tuple(sorted((name, record) for name, record in found.items() if record))
+    return tuple(sorted((name, record) for name, record in records.items() if record))
 
 
 def records_after(
@@ -70,12 +70,12 @@ def records_after(
         StateMismatchError: If erased documents would come again.
     """
     now = dict(records_of(names, datasets))
-    known = {name or "": data for name, data in zip(names, datasets, strict=True)}
+    by_name = {name or "": data for name, data in zip(names, datasets, strict=True)}
     for name, record in then:
-        if name not in known:  # A mixture may have the dataset again.
+        if name not in by_name:  # A mixture may have the dataset again.
             now[name] = record
             continue
-        erased = known[name].spans.erased
+        erased = by_name[name].spans.erased
         if erased is None or record not in erased.records:
             of = f" of {name!r}" if name else ""
             raise StateMismatchError(
@@ -137,7 +137,7 @@ def unpacked_ranges(packed: Any) -> Ranges:
         raise InvalidArgumentError(f"skipped={packed!r:.60} must be a list")
     if not packed:
         return ()
-    first, *others = (check_whole(number, "skipped", most=MOST) for number in packed)
+    first, *others = (check_whole(value, "skipped", most=MOST) for value in packed)
     if len(others) % 2 or first < 0 or min(others, default=0) < 1:
         raise InvalidArgumentError(
             f"skipped={packed!r:.60} must be a position, a unit, and lengths of ranges "

@@ -121,14 +121,14 @@ class Bundles(NamedTuple):
             return parts[0]
         columns = cls(*(np.concatenate(c) for c in zip(*parts, strict=True)))
         return columns._replace(
-            part_offsets=_joined([each.part_offsets for each in parts]),
-            erased_offsets=_joined([each.erased_offsets for each in parts]),
+            part_offsets=_joined([bundles.part_offsets for bundles in parts]),
+            erased_offsets=_joined([bundles.erased_offsets for bundles in parts]),
         )
 
 
 def _joined(offsets: Sequence[UInt32Array]) -> UInt32Array:
     """Return the offsets of joined arrays."""
-    counts = np.concatenate([np.diff(each) for each in offsets])
+    counts = np.concatenate([np.diff(borders) for borders in offsets])
     joined = np.zeros(len(counts) + 1, dtype=np.uint32)
     np.cumsum(counts, out=joined[1:])
     return joined

@@ -94,11 +94,11 @@ class TokenCut(Cut):
     def __repr__(self) -> str:
         """Return the settings without those left at their default."""
         # What is not asked for stays out: states of earlier releases name the rest.
-        by_kind = sorted(fields(self), key=lambda each: bool(each.kw_only))
+        by_kind = sorted(fields(self), key=lambda setting: bool(setting.kw_only))
         shown = [
-            f"{each.name}={getattr(self, each.name)!r}"
-            for each in by_kind
-            if not each.kw_only or getattr(self, each.name) != each.default
+            f"{setting.name}={getattr(self, setting.name)!r}"
+            for setting in by_kind
+            if not setting.kw_only or getattr(self, setting.name) != setting.default
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -110,9 +110,10 @@ class TokenCut(Cut):
         invalidates no state that was saved before it existed. So defaults never change.
         """
         chosen = {
-            each.name: getattr(self, each.name)
-            for each in fields(self)
-            if each.default is MISSING or getattr(self, each.name) != each.default
+            setting.name: getattr(self, setting.name)
+            for setting in fields(self)
+            if setting.default is MISSING
+            or getattr(self, setting.name) != setting.default
         }
         shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
         return f"{type(self).__name__}({shown})"

@@ -46,9 +46,9 @@ class JoinedIndex:
     def __init__(self, parts: Sequence[SequenceIndex]) -> None:
         self.parts = tuple(parts)
         """The datasets, cut."""
-        self.first_sequence = np.cumsum([0, *(part.num_sequences for part in parts)])
+        self.first_sequence = np.cumsum([0, *(index.num_sequences for index in parts)])
         """Sequences before each dataset, and of all: int64 [datasets + 1]."""
-        self.first_page = np.cumsum([0, *(len(part.spans.index) for part in parts)])
+        self.first_page = np.cumsum([0, *(len(index.spans.index) for index in parts)])
         """Pages before each dataset, and of all: int64 [datasets + 1]."""
 
     @property
@@ -74,12 +74,12 @@ class JoinedIndex:
     @property
     def num_padding_tokens(self) -> int:
         """Padding of all sequences together."""
-        return sum(part.num_padding_tokens for part in self.parts)
+        return sum(index.num_padding_tokens for index in self.parts)
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens that are in no sequence."""
-        return sum(part.num_dropped_tokens for part in self.parts)
+        return sum(index.num_dropped_tokens for index in self.parts)
 
     def dataset_of(self, sequences: Int64Array) -> Int64Array:
         """Return the dataset of each sequence: int64."""
@@ -88,18 +88,24 @@ class JoinedIndex:
     def documents_of(self, sequences: Int64Array) -> DocumentsOf:
         """Return the documents of sequences, where these do not cut them anywhere."""
         nothing = np.empty(0, dtype=np.int64)
-        found = [DocumentsOf(nothing, nothing, nothing, nothing == 0)]
-        part = self.dataset_of(sequences)
-        for number in distinct(part).tolist():
-            index, which = self.parts[number], np.flatnonzero(part == number)
-            local = sequences[which] - self.first_sequence[number]
+        documents = [DocumentsOf(nothing, nothing, nothing, nothing == 0)]
+        dataset_of = self.dataset_of(sequences)
+        for dataset_number in distinct(dataset_of).tolist():
+            index, which = (
+                self.parts[dataset_number],
+                np.flatnonzero(dataset_of == dataset_number),
+            )
+            local = sequences[which] - self.first_sequence[dataset_number]
             rows, of = index.documents_of(local)
             is_left = np.ones(len(rows), dtype=bool)
             if index.erased is not None:
                 is_left = ~index.erased.holds(rows)
-            rows, dataset = index.spans.rows_of_index(rows), np.full_like(rows, number)
-            found.append(DocumentsOf(rows, dataset, which[of], is_left))
-        joined: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
+            rows, dataset = (
+                index.spans.rows_of_index(rows),
+                np.full_like(rows, dataset_number),
+            )
+            documents.append(DocumentsOf(rows, dataset, which[of], is_left))
+        joined: Any = [np.concatenate(c) for c in zip(*documents, strict=True)]
         order = np.argsort(joined[2], kind="stable")
         return DocumentsOf(*(column[order] for column in joined))
 
@@ -108,31 +114,29 @@ class JoinedIndex:
         if len(self.parts) == 1:
             return self.parts[0].bundles(keys)
         borders = np.searchsorted(keys, bundle_keys(self.first_page))
-        found = []
-        for number in np.flatnonzero(np.diff(borders)).tolist():
-            first_page = self.first_page[number]
-            mine = keys[borders[number] : borders[number + 1]]
-            bundles = self.parts[number].bundles(mine - first_page)
+        bundles_of = []
+        for dataset in np.flatnonzero(np.diff(borders)).tolist():
+            first_page = self.first_page[dataset]
+            mine = keys[borders[dataset] : borders[dataset + 1]]
+            bundles = self.parts[dataset].bundles(mine - first_page)
             page = bundles.part_page + first_page
-            found.append(bundles._replace(key=mine, part_page=page))
-        if not found:
+            bundles_of.append(bundles._replace(key=mine, part_page=page))
+        if not bundles_of:
             return self.parts[0].bundles(keys)
-        return Bundles.joined(found)
+        return Bundles.joined(bundles_of)
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return the token ranges of ``sequences``, in their order."""
         dataset = self.dataset_of(sequences)
-        found = []
-        for number in np.flatnonzero(np.bincount(dataset)).tolist():
-            which = np.flatnonzero(dataset == number)
-            local = self.parts[number].segments(
-                sequences[which] - self.first_sequence[number]
-            )
-            page = local.page + self.first_page[number]
-            found.append(local._replace(sequence=which[local.sequence], page=page))
-        if len(found) < 2:
-            return found[0] if found else self.parts[0].segments(sequences)
-        columns: Any = [np.concatenate(c) for c in zip(*found, strict=True)]
+        segments = []
+        for n in np.flatnonzero(np.bincount(dataset)).tolist():
+            which = np.flatnonzero(dataset == n)
+            local = self.parts[n].segments(sequences[which] - self.first_sequence[n])
+            page = local.page + self.first_page[n]
+            segments.append(local._replace(sequence=which[local.sequence], page=page))
+        if len(segments) < 2:
+            return segments[0] if segments else self.parts[0].segments(sequences)
+        columns: Any = [np.concatenate(c) for c in zip(*segments, strict=True)]
         joined = Segments(*columns)
         in_order = np.argsort(joined.sequence, kind="stable")
         columns = [column[in_order] for column in joined]
@@ -143,10 +147,10 @@ class JoinedIndex:
         sizes = np.zeros(len(pages), dtype=np.int64)
         first_page = self.first_page
         dataset = np.searchsorted(first_page, page_numbers(pages), side="right") - 1
-        for part in np.flatnonzero(np.bincount(dataset)).tolist():
-            here = dataset == part
-            local = pages[here] - first_page[part]
-            sizes[here] = self.parts[part].loaded_bytes(local)
+        for which in np.flatnonzero(np.bincount(dataset)).tolist():
+            here = dataset == which
+            local = pages[here] - first_page[which]
+            sizes[here] = self.parts[which].loaded_bytes(local)
         return sizes
 
 

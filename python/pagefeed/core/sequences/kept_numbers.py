@@ -54,20 +54,20 @@ def stored_numbers(
 
     def write(writer: ArrayWriter) -> None:
         logger.info("the costs of sequences are made of %d rows, once", spans.num_rows)
-        number = 0
+        num_costs = 0
         writer.append_bytes("costs", b"")  # There may be none.
         work = Work("costs of sequences", total=num_pieces, unit="pieces")
-        for found in work.map(make, range(num_pieces)):
-            writer.append_bytes("costs", found.astype(np.float32).tobytes())
-            number += len(found)
-        writer.append("number", [number])
+        for costs in work.map(make, range(num_pieces)):
+            writer.append_bytes("costs", costs.astype(np.float32).tobytes())
+            num_costs += len(costs)
+        writer.append("number", [num_costs])
 
-    if (held := _HELD.get(key)) is not None:
+    if (numbers := _HELD.get(key)) is not None:
         spans.index.check_files()
-        return held
+        return numbers
     stored = derived_arrays(spans.index, "costs", key, write, lazily=True)
-    _HELD[key] = made = stored.checked("costs", int(stored["number"][0]))
-    return made
+    _HELD[key] = numbers = stored.checked("costs", int(stored["number"][0]))
+    return numbers
 
 
 def sums_of_rows(
@@ -137,8 +137,8 @@ def stored_counts(
         num_blocks = len(first_span) - 1
         logger.info("the sequences of %d blocks are counted, once", num_blocks)
         work = Work("packed sequences", total=num_blocks, unit="blocks")
-        for found in work.map(count, range(num_blocks)):
-            writer.append("counts", np.atleast_1d(found))
+        for counts in work.map(count, range(num_blocks)):
+            writer.append("counts", np.atleast_1d(counts))
 
     return derived_arrays(spans.index, "packed", key, write)["counts"]
 

@@ -63,12 +63,12 @@ class Lines:
     def row_range(self, row: int) -> tuple[int, int]:
         """Return where a row of the spans begins and ends here; reads its page."""
         span = self.spans.spans_of_rows([row])
-        page, page_row = (int(part[0]) for part in self.spans.places(span))
-        place = row - int(self.spans.first_rows(span)[0])
+        page, page_row = (int(value[0]) for value in self.spans.places(span))
+        in_span = row - int(self.spans.first_rows(span)[0])
         offsets = self.spans.index.row_offsets(page)[page_row:]
         starts = offsets - offsets[0] + self.per_row * np.arange(len(offsets))
         begin = int(self.first(span)[0])
-        return begin + int(starts[place]), begin + int(starts[place + 1])
+        return begin + int(starts[in_span]), begin + int(starts[in_span + 1])
 
     def spans_of(self, tokens: Int64Array) -> Int64Array:
         """Return the span that holds each of ``tokens``: int64, the last if several."""

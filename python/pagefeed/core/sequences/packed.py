@@ -189,9 +189,9 @@ def _least(length: int, index: PageIndex) -> int:
     """Return how many tokens a block holds at least."""
     if not index.bytes_beside:
         return BLOCK_SEQUENCES * length
-    held = MOST_BYTES * index.num_values // index.bytes_beside
-    held = max(held, FEWEST_SEQUENCES * length)
-    return min(held, BLOCK_SEQUENCES * length)
+    tokens = MOST_BYTES * index.num_values // index.bytes_beside
+    tokens = max(tokens, FEWEST_SEQUENCES * length)
+    return min(tokens, BLOCK_SEQUENCES * length)
 
 
 class PackedIndex(PackedRuns, SequenceIndex):
@@ -339,28 +339,33 @@ class PackedIndex(PackedRuns, SequenceIndex):
         span = self.spans.spans_at([page], [row])
         _, first = self.spans.places(span)
         before = self.spans.first_rows([*span, self.first_span[block]])
-        number = int(before[0] - before[1]) + row - int(first[0])
-        here = packing.row == number
+        row_of_block = int(before[0] - before[1]) + row - int(first[0])
+        here = packing.row == row_of_block
         offsets = self.spans.index.row_offsets(page)
         most = int(offsets[row + 1] - offsets[row])
         first_token = packing.first_token[here]
         begin = self.layout.without_bos(first_token)
         end = self.layout.without_bos(first_token + packing.num_tokens[here])
         parts = np.clip([begin, end], 0, most).T
-        return [range(*each) for each in np.sort(parts, axis=0).tolist()]
+        return [range(*begin_end) for begin_end in np.sort(parts, axis=0).tolist()]
 
     def documents_of(self, sequences: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the rows with tokens in sequences, and the sequence of each."""
         block = self.block_of(sequences)
         rows, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for number in distinct(block).tolist():
-            here, packing = np.flatnonzero(block == number), self.packing(number)
+        for block_number in distinct(block).tolist():
+            here, packing = (
+                np.flatnonzero(block == block_number),
+                self.packing(block_number),
+            )
             by_sequence = np.argsort(packing.sequence, kind="stable")
-            known = packing.sequence[by_sequence]
-            local = sequences[here] - self._first_sequence[number]
-            begin, end = np.searchsorted(known, [local, local + 1])
-            found = packing.row[by_sequence][joined_ranges(begin, end)]
-            rows.append(found + self.spans.first_rows(self.first_span[number]))
+            sequence_of_part = packing.sequence[by_sequence]
+            local = sequences[here] - self._first_sequence[block_number]
+            begin, end = np.searchsorted(sequence_of_part, [local, local + 1])
+            rows_of_block = packing.row[by_sequence][joined_ranges(begin, end)]
+            rows.append(
+                rows_of_block + self.spans.first_rows(self.first_span[block_number])
+            )
             which.append(np.repeat(here, end - begin))
         return np.concatenate(rows), np.concatenate(which)
 
@@ -369,8 +374,8 @@ class PackedIndex(PackedRuns, SequenceIndex):
         span = int(self.spans.spans_of_rows([row])[0])
         block = int(np.searchsorted(self.first_span, span, side="right")) - 1
         packing = self.packing(block)
-        number = row - self.spans.first_rows(self.first_span[block : block + 1])
-        sequences: Int64Array = packing.sequence[packing.row == number].copy()
+        row_of_block = row - self.spans.first_rows(self.first_span[block : block + 1])
+        sequences: Int64Array = packing.sequence[packing.row == row_of_block].copy()
         sequences += self._first_sequence[block]
         return sequences
 
@@ -382,12 +387,12 @@ class PackedIndex(PackedRuns, SequenceIndex):
         begins, ends = self.erased_runs.T
         first = np.searchsorted(borders, begins, side="right") - 1
         last = np.searchsorted(borders, ends, side="left")
-        found = [np.empty(0, dtype=np.int64)]
+        erased = [np.empty(0, dtype=np.int64)]
         for block in distinct(joined_ranges(first, last)).tolist():
             packing = self.packing(block)
             is_erased = self.erased.holds(packing.row + borders[block])
-            found.append(packing.sequence[is_erased] + self._first_sequence[block])
-        return distinct(np.concatenate(found))
+            erased.append(packing.sequence[is_erased] + self._first_sequence[block])
+        return distinct(np.concatenate(erased))
 
     def lengths(self, block: int) -> Int64Array:
         """Return the tokens of the rows of a block, separators included: int64 [rows].

@@ -69,21 +69,21 @@ class SequenceLayout:
             "repeats_bos": self.bos_every > 0,
         }
 
-    def without_bos(self, place: Any) -> Any:
+    def without_bos(self, offset: Any) -> Any:
         """Return positions in a row without the ``bos`` before them.
 
         Args:
-            place: int or int64 array.
+            offset: int or int64 array.
 
         Example:
             >>> SequenceLayout(bos=1, bos_every=4).without_bos(np.arange(9)).tolist()
             [0, 0, 1, 2, 3, 3, 4, 5, 6]
         """
         if self.bos is None:
-            return place
+            return offset
         if self.bos_every:
-            return place + -place // self.bos_every
-        return place - (place > 0) * 1
+            return offset + -offset // self.bos_every
+        return offset - (offset > 0) * 1
 
 
 class Segments(NamedTuple):
@@ -246,8 +246,12 @@ class SequenceIndex(Protocol):
             end: One past the last row.
         """
         whole, every = with_erased(self), range(self.num_sequences)
-        first = bisect_left(every, begin, key=lambda number: whole.row_range(number)[1])
-        stop = bisect_left(every, end, key=lambda number: whole.row_range(number)[0])
+        first = bisect_left(
+            every, begin, key=lambda sequence: whole.row_range(sequence)[1]
+        )
+        stop = bisect_left(
+            every, end, key=lambda sequence: whole.row_range(sequence)[0]
+        )
         return range(first, stop)
 
     def row_range(self, sequence: int) -> tuple[int, int]:

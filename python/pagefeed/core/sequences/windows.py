@@ -188,7 +188,7 @@ class WindowIndex(SpanIndex):
 
     def parts(self, sequence: int) -> DocumentParts:
         """Return the documents in a window, whole or in part; reads its pages."""
-        found: list[tuple[int, int, int, int, int]] = []
+        parts: list[tuple[int, int, int, int, int]] = []
         segments = self.segments(np.array([sequence]))
         for _, page, row, first, count, offset in zip(*segments, strict=True):
             starts = self.spans.index.row_offsets(int(page))
@@ -196,11 +196,11 @@ class WindowIndex(SpanIndex):
             begin = int(starts[row] + first)
             borders = np.unique(np.clip(starts, begin, begin + int(count))).tolist()
             for start, stop in itertools.pairwise(borders):
-                place = int(np.searchsorted(starts, start, side="right")) - 1
+                document = int(np.searchsorted(starts, start, side="right")) - 1
                 where = int(offset) + start - begin
-                within = start - int(starts[place])
-                found.append((int(page), place, within, stop - start, where))
-        return DocumentParts(*np.array(found, dtype=np.int64).reshape(-1, 5).T)
+                within = start - int(starts[document])
+                parts.append((int(page), document, within, stop - start, where))
+        return DocumentParts(*np.array(parts, dtype=np.int64).reshape(-1, 5).T)
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return token ranges: one for each span in which a window has tokens."""
@@ -208,11 +208,11 @@ class WindowIndex(SpanIndex):
         if self.erased is None:
             return self._cut(starts, stops)
         sequence, left, stops = ranges_between(starts, stops, *self._gaps)
-        found = self._cut(left, stops)
+        segments = self._cut(left, stops)
         before = narrow_difference(left, starts[sequence])
-        return found._replace(
-            sequence=sequence[found.sequence],
-            offset=found.offset + before[found.sequence],
+        return segments._replace(
+            sequence=sequence[segments.sequence],
+            offset=segments.offset + before[segments.sequence],
         )
 
     def _cut(self, starts: Int64Array, stops: Int64Array) -> Segments:

@@ -54,5 +54,5 @@ def _storage(options: Options | None, *, is_remote: bool) -> Storage:
     """Return the storage of files: of this machine, unless one is named by a URL."""
     if not is_remote and options is None:
         return Storage()
-    found: Storage = provided("storage of URLs")(options, is_remote=is_remote)
-    return found
+    storage: Storage = provided("storage of URLs")(options, is_remote=is_remote)
+    return storage

@@ -199,10 +199,10 @@ def _folder(folder: Path, suffixes: tuple[str, ...]) -> Iterator[str]:
                 yield os.path.join(directory, file)
 
 
-def _listed(path: str, found: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+def _listed(path: str, listed: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
     files = sorted(
         os.path.abspath(file)
-        for file in found
+        for file in listed
         if not is_hidden(os.path.basename(file)) and os.path.isfile(file)
     )
     if not files:

@@ -104,13 +104,13 @@ class Storage:
         """
         with _reading(file), open(file, "rb") as opened:
             opened.seek(begin)
-            found = opened.read(end - begin)
-        if len(found) < end - begin:
+            data = opened.read(end - begin)
+        if len(data) < end - begin:
             raise StaleFileError(
                 f"{file}: expected bytes {begin} to {end}, found its end at "
-                f"{begin + len(found)}: the file changed while it was read"
+                f"{begin + len(data)}: the file changed while it was read"
             ).at(file=file)
-        return found
+        return data
 
     def numbers(
         self, file: str, dtype: str, begin: int, count: int
@@ -194,8 +194,8 @@ class RangeFile(io.RawIOBase):
         end = min(end, self._size)
         if end <= self._at:
             return b""
-        found = self._source.read(self._file, self._at, end)
+        data = self._source.read(self._file, self._at, end)
         self._at = end
-        return found
+        return data
 
     readall = read
