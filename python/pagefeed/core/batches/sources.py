@@ -24,9 +24,7 @@ def make_run(settings: LoaderSettings) -> Run:
     Raises:
         InvalidArgumentError: If it holds no sequence.
     """
-    names = [
-        field.name for field in fields(Run) if field.init and field.name != "memory"
-    ]
+    names = [f.name for f in fields(Run) if f.init and f.name != "memory"]
     options: dict[str, Any] = {name: getattr(settings, name) for name in names}
     options["memory"] = settings.order_bytes
     if settings.fleet is not None:

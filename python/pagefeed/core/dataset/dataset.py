@@ -218,11 +218,8 @@ class Dataset(Source):
         selection, chosen = self.selection, None
         rows = tokens = None
         if selection is not None:
-            rows, tokens, chosen = (
-                selection.known_rows,
-                selection.known_tokens,
-                selection.names,
-            )
+            rows, tokens = selection.known_rows, selection.known_tokens
+            chosen = selection.names
         elif is_made(self, "index"):
             rows, tokens = self.index.num_rows, self.index.num_values
         if is_made(self, "index") and self.index.value_bytes == 0:

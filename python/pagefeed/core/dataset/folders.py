@@ -94,9 +94,7 @@ def _as_in_files(kind: Any) -> Any:
     if types.is_large_binary(kind) or types.is_binary_view(kind):
         return arrow.binary()
     if types.is_struct(kind):
-        return arrow.struct(
-            [field.with_type(_as_in_files(field.type)) for field in kind]
-        )
+        return arrow.struct([f.with_type(_as_in_files(f.type)) for f in kind])
     if types.is_list(kind) or types.is_large_list(kind):
         item = kind.value_field
         return arrow.list_(item.with_type(_as_in_files(item.type)))
@@ -116,14 +114,14 @@ def folder_columns(files: Sequence[str]) -> dict[str, FolderColumn]:
         >>> column.values, column.value_of_file(1)
         (('de', 'en'), 'de')
     """
-    pairs_of: dict[str, dict[str, str]] = {}
+    pairs_in: dict[str, dict[str, str]] = {}
     of_file = []
     for file in files:
         folder = os.path.dirname(file)
-        if folder not in pairs_of:
-            pairs_of[folder] = _pairs(folder)
-        of_file.append(pairs_of[folder])
-    names = dict.fromkeys(name for pairs in pairs_of.values() for name in pairs)
+        if folder not in pairs_in:
+            pairs_in[folder] = _pairs(folder)
+        of_file.append(pairs_in[folder])
+    names = dict.fromkeys(name for pairs in pairs_in.values() for name in pairs)
     return {name: _column([pairs.get(name) for pairs in of_file]) for name in names}
 
 
@@ -137,23 +135,21 @@ def _pairs(folder: str) -> dict[str, str]:
     }
 
 
-def _column(values: Sequence[str | None]) -> FolderColumn:
-    texts = {value for value in values if value is not None}
+def _column(texts_of: Sequence[str | None]) -> FolderColumn:
+    texts = {value for value in texts_of if value is not None}
     if texts and all(map(_WHOLE.fullmatch, texts)):
-        return column_of_values(
-            [None if text is None else int(text) for text in values]
-        )
-    return column_of_values(values)
+        return column_of_values([t if t is None else int(t) for t in texts_of])
+    return column_of_values(texts_of)
 
 
-def column_of_values(given: Sequence[Any], kind: Any = None) -> FolderColumn:
+def column_of_values(of_files: Sequence[Any], kind: Any = None) -> FolderColumn:
     """Return the column that files have these values of, all of one type.
 
     Example:
         >>> column_of_values([7, None, 5]).values
         (5, 7)
     """
-    values: Any = sorted({value for value in given if value is not None})
+    values: Any = sorted({value for value in of_files if value is not None})
     indices = {value: index for index, value in enumerate(values)}
-    of_file = [len(values) if value is None else indices[value] for value in given]
+    of_file = [len(values) if value is None else indices[value] for value in of_files]
     return FolderColumn(tuple(values), np.array(of_file, dtype=np.int64), kind)

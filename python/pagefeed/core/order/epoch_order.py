@@ -147,15 +147,13 @@ class EpochOrder(Ordered):
     def positions(self, units: ArrayLike) -> Int64Array:
         """Return the positions of units: int64 [len(units)]."""
         checked = checked_indices(units, self.num_units, "unit").ravel()
-        lane, in_lane = self.lanes.split(self._sequence.indices(checked))
+        lane, at = self.lanes.split(self._sequence.indices(checked))
         order = np.argsort(lane, kind="stable")
         borders = np.flatnonzero(np.diff(lane[order])) + 1
         for group in np.split(order, borders):
             if len(group):
-                in_lane[group] = self._window.places(
-                    int(lane[group[0]]), in_lane[group]
-                )
-        return in_lane * self.lanes.num_lanes + lane
+                at[group] = self._window.places(int(lane[group[0]]), at[group])
+        return at * self.lanes.num_lanes + lane
 
     def _span(self, positions: ArrayLike) -> range | None:
         """Check positions.

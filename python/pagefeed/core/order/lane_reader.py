@@ -137,19 +137,15 @@ class LaneReader:
         other place as few units as possible are looked up. A stretch longer than the
         delay reaches beyond the place at which it begins.
         """
-        stretch = self._held.get(lane)
+        near = self._held.get(lane)
         first, last = places[0], places[-1]
-        if (
-            stretch is not None
-            and stretch.first_place <= first
-            and last < stretch.end_place
-        ):
+        if near is not None and near.first_place <= first and last < near.end_place:
             return None
         delay, last = self._window.delay, min(last, first + self.read_ahead)
         latest = last + delay + 1
         if self._is_long:
             latest = self._window.expected_time(lane, last) + self._window.spread
-        if stretch is None or not stretch.first_place <= first <= stretch.end_place:
+        if near is None or not near.first_place <= first <= near.end_place:
             begin = first
             ahead = min(MIN_STRETCH, self.read_ahead)
             end = max(latest, first + ahead + delay)
@@ -158,10 +154,10 @@ class LaneReader:
                 begin, end = max(0, expected - self._window.spread), latest
             kept = np.empty(0, dtype=np.int64)
         else:
-            begin = stretch.end_time
-            ahead = min(2 * len(stretch.units), self.read_ahead)
+            begin = near.end_time
+            ahead = min(2 * len(near.units), self.read_ahead)
             end = max(begin + max(ahead, 1), latest)
-            kept = stretch.units[first - stretch.first_place :]
+            kept = near.units[first - near.first_place :]
         # A rest of the lane that is no longer than the delay costs less now: later the
         # units before it would have to be looked at again.
         lane_end = self._window.lanes.length(lane) + delay

@@ -159,10 +159,8 @@ class DatasetOrder:
         order, balance = self._unbalanced(epoch, num_lanes), self.run.balance
         if balance is None or ranks is None:
             return order
-        first, costs = (
-            self.run.index.first_sequence[self.dataset_number],
-            self.run.costs,
-        )
+        first = self.run.index.first_sequence[self.dataset_number]
+        costs = self.run.costs
         balanced: Ordered = provided("order of balanced ranks")(
             order,
             balance=balance,

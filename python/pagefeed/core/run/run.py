@@ -308,12 +308,10 @@ class Run(ABC):
 
     def origins(self, sequence: int) -> list[Origin]:
         """Return where the tokens of a sequence come from."""
-        dataset = int(self.dataset_of(np.array([sequence]))[0])
-        local = sequence - int(self.index.first_sequence[dataset])
-        origins = origins_of_sequence(
-            self.datasets[dataset], self.indexes[dataset], local
-        )
-        return [replace(origin, dataset=self.names[dataset]) for origin in origins]
+        n = int(self.dataset_of(np.array([sequence]))[0])
+        local = sequence - int(self.index.first_sequence[n])
+        origins = origins_of_sequence(self.datasets[n], self.indexes[n], local)
+        return [replace(origin, dataset=self.names[n]) for origin in origins]
 
 
 @dataclass(eq=False)
@@ -475,12 +473,10 @@ class Cursor(ABC):
 
     def rows(self, step: int) -> list[int]:
         """Return the rows of this rank's batch of a step that are not padding."""
-        sequences = self.sequences(self.route.checked_index(step), 1)
+        own = self.sequences(self.route.checked_index(step), 1).tolist()
         if self.run.takes_batches:
-            return list(
-                range(room("documents").num_documents(self, sequences.tolist()))
-            )
-        return [row for row, sequence in enumerate(sequences.tolist()) if sequence >= 0]
+            return list(range(room("documents").num_documents(self, own)))
+        return [row for row, sequence in enumerate(own) if sequence >= 0]
 
     def row_at(self, step: int, row: int) -> tuple[int, int]:
         """Return the sequence of a row of this rank's batch, and the row in it.

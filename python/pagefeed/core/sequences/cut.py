@@ -94,11 +94,11 @@ class TokenCut(Cut):
     def __repr__(self) -> str:
         """Return the settings without those left at their default."""
         # What is not asked for stays out: states of earlier releases name the rest.
-        by_kind = sorted(fields(self), key=lambda setting: bool(setting.kw_only))
+        by_kind = sorted(fields(self), key=lambda entry: bool(entry.kw_only))
         shown = [
-            f"{setting.name}={getattr(self, setting.name)!r}"
-            for setting in by_kind
-            if not setting.kw_only or getattr(self, setting.name) != setting.default
+            f"{entry.name}={getattr(self, entry.name)!r}"
+            for entry in by_kind
+            if not entry.kw_only or getattr(self, entry.name) != entry.default
         ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -110,10 +110,9 @@ class TokenCut(Cut):
         invalidates no state that was saved before it existed. So defaults never change.
         """
         chosen = {
-            setting.name: getattr(self, setting.name)
-            for setting in fields(self)
-            if setting.default is MISSING
-            or getattr(self, setting.name) != setting.default
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.default is MISSING or getattr(self, entry.name) != entry.default
         }
         shown = ", ".join(f"{name}={chosen[name]!r}" for name in sorted(chosen))
         return f"{type(self).__name__}({shown})"

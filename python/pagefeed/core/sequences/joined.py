@@ -89,21 +89,15 @@ class JoinedIndex:
         """Return the documents of sequences, where these do not cut them anywhere."""
         nothing = np.empty(0, dtype=np.int64)
         documents = [DocumentsOf(nothing, nothing, nothing, nothing == 0)]
-        dataset_of = self.dataset_of(sequences)
-        for dataset_number in distinct(dataset_of).tolist():
-            index, which = (
-                self.parts[dataset_number],
-                np.flatnonzero(dataset_of == dataset_number),
-            )
-            local = sequences[which] - self.first_sequence[dataset_number]
+        owner = self.dataset_of(sequences)
+        for n in distinct(owner).tolist():
+            index, which = self.parts[n], np.flatnonzero(owner == n)
+            local = sequences[which] - self.first_sequence[n]
             rows, of = index.documents_of(local)
             is_left = np.ones(len(rows), dtype=bool)
             if index.erased is not None:
                 is_left = ~index.erased.holds(rows)
-            rows, dataset = (
-                index.spans.rows_of_index(rows),
-                np.full_like(rows, dataset_number),
-            )
+            rows, dataset = index.spans.rows_of_index(rows), np.full_like(rows, n)
             documents.append(DocumentsOf(rows, dataset, which[of], is_left))
         joined: Any = [np.concatenate(c) for c in zip(*documents, strict=True)]
         order = np.argsort(joined[2], kind="stable")

@@ -353,19 +353,14 @@ class PackedIndex(PackedRuns, SequenceIndex):
         """Return the rows with tokens in sequences, and the sequence of each."""
         block = self.block_of(sequences)
         rows, which = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for block_number in distinct(block).tolist():
-            here, packing = (
-                np.flatnonzero(block == block_number),
-                self.packing(block_number),
-            )
+        for b in distinct(block).tolist():
+            here, packing = np.flatnonzero(block == b), self.packing(b)
             by_sequence = np.argsort(packing.sequence, kind="stable")
             sequence_of_part = packing.sequence[by_sequence]
-            local = sequences[here] - self._first_sequence[block_number]
+            local = sequences[here] - self._first_sequence[b]
             begin, end = np.searchsorted(sequence_of_part, [local, local + 1])
-            rows_of_block = packing.row[by_sequence][joined_ranges(begin, end)]
-            rows.append(
-                rows_of_block + self.spans.first_rows(self.first_span[block_number])
-            )
+            own = packing.row[by_sequence][joined_ranges(begin, end)]
+            rows.append(own + self.spans.first_rows(self.first_span[b]))
             which.append(np.repeat(here, end - begin))
         return np.concatenate(rows), np.concatenate(which)
 

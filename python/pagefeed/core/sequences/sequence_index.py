@@ -246,12 +246,8 @@ class SequenceIndex(Protocol):
             end: One past the last row.
         """
         whole, every = with_erased(self), range(self.num_sequences)
-        first = bisect_left(
-            every, begin, key=lambda sequence: whole.row_range(sequence)[1]
-        )
-        stop = bisect_left(
-            every, end, key=lambda sequence: whole.row_range(sequence)[0]
-        )
+        first = bisect_left(every, begin, key=lambda s: whole.row_range(s)[1])
+        stop = bisect_left(every, end, key=lambda s: whole.row_range(s)[0])
         return range(first, stop)
 
     def row_range(self, sequence: int) -> tuple[int, int]:
