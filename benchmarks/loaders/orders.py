@@ -42,7 +42,7 @@ def statistics_of(numbers: Path, groups: dict[str, Any]) -> dict[str, Any]:
     return {
         "fails": [each.test for each in found.findings if not each.ok],
         **{
-            column: by_name[test].found / by_name[test].random
+            column: by_name[test].measured / by_name[test].random
             for column, test in SHOWN.items()
         },
     }

@@ -199,7 +199,7 @@ def tied_to_lanes(seed: int, epoch: int) -> Taken:
 
 MIXED = Units(
     num_units=SIZE,
-    part=(np.arange(SIZE) >= 100).astype(np.int64),
+    dataset=(np.arange(SIZE) >= 100).astype(np.int64),
     shares=np.array([0.3, 0.7]),
 )
 

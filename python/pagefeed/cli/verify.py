@@ -59,10 +59,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _statistics(found: OrderStatistics) -> list[str]:
     about = f"{found.num_seeds} seeds, two epochs of {found.num_units:,} units each"
-    header, rows = ("test", "found", "random order", "allowed"), []
-    for each in found.findings:
-        numbers = each.found, each.random, each.allowed
-        rows.append((each.test, *("-" if n is None else f"{n:.4g}" for n in numbers)))
+    header, rows = ("test", "measured", "random order", "allowed"), []
+    for finding in found.findings:
+        numbers = finding.measured, finding.random, finding.allowed
+        rows.append(
+            (finding.test, *("-" if n is None else f"{n:.4g}" for n in numbers))
+        )
     table = table_lines(header, rows)
     wrong = [f"WRONG: {problem}" for problem in found.problems]
     return ["", f"the order of {about}:", *table, *wrong]

@@ -43,7 +43,7 @@ from pagefeed.reports.statistics import (
 from pagefeed.reports.step_costs import StepCosts, step_costs
 from pagefeed.reports.storage_bench import Measured, StorageBench, bench_storage
 from pagefeed.reports.tables import facts_of_inspection, facts_of_plan, mixture_tables
-from pagefeed.reports.tracing import TracedPart, TracedRow, replay, trace
+from pagefeed.reports.tracing import TracedRow, TracedSegment, replay, trace
 from pagefeed.reports.verification import Leg, Verification, verify
 
 __all__ = [
@@ -72,8 +72,8 @@ __all__ = [
     "StorageBench",
     "Taken",
     "TextTokenizer",
-    "TracedPart",
     "TracedRow",
+    "TracedSegment",
     "Units",
     "Verification",
     "bench_storage",

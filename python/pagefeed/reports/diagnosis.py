@@ -175,41 +175,45 @@ def doctor(
     """
     if not seconds > 0:
         raise InvalidArgumentError(f"seconds={seconds!r} must be more than 0")
-    twin, found = copy.copy(loader), Diagnosis()
-    batches = _Endless(twin, found.damage)
+    twin, diagnosis = copy.copy(loader), Diagnosis()
+    batches = _Endless(twin, diagnosis.damage)
     with (
         Work("diagnosis", total=3 if train else 1, unit="measurements") as work,
         warnings.catch_warnings(),
     ):
         for kind in (BalanceWarning, PaddingWarning, ReloadWarning):
             warnings.simplefilter("ignore", kind)
-        found.evidence = alone = _measure(twin, batches, train=None, seconds=seconds)
-        found.add("data", alone)
+        diagnosis.evidence = alone = _measure(
+            twin, batches, train=None, seconds=seconds
+        )
+        diagnosis.add("data", alone)
         work.advance()
         if train is None:
-            found.cause, found.setting, found.advice = cause_of_data(alone, twin)
-            return found
+            diagnosis.cause, diagnosis.setting, diagnosis.advice = cause_of_data(
+                alone, twin
+            )
+            return diagnosis
         step = _step_seconds(train, next(batches), seconds)
-        found.step_seconds["compute"] = step
-        found.tokens_per_second["compute"] = alone.tokens / alone.steps / step
+        diagnosis.step_seconds["compute"] = step
+        diagnosis.tokens_per_second["compute"] = alone.tokens / alone.steps / step
         work.advance()
         both = _measure(twin, batches, train=train, seconds=seconds)
-        found.add("both", both)
+        diagnosis.add("both", both)
         work.advance()
     lost = 1 - step / both.step_seconds
     fetching = (both.wait_seconds + both.transform_seconds) / both.seconds
     is_slower = alone.step_seconds >= (1 - FREE_SHARE) * step
     if min(lost, fetching) < FREE_SHARE:
-        found.limit, found.lost_share = "compute", max(0.0, min(lost, fetching))
+        diagnosis.limit, diagnosis.lost_share = "compute", max(0.0, min(lost, fetching))
     elif both.transform_seconds > both.wait_seconds:
         # A transform runs in the training's own thread: nothing hides its time.
         limit: Limit = "data" if alone.step_seconds >= step else "overlap"
-        found.blame(limit, cause_of_data(both, twin, alone=False), lost)
+        diagnosis.blame(limit, cause_of_data(both, twin, alone=False), lost)
     elif is_slower:
-        found.blame("data", cause_of_data(alone, twin), lost)
+        diagnosis.blame("data", cause_of_data(alone, twin), lost)
     else:
-        found.blame("overlap", CAUSES["overlap"], lost)
-    return found
+        diagnosis.blame("overlap", CAUSES["overlap"], lost)
+    return diagnosis
 
 
 @contextmanager
@@ -228,21 +232,21 @@ def diagnose(loader: Loader) -> Iterator[Diagnosis]:
         ...         train(batch)
         >>> print(diagnosis)  # doctest: +SKIP
     """
-    found, made = Diagnosis(), list[Evidence]()
+    diagnosis, records = Diagnosis(), list[Evidence]()
     try:
-        with recording(loader, made):
-            yield found
+        with recording(loader, records):
+            yield diagnosis
     finally:
-        for seen in made:
-            found.evidence = seen
-            found.add("both", seen)
-            waited = seen.wait_seconds + seen.transform_seconds
-            found.lost_share = waited / max(1e-9, seen.seconds)
-            if seen.steps and found.lost_share < FREE_SHARE:
-                found.limit = "compute"
-            elif seen.steps:
-                cause = cause_of_data(seen, loader, alone=False)
-                found.blame("data", cause, found.lost_share)
+        for evidence in records:
+            diagnosis.evidence = evidence
+            diagnosis.add("both", evidence)
+            waited = evidence.wait_seconds + evidence.transform_seconds
+            diagnosis.lost_share = waited / max(1e-9, evidence.seconds)
+            if evidence.steps and diagnosis.lost_share < FREE_SHARE:
+                diagnosis.limit = "compute"
+            elif evidence.steps:
+                cause = cause_of_data(evidence, loader, alone=False)
+                diagnosis.blame("data", cause, diagnosis.lost_share)
 
 
 def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Cause:
@@ -322,26 +326,26 @@ def _measure(
     for _ in range(WARM_STEPS):
         train(next(batches))
     wait_for_device()
-    before, made = batches.start_seconds, list[Evidence]()
-    with recording(loader, made):
+    before, records = batches.start_seconds, list[Evidence]()
+    with recording(loader, records):
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             train(next(batches))
-    return replace(made[0], start_seconds=batches.start_seconds - before)
+    return replace(records[0], start_seconds=batches.start_seconds - before)
 
 
 def _step_seconds(train: Train, batch: Batch, seconds: float) -> float:
     """Return the seconds of a training step on a batch in memory."""
-    held: dict[str, Any] = {
+    copied: dict[str, Any] = {
         name: value.copy() if hasattr(value, "copy") else value
         for name, value in batch.items()
     }
     for _ in range(WARM_STEPS):
-        train(held)
+        train(copied)
     wait_for_device()
     begin, steps = time.perf_counter(), 0
     while time.perf_counter() < begin + seconds:
-        train(held)
+        train(copied)
         steps += 1
     wait_for_device()
     return (time.perf_counter() - begin) / steps

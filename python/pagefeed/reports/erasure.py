@@ -39,25 +39,25 @@ def _changed(index: SequenceIndex) -> Iterator[int]:
             keys = index.segments(numbers).page
             bundles = index.bundles(np.unique(keys))
             changed = bundles.key[np.diff(bundles.erased_offsets) > 0]
-            for number in numbers[np.isin(keys, changed)].tolist():
-                now, then = index.parts(number), whole.parts(number)
+            for sequence in numbers[np.isin(keys, changed)].tolist():
+                now, then = index.parts(sequence), whole.parts(sequence)
                 if not all(map(np.array_equal, now, then)):
-                    yield number
+                    yield sequence
         else:
             both = index.segments(numbers), whole.segments(numbers)
             yield from numbers[_differ(*both, len(numbers))].tolist()
 
 
-def _differ(one: Segments, other: Segments, count: int) -> Int64Array:
+def _differ(ours: Segments, theirs: Segments, count: int) -> Int64Array:
     """Return which sequences differ in their segments."""
     num_segments = [
-        np.bincount(each.sequence, minlength=count) for each in (one, other)
+        np.bincount(segments.sequence, minlength=count) for segments in (ours, theirs)
     ]
     differs = num_segments[0] != num_segments[1]
-    one, other = (
-        Segments(*(column[~differs[each.sequence]] for column in each))
-        for each in (one, other)
+    ours, theirs = (
+        Segments(*(column[~differs[segments.sequence]] for column in segments))
+        for segments in (ours, theirs)
     )
-    for ours, theirs in zip(one, other, strict=True):
-        differs[one.sequence[ours != theirs]] = True
+    for our_column, their_column in zip(ours, theirs, strict=True):
+        differs[ours.sequence[our_column != their_column]] = True
     return np.flatnonzero(differs)

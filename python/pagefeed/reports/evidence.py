@@ -62,7 +62,7 @@ class Evidence:
 
 
 @contextmanager
-def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
+def recording(loader: Loader, records: list[Evidence]) -> Iterator[None]:
     """Measure a loader while the block runs, and add the evidence at its end."""
     session, inner = loader.view(), loader.transform
     _ = session.run  # Texts without counts are refused.
@@ -94,7 +94,7 @@ def recording(loader: Loader, made: list[Evidence]) -> Iterator[None]:
         stop.set()
         session.settings = replace(session.settings, transform=inner)
         grown = {name: after[name] - before.get(name, 0) for name in COUNTS}
-        made.append(
+        records.append(
             Evidence(
                 steps=int(grown["batches"]),
                 tokens=int(grown["tokens"] - grown["padding_tokens"]),
@@ -115,15 +115,15 @@ def _states() -> list[str]:
     storage or for work is not. Its processor time would say less, since other programs
     take some.
     """
-    found = []
+    states = []
     with suppress(OSError):
         for task in os.listdir(TASKS):
             with suppress(OSError), open(f"{TASKS}/{task}/stat") as stat:
                 # The name stands in parentheses and may hold some itself.
                 before, _, rest = stat.read().rpartition(")")
                 if before.partition("(")[2].startswith("pagefeed"):
-                    found.append(rest.split()[0])
-    return found
+                    states.append(rest.split()[0])
+    return states
 
 
 def wait_for_device() -> None:

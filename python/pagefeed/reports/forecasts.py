@@ -167,7 +167,7 @@ def forecast(loader: Loader) -> Forecast:
     """
     session = loader.view()
     run, joined = session.run, session.run.index
-    parts = joined.parts
+    indexes = joined.parts
     begin = session.run.first_of(session.position.start)
     track = run.at(begin)
     datasets, stages = dict[str, DatasetForecast](), list[StageForecast]()
@@ -186,10 +186,11 @@ def forecast(loader: Loader) -> Forecast:
     cursor = replace(run.at(begin), until=whole.start + end)
     route = cursor.route
     spans = [data.spans for data in run.datasets]
-    tables = [each.index.recipe.table for each in spans if each.index.recipe.table]
+    recipes = [stored.index.recipe for stored in spans]
+    tables = [recipe.table for recipe in recipes if recipe.table]
     lanes = begin.num_lanes
     epochs = [
-        n / max(1, part.num_sequences) for n, part in zip(delivered, parts, strict=True)
+        n / max(1, own.num_sequences) for n, own in zip(delivered, indexes, strict=True)
     ]
 
     def over_epochs(numbers: Iterable[float]) -> int:
@@ -199,15 +200,15 @@ def forecast(loader: Loader) -> Forecast:
     met = met_again(cursor)
     figures = simulate(loader, cursor) | _pairs(joined, cursor, shares)
     return Forecast(
-        files=sum(len(each.index.files) for each in spans),
-        pages=sum(each.num_pages for each in spans),
-        rows=sum(each.num_rows for each in spans),
-        tokens=sum(each.num_values for each in spans),
+        files=sum(len(stored.index.files) for stored in spans),
+        pages=sum(stored.num_pages for stored in spans),
+        rows=sum(stored.num_rows for stored in spans),
+        tokens=sum(stored.num_values for stored in spans),
         sequences=end,
         length=joined.length,
-        padding_tokens=over_epochs(part.num_padding_tokens for part in parts),
-        dropped_tokens=over_epochs(part.num_dropped_tokens for part in parts),
-        splits=over_epochs(map(_splits, parts)),
+        padding_tokens=over_epochs(own.num_padding_tokens for own in indexes),
+        dropped_tokens=over_epochs(own.num_dropped_tokens for own in indexes),
+        splits=over_epochs(map(_splits, indexes)),
         steps=None if is_endless else route.num_steps,
         remainder=end % route.step_sequences,
         num_lanes=lanes,
@@ -226,36 +227,37 @@ def forecast(loader: Loader) -> Forecast:
 
 def _table_reads(tables: Iterable[Any]) -> dict[str, ColumnReads]:
     """Return the reads of tables before their first row."""
-    found = defaultdict[str, Counter[str]](Counter)
+    counters = defaultdict[str, Counter[str]](Counter)
     for table in tables:
         for name, (reads, size) in table.reads.items():
-            found[name].update(reads=reads, bytes=size)
-    return {name: ColumnReads(**counts) for name, counts in found.items()}
+            counters[name].update(reads=reads, bytes=size)
+    return {name: ColumnReads(**counts) for name, counts in counters.items()}
 
 
 def _datasets(track: MixtureCursor, end: int) -> dict[str, DatasetForecast]:
     """Return the datasets of a mixture, in the order of their numbers."""
-    found, balanced = {}, _are_balanced(track, end)
-    given = {one.name: one for one in totals(track.course, end)}
-    sizes = {part.name: part.num_sequences for part in track.course.schedule.components}
+    forecasts, balanced = {}, _are_balanced(track, end)
+    given = {total.name: total for total in totals(track.course, end)}
+    components = track.course.schedule.components
+    sizes = {component.name: component.num_sequences for component in components}
     for name in track.run.names:
-        spans, one = track.run.mixture.datasets[name].spans, given[name]
-        out = None if one.out_at is None else one.out_at // track.run.step_sequences
-        found[name] = DatasetForecast(
+        spans, total = track.run.mixture.datasets[name].spans, given[name]
+        out = None if total.out_at is None else total.out_at // track.run.step_sequences
+        forecasts[name] = DatasetForecast(
             files=len(spans.index.files),
             pages=len(spans.index),
             rows=spans.num_rows,
             tokens=spans.num_values,
             sequences=sizes[name],
-            delivered_sequences=one.sequences,
-            delivered_tokens=one.tokens,
-            share=one.share,
-            epochs=one.epochs,
-            max_epochs=one.max_epochs,
+            delivered_sequences=total.sequences,
+            delivered_tokens=total.tokens,
+            share=total.share,
+            epochs=total.epochs,
+            max_epochs=total.max_epochs,
             out_at_step=out,
             is_balanced=balanced.get(name),
         )
-    return found
+    return forecasts
 
 
 def _are_balanced(track: MixtureCursor, end: int) -> dict[str, bool]:
@@ -277,18 +279,17 @@ def _are_balanced(track: MixtureCursor, end: int) -> dict[str, bool]:
 def _stages(course: Course, end: int, step_sequences: int) -> list[StageForecast]:
     """Return the stages of a mixture that begin before its end."""
     changes = [change for change in course.schedule.changes if change.start < end]
-    parts, names, found = course.schedule.components, course.schedule.names, []
+    components, names, stages = course.schedule.components, course.schedule.names, []
     stops = [*(change.start for change in changes[1:]), end]
     for change, stop in zip(changes, stops, strict=True):
         after = course.counts(stop)
         sequences = after - course.counts(change.start)
-        tokens = np.array(
-            [_tokens_in(*each) for each in zip(parts, sequences.tolist(), strict=True)]
-        )
-        counted = tokens if all(part.num_tokens for part in parts) else sequences
-        epochs = after / np.array([part.num_sequences for part in parts])
+        tokens = np.array(list(map(_tokens_in, components, sequences.tolist())))
+        has_tokens = all(component.num_tokens for component in components)
+        counted = tokens if has_tokens else sequences
+        epochs = after / np.array([component.num_sequences for component in components])
         shares = counted / max(1, int(counted.sum()))
-        found.append(
+        stages.append(
             StageForecast(
                 first_step=-(-change.start // step_sequences),
                 steps=(stop - change.start) / step_sequences,
@@ -298,24 +299,24 @@ def _stages(course: Course, end: int, step_sequences: int) -> list[StageForecast
                 epochs=dict(zip(names, epochs.tolist(), strict=True)),
             )
         )
-    return found
+    return stages
 
 
-def _tokens_in(part: Component, sequences: int) -> int:
-    return round(sequences * part.sequence_tokens) if part.num_tokens else 0
+def _tokens_in(component: Component, sequences: int) -> int:
+    return round(sequences * component.sequence_tokens) if component.num_tokens else 0
 
 
 def _splits(sequences: SequenceIndex) -> int:
     """Return the splits of an epoch, from the lengths of the rows of some blocks."""
     if not isinstance(sequences, PackedIndex):
         return 0
-    found, chosen = 0, evenly(len(sequences), SAMPLED_BLOCKS)
+    splits, chosen = 0, evenly(len(sequences), SAMPLED_BLOCKS)
     for block in chosen.tolist():
         packing = sequences.packing(block)
         lengths = np.bincount(packing.row, weights=packing.num_tokens)
         fits = lengths[packing.row] <= sequences.length
-        found += int((fits & (packing.first_token > 0)).sum())
-    return round(found * len(sequences) / max(1, len(chosen)))
+        splits += int((fits & (packing.first_token > 0)).sum())
+    return round(splits * len(sequences) / max(1, len(chosen)))
 
 
 def _pairs(
@@ -334,8 +335,8 @@ def _pairs(
     batch = np.broadcast_to(np.arange(len(chosen))[:, None], sequences.shape)
     batch, sequences = batch[sequences >= 0], sequences[sequences >= 0]
     possible = route.batch_size * (route.batch_size - 1) / 2
-    found, random = shared_pairs(joined, batch, sequences, shares, possible)
-    page, file = (found / max(1, len(chosen))).tolist()
+    shared, random = shared_pairs(joined, batch, sequences, shares, possible)
+    page, file = (shared / max(1, len(chosen))).tolist()
     return {
         "same_page_pairs": page,
         "same_page_pairs_random": float(random[0]),

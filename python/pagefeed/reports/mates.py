@@ -38,12 +38,12 @@ def met_again(cursor: Cursor) -> tuple[float, float] | None:
         return None
     batches = np.array([cursor.sequences(step, 1) for step in steps])
     after = run.at(run.beginning(begin.epoch + 1))
-    place = np.full(batches.shape, -1)
+    batch = np.full(batches.shape, -1)
     is_here = batches >= 0
-    found = after.positions([(0, batches[is_here])], after.start) - after.start
-    turn, rank = np.divmod(found, run.world_size)
-    place[is_here] = turn // run.batch_size * run.world_size + rank
-    same = (place[:, :, None] == place[:, None, :]) & is_here[:, :, None]
+    positions = after.positions([(0, batches[is_here])], after.start) - after.start
+    turn, rank = np.divmod(positions, run.world_size)
+    batch[is_here] = turn // run.batch_size * run.world_size + rank
+    same = (batch[:, :, None] == batch[:, None, :]) & is_here[:, :, None]
     rows = is_here.sum(axis=1)
     # A row is its own mate, and no pair.
     met, pairs = same.sum() - rows.sum(), (rows * (rows - 1)).sum()

@@ -39,7 +39,7 @@ def mixture_shares(
     points = np.unique(np.linspace(0, end, count + 1).astype(np.int64))
     counts = np.array([course.counts(point) for point in points.tolist()])
     tokens = np.diff(counts, axis=0) * [
-        part.sequence_tokens for part in course.schedule.components
+        component.sequence_tokens for component in course.schedule.components
     ]
     shares = (tokens / np.maximum(1e-9, tokens.sum(axis=1, keepdims=True))).T
     steps = np.repeat(points / track.run.step_sequences, 2)[1:-1]
@@ -61,18 +61,20 @@ def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
         InvalidArgumentError: If the loader has one dataset, not a mixture.
     """
     track = _latest(loader)
-    schedule, each = track.course.schedule, track.run.step_sequences
-    parts, found = schedule.components, []
+    schedule, step_sequences = track.course.schedule, track.run.step_sequences
+    components, by_step = schedule.components, []
     for change in schedule.changes:
         pairs = [(change.start + change.anneal, change.weights)]
         if change.anneal:
             pairs.insert(0, (change.start, schedule.weights_before(change.start)))
         for position, weights in pairs:
-            tokens = np.array(weights) * [part.sequence_tokens for part in parts]
+            tokens = np.array(weights) * [
+                component.sequence_tokens for component in components
+            ]
             shares = (tokens / tokens.sum()).tolist()
-            step = -(-position // each)
-            found.append((step, dict(zip(schedule.names, shares, strict=True))))
-    return found
+            step = -(-position // step_sequences)
+            by_step.append((step, dict(zip(schedule.names, shares, strict=True))))
+    return by_step
 
 
 def _latest(loader: Loader) -> MixtureCursor:

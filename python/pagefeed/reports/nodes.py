@@ -66,8 +66,8 @@ def facts_of_node(loader: Loader, ranks: Sequence[int] | None = None) -> dict[st
     steps: dict[str, dict[str, list[int]]] = {}
     for here in (as_rank(loader, rank) for rank in chosen):
         for step in sampled_steps(here):
-            held = sequences_of_step(here, step, alone=True).tolist()
-            steps.setdefault(str(step), {})[str(here.rank)] = held
+            sequences = sequences_of_step(here, step, alone=True).tolist()
+            steps.setdefault(str(step), {})[str(here.rank)] = sequences
     return {
         "version": FACTS_VERSION,
         "host": platform.node(),
@@ -102,13 +102,13 @@ def _memory() -> int:
 
 
 def _versions() -> dict[str, str]:
-    found = {"pagefeed": version(), "python": platform.python_version()}
+    versions = {"pagefeed": version(), "python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _cache(folder: str) -> dict[str, Any]:
@@ -140,10 +140,10 @@ def checklist(facts: Sequence[Facts]) -> list[Check]:
     """
     if not facts:
         raise InvalidArgumentError("no facts: give those of each node of the run")
-    for one in facts:
-        if one.get("version") != FACTS_VERSION:
+    for node in facts:
+        if node.get("version") != FACTS_VERSION:
             raise InvalidArgumentError(
-                f"facts of version {one.get('version')!r}, this release compares "
+                f"facts of version {node.get('version')!r}, this release compares "
                 f"{FACTS_VERSION}: write them with the same release on every node"
             )
     return [
@@ -158,9 +158,9 @@ def checklist(facts: Sequence[Facts]) -> list[Check]:
     ]
 
 
-def _name(one: Facts) -> str:
-    ranks = one["ranks"]
-    return f"{one['host']} (ranks {ranks[0]}..{ranks[-1]})"
+def _name(node: Facts) -> str:
+    ranks = node["ranks"]
+    return f"{node['host']} (ranks {ranks[0]}..{ranks[-1]})"
 
 
 def _check(name: str, wrong: Sequence[str], good: str) -> Check:
@@ -169,47 +169,49 @@ def _check(name: str, wrong: Sequence[str], good: str) -> Check:
 
 def _same(facts: Sequence[Facts], name: str, key: str) -> Check:
     """Check that all nodes agree; if not, name the nodes that differ from most."""
-    usual, count = Counter(str(one[key]) for one in facts).most_common(1)[0]
-    found = f"{usual} on {count} of {len(facts)} nodes"
-    others = [f"{_name(one)}: {one[key]}" for one in facts if str(one[key]) != usual]
-    return _check(name, [found, *others] if others else [], found)
+    usual, count = Counter(str(node[key]) for node in facts).most_common(1)[0]
+    agreed = f"{usual} on {count} of {len(facts)} nodes"
+    others = [
+        f"{_name(node)}: {node[key]}" for node in facts if str(node[key]) != usual
+    ]
+    return _check(name, [agreed, *others] if others else [], agreed)
 
 
 def _same_versions(facts: Sequence[Facts]) -> Check:
     wrong = []
-    for name in sorted({name for one in facts for name in one["versions"]}):
-        found = sorted({str(one["versions"].get(name, "none")) for one in facts})
-        wrong += [f"{name}: {', '.join(found)}"] * (len(found) > 1)
-    usual = ", ".join(f"{name} {found}" for name, found in facts[0]["versions"].items())
+    for name in sorted({name for node in facts for name in node["versions"]}):
+        versions = sorted({str(node["versions"].get(name, "none")) for node in facts})
+        wrong += [f"{name}: {', '.join(versions)}"] * (len(versions) > 1)
+    usual = ", ".join(map(" ".join, facts[0]["versions"].items()))
     return _check("versions", wrong, usual)
 
 
 def _each_rank_once(facts: Sequence[Facts]) -> Check:
-    sizes = sorted({int(one["world_size"]) for one in facts})
-    held = Counter(rank for one in facts for rank in one["ranks"])
-    missing = [rank for rank in range(max(sizes)) if not held[rank]]
-    twice = sorted(rank for rank, count in held.items() if count > 1)
+    sizes = sorted({int(node["world_size"]) for node in facts})
+    nodes_of = Counter(rank for node in facts for rank in node["ranks"])
+    missing = [rank for rank in range(max(sizes)) if not nodes_of[rank]]
+    twice = sorted(rank for rank, count in nodes_of.items() if count > 1)
     wrong = {
         "world sizes differ: ": sizes if len(sizes) > 1 else [],
         "on no node: ranks ": missing,
         "on several nodes: ranks ": twice,
     }
-    told = [text + some_of(numbers) for text, numbers in wrong.items() if numbers]
-    good = f"{sum(held.values())} ranks on {len(facts)} nodes, each once"
-    return _check("ranks", told, good)
+    problems = [text + some_of(numbers) for text, numbers in wrong.items() if numbers]
+    good = f"{sum(nodes_of.values())} ranks on {len(facts)} nodes, each once"
+    return _check("ranks", problems, good)
 
 
 def _each_sequence_once(facts: Sequence[Facts]) -> Check:
     """Check that ranks share no sequence, and that all sequences are delivered once."""
     wrong = []
-    for one in facts:
-        wrong += [f"{_name(one)}: {problem}" for problem in one["problems"] or ()]
+    for node in facts:
+        wrong += [f"{_name(node)}: {problem}" for problem in node["problems"] or ()]
     for step in facts[0]["steps"]:
-        ranks = (one["steps"].get(step, {}).values() for one in facts)
-        held = Counter(n for of in ranks for sequences in of for n in sequences)
-        twice = sum(count > 1 for count in held.values())
+        ranks = (node["steps"].get(step, {}).values() for node in facts)
+        ranks_of = Counter(n for of in ranks for sequences in of for n in sequences)
+        twice = sum(count > 1 for count in ranks_of.values())
         wrong += [f"step {step}: {twice} sequences on several ranks"] * bool(twice)
-    proven = all(one["problems"] is not None for one in facts)
+    proven = all(node["problems"] is not None for node in facts)
     good = "each sequence once in the epoch" if proven else "not proven: too long"
     good += f"; no sequence twice in steps {', '.join(facts[0]['steps'])}"
     return _check("exactly once", wrong, good)
@@ -217,21 +219,21 @@ def _each_sequence_once(facts: Sequence[Facts]) -> Check:
 
 def _clock(facts: Sequence[Facts]) -> Check:
     """Compare clocks with that of the machine on which the facts were written."""
-    if any("written" not in one for one in facts):
-        found = "not compared: read the facts from the files that the nodes wrote"
-        return Check("clock", found, ok=None)
-    offsets = [float(one["clock"]) - float(one["written"]) for one in facts]
+    if any("written" not in node for node in facts):
+        result = "not compared: read the facts from the files that the nodes wrote"
+        return Check("clock", result, ok=None)
+    offsets = [float(node["clock"]) - float(node["written"]) for node in facts]
     apart = max(offsets) - min(offsets)
-    found = f"{apart:.1f} s apart, by the times of the files"
-    return Check("clock", found, ok=apart <= CLOCK_SECONDS)
+    result = f"{apart:.1f} s apart, by the times of the files"
+    return Check("clock", result, ok=apart <= CLOCK_SECONDS)
 
 
 def _caches(facts: Sequence[Facts]) -> Check:
-    caches = [(_name(one), one["cache"]) for one in facts]
+    caches = [(_name(node), node["cache"]) for node in facts]
     folders = sorted({cache["folder"] for _, cache in caches if cache is not None})
     if not folders:
-        found = "none: every process builds its own index; give cache_dir"
-        return Check("cache", found, ok=None)
+        result = "none: every process builds its own index; give cache_dir"
+        return Check("cache", result, ok=None)
     wrong = [f"{name}: none" for name, cache in caches if cache is None]
     wrong += [
         f"{name}: {cache.get('error', 'cannot be written')}"
@@ -241,17 +243,17 @@ def _caches(facts: Sequence[Facts]) -> Check:
     return _check("cache", wrong, ", ".join(folders))
 
 
-def _needs(one: Facts) -> dict[str, tuple[int, int]]:
+def _needs(node: Facts) -> dict[str, tuple[int, int]]:
     """Return what a node has and needs, by name."""
-    open_files = min(int(one["num_files"]), MOST_OPEN) + SPARE_FILES
-    disk = int(one["index_pages"]) * PAGE_BYTES + SPARE_DISK * (
-        one["cache"] is not None
+    open_files = min(int(node["num_files"]), MOST_OPEN) + SPARE_FILES
+    disk = int(node["index_pages"]) * PAGE_BYTES + SPARE_DISK * (
+        node["cache"] is not None
     )
-    memory = len(one["ranks"]) * (int(one["memory"]) + OVERHEAD)
+    memory = len(node["ranks"]) * (int(node["memory"]) + OVERHEAD)
     return {
-        "open files": (int(one["open_files"]), open_files),
-        "disk": (int(one["disk_free_bytes"]), disk),
-        "memory": (int(one["memory_free_bytes"]), memory),
+        "open files": (int(node["open_files"]), open_files),
+        "disk": (int(node["disk_free_bytes"]), disk),
+        "memory": (int(node["memory_free_bytes"]), memory),
     }
 
 

@@ -55,6 +55,6 @@ def sequences_of_step(loader: Loader, step: int, *, alone: bool = False) -> Int6
     run = loader.view().run
     begin = run.beginning(loader.epoch)
     ranks = [loader.rank] if alone else range(loader.world_size)
-    found = [run.at(begin, rank=rank).sequences(step, 1) for rank in ranks]
-    joined = np.concatenate(found)
+    by_rank = [run.at(begin, rank=rank).sequences(step, 1) for rank in ranks]
+    joined = np.concatenate(by_rank)
     return joined[joined >= 0]

@@ -28,13 +28,13 @@ class Sharing:
     estimated from some blocks, of which the lengths of rows are read.
     """
 
-    def __init__(self, part: SequenceIndex) -> None:
-        self._part = part
-        self._blocks = part.blocks("page")
-        self._is_packed = isinstance(part, PackedRuns)
+    def __init__(self, index: SequenceIndex) -> None:
+        self._index = index
+        self._blocks = index.blocks("page")
+        self._is_packed = isinstance(index, PackedRuns)
         chosen = evenly(len(self._blocks), SAMPLED_BLOCKS)
-        found = np.array([self._sampled(block) for block in chosen.tolist()])
-        size, in_block, page, file, before = found.reshape(-1, 5).sum(axis=0)
+        samples = np.array([self._sampled(block) for block in chosen.tolist()])
+        size, in_block, page, file, before = samples.reshape(-1, 5).sum(axis=0)
         self._chance = np.array([page, file]) / max(1, in_block)
         """Chance that two sequences of a block share a page, and a file."""
         self._before = before / max(1, size)
@@ -42,7 +42,7 @@ class Sharing:
 
     def of_all(self) -> Pairs:
         """Return how many pairs of sequences share a page, and how many only a file."""
-        files = self._part.file_first_sequence
+        files = self._index.file_first_sequence
         of_block = of_both = 0.0
         for first in range(0, len(self._blocks), COUNTED_BLOCKS):
             stop = min(first + COUNTED_BLOCKS, len(self._blocks))
@@ -51,16 +51,18 @@ class Sharing:
             of_block += _pairs(np.diff(borders))
             of_both += _pairs(np.diff(np.union1d(borders, inside)))
         between = _pairs(np.diff(files)) - of_both
-        across = self._before * self._part.num_sequences
+        across = self._before * self._index.num_sequences
         return of_block * self._chance + [across, between]
 
     def of_batches(self, batch: Int64Array, sequences: Int64Array) -> Pairs:
         """Return the pairs inside batches that share something."""
         if not self._is_packed:
-            held = self._held(sequences)
-            return np.array([_same(batch[which], thing) for which, thing in held])
+            read_together = self._pages_and_files(sequences)
+            return np.array(
+                [_same(batch[which], thing) for which, thing in read_together]
+            )
         block = self._blocks.block_of(sequences)
-        files = self._part.file_first_sequence
+        files = self._index.file_first_sequence
         file = np.searchsorted(files, sequences, side="right")
         between = _same(batch, file) - _same(batch, file, block)
         return _same(batch, block) * self._chance + [0, between]
@@ -77,26 +79,28 @@ class Sharing:
         chosen = first + evenly(end - first, SAMPLED_SEQUENCES)
         before = first > 0 and not self._is_packed
         last = np.arange(first - before, first)
-        held = self._held(np.append(last, chosen))
-        page, file = (_shared(*each, len(last) + len(chosen)) for each in held)
+        columns = self._pages_and_files(np.append(last, chosen))
+        page, file = (_shared(*column, len(last) + len(chosen)) for column in columns)
         within = slice(len(last), None)
         pages, files = (int(np.triu(e[within, within], 1).sum()) for e in (page, file))
         across = int(page[: len(last), within].sum())
         return len(chosen), _pairs(np.array([len(chosen)])), pages, files, across
 
-    def _held(self, sequences: Int64Array) -> Iterator[tuple[Int64Array, Int64Array]]:
+    def _pages_and_files(
+        self, sequences: Int64Array
+    ) -> Iterator[tuple[Int64Array, Int64Array]]:
         """Yield the pages of sequences, then their files.
 
         Each as indexes into ``sequences`` and numbers, none twice.
         """
-        part = self._part
-        if isinstance(part, PackedRuns):
-            row, which = part.documents_of(sequences)
-            page = part.spans.places(part.spans.spans_of_rows(row))[0]
+        index = self._index
+        if isinstance(index, PackedRuns):
+            row, which = index.documents_of(sequences)
+            page = index.spans.places(index.spans.spans_of_rows(row))[0]
         else:
-            segments = part.segments(sequences)
+            segments = index.segments(sequences)
             which, page = segments.sequence, segments.page
-        first_page = part.spans.index.file_first_page
+        first_page = index.spans.index.file_first_page
         file = np.searchsorted(first_page, page, side="right")
         for thing in (page, file):
             both = np.unique(np.stack([which, thing]), axis=1)
@@ -123,21 +127,21 @@ def shared_pairs(
         Of all these batches together, and of one batch that is drawn at random.
     """
     dataset = joined.dataset_of(sequences)
-    found, expected = np.zeros(2), np.zeros(2)
-    for number, part in enumerate(joined.parts):
-        mine, shared = dataset == number, Sharing(part)
-        local = sequences[mine] - joined.first_sequence[number]
-        found += shared.of_batches(batch[mine], local)
-        every = max(1.0, _pairs(np.array([part.num_sequences])))
-        expected += shared.of_all() * (shares[number] ** 2 * possible / every)
-    return found, expected
+    pairs, expected = np.zeros(2), np.zeros(2)
+    for member, own in enumerate(joined.parts):
+        mine, sharing = dataset == member, Sharing(own)
+        local = sequences[mine] - joined.first_sequence[member]
+        pairs += sharing.of_batches(batch[mine], local)
+        every = max(1.0, _pairs(np.array([own.num_sequences])))
+        expected += sharing.of_all() * (shares[member] ** 2 * possible / every)
+    return pairs, expected
 
 
 def _shared(which: Int64Array, thing: Int64Array, count: int) -> npt.NDArray[np.bool_]:
     """Return which of ``count`` sequences share something: [count, count]."""
-    things, number = np.unique(thing, return_inverse=True)
+    things, column = np.unique(thing, return_inverse=True)
     has = np.zeros((count, len(things)), dtype=np.float32)
-    has[which, number] = 1
+    has[which, column] = 1
     return np.asarray(has @ has.T > 0)
 
 

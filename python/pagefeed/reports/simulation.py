@@ -81,7 +81,7 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     pages, dataset = segments.page, index.dataset_of(sequences)[segments.sequence]
     is_part = _are_parts(datasets, index, segments, dataset, piece[segments.sequence])
     beside = [_columns(data, shows_metadata=shows_metadata) for data in datasets]
-    share = np.array([_share(*each) for each in zip(datasets, beside, strict=True)])
+    share = np.array([_share(*values) for values in zip(datasets, beside, strict=True)])
     sizes = index.loaded_bytes(pages[~is_part]) * share[dataset[~is_part]]
     sizes = sizes.astype(np.int64)
     is_load = np.zeros(len(pages), dtype=np.bool_)
@@ -99,15 +99,15 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
     scale = (route.num_sequences or 0) / max(1, counted)
     all_loads = all_pages = all_parts = all_bytes = 0.0
     columns = defaultdict[str, npt.NDArray[np.float64]](lambda: np.zeros(2))
-    for number, data in enumerate(datasets):
-        is_ours = dataset == number
+    for member, data in enumerate(datasets):
+        is_ours = dataset == member
         chosen = is_part & is_ours & is_counted
-        some = Segments._make(each[chosen] for each in segments)
-        some = some._replace(page=some.page - index.first_page[number])
+        some = Segments._make(values[chosen] for values in segments)
+        some = some._replace(page=some.page - index.first_page[member])
         per_row = index.layout.per_row
         parts, part_bytes = _part_reads(data.index, some, route.batch_size, per_row)
-        own, loads = index.parts[number], int((is_load & is_ours & is_counted).sum())
-        loaded = pages[is_load & is_ours] - index.first_page[number]
+        own, loads = index.parts[member], int((is_load & is_ours & is_counted).sum())
+        loaded = pages[is_load & is_ours] - index.first_page[member]
         is_bundled = own.layout.packing is not None
         units = len(own.blocks("page")) if is_bundled else data.spans.num_pages
         per_load = data.spans.num_pages / max(1, units)
@@ -118,11 +118,11 @@ def simulate(loader: Loader, cursor: Cursor) -> dict[str, Any]:
         all_parts += parts * scale
         all_bytes += num_bytes * scale
         # Columns of other kinds are read with the tokens.
-        paged = {n: c for n, c in beside[number].items() if type(c) is PageIndex}
+        paged = {n: c for n, c in beside[member].items() if type(c) is PageIndex}
         added = _page_reads(
             own, data.index, paged, loaded, is_counted[is_load & is_ours], loader.memory
         )
-        for name, column in beside[number].items():
+        for name, column in beside[member].items():
             reads, size = added.get(name, (0.0, 0.0))
             if isinstance(column, RecordColumn) and column.shards is not None:
                 # Payloads lie side by side as their tokens do.
@@ -166,30 +166,30 @@ def _stretch(cursor: Cursor, memory: int) -> tuple[Int64Array, Int64Array, int, 
     # A stretch that is most of the route would count what the other half brought.
     count = num_steps if 2 * wanted >= num_steps else wanted
     pieces = cursor.pieces((num_steps - count) // 2, count)
-    found = [each[each >= 0] for each in pieces if each is not None]
-    sequences = numbers_of(np.concatenate([np.empty(0, dtype=np.int64), *found]))
-    piece = np.repeat(np.arange(len(found)), [len(each) for each in found])
+    rows = [piece[piece >= 0] for piece in pieces if piece is not None]
+    sequences = numbers_of(np.concatenate([np.empty(0, dtype=np.int64), *rows]))
+    piece = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     return sequences, piece, ahead, count == num_steps
 
 
 def _columns(data: Dataset, *, shows_metadata: bool) -> dict[str, object]:
     """Return the index of each column beside the tokens, by name."""
-    found: dict[str, object] = dict(
-        zip((each.column for each in data.aligned), data.aligned_sources, strict=True)
+    columns: dict[str, object] = dict(
+        zip((a.column for a in data.aligned), data.aligned_sources, strict=True)
     )
     if shows_metadata:
         names = (*data.metadata, *data.span_columns)
-        found |= {name: data.source_of(name) for name in names}
+        columns |= {name: data.source_of(name) for name in names}
     # Folders say the values of their columns: nothing is read for them.
-    return {n: c for n, c in found.items() if not isinstance(c, FolderColumn)}
+    return {n: c for n, c in columns.items() if not isinstance(c, FolderColumn)}
 
 
 def _share(data: Dataset, columns: dict[str, object]) -> float:
     """Return the bytes of tokens with all other columns, over those without."""
     index = data.index
-    aligned = {each.column for each in data.aligned}
+    aligned = {column.column for column in data.aligned}
     both = zip(data.aligned, data.aligned_sources, strict=True)
-    beside = float(sum(each.token_bytes(source, index) for each, source in both))
+    beside = float(sum(column.token_bytes(source, index) for column, source in both))
     beside += sum(
         getattr(column, "mean_row_bytes", 0) * index.num_rows / max(1, index.num_values)
         for name, column in columns.items()
@@ -271,20 +271,20 @@ def _are_parts(
     piece: Int64Array,
 ) -> npt.NDArray[np.bool_]:
     """Return which segments of flat files are read alone, and not with their page."""
-    found = np.zeros(len(segments.page), dtype=np.bool_)
+    are_parts = np.zeros(len(segments.page), dtype=np.bool_)
     own = index.parts[0]
     if own.layout.packing is not None or isinstance(own, DocumentIndex):
-        return found
-    for number, data in enumerate(datasets):
-        mine = np.flatnonzero(dataset == number)
+        return are_parts
+    for member, data in enumerate(datasets):
+        mine = np.flatnonzero(dataset == member)
         if not isinstance(data, FlatDataset) or not len(mine):
             continue
-        page = segments.page[mine] - index.first_page[number]
+        page = segments.page[mine] - index.first_page[member]
         tokens = data.index.first_values(page + 1) - data.index.first_values(page)
         key = piece[mine] * len(data.index) + page
         _, inverse, uses = np.unique(key, return_inverse=True, return_counts=True)
-        found[mine] = (tokens <= index.length * MOST_PARTS) | (uses[inverse] == 1)
-    return found
+        are_parts[mine] = (tokens <= index.length * MOST_PARTS) | (uses[inverse] == 1)
+    return are_parts
 
 
 def _part_reads(
@@ -366,25 +366,25 @@ def simulate_loads(
         following[(following < end) & (distance > horizon)] = end
 
     loads = np.zeros(end, dtype=bool)
-    held: dict[int, int] = {}  # Page -> its next use.
+    next_use: dict[int, int] = {}  # Page -> its next use.
     by_next_use: list[tuple[int, int]] = []
     free = capacity
     size_of = dict(zip(uses.tolist(), sizes.tolist(), strict=True))
     for use, (page, after) in enumerate(
         zip(uses.tolist(), following.tolist(), strict=True)
     ):
-        if page not in held:
+        if page not in next_use:
             loads[use] = True
             free -= size_of[page]
-        held[page] = after
+        next_use[page] = after
         heapq.heappush(by_next_use, (-after, page))
         while free < 0 and by_next_use:
             negated, victim = heapq.heappop(by_next_use)
             # An entry that is older than the page's last use says nothing.
-            if held.get(victim) == -negated:
-                del held[victim]
+            if next_use.get(victim) == -negated:
+                del next_use[victim]
                 free += size_of[victim]
-        if after == end and held.get(page) == end:
-            del held[page]
+        if after == end and next_use.get(page) == end:
+            del next_use[page]
             free += size_of[page]
     return loads

@@ -74,13 +74,13 @@ def sound_part(dataset: AnyDataset) -> tuple[AnyDataset, list[Damage]]:
     except UNREADABLE as error:
         if not isinstance(dataset, ParquetDataset) or dataset.selection is not None:
             raise
-        found = _damaged_files(dataset)
-        kept = tuple(file for file in dataset.files if file not in found)
-        if not kept or not found:
+        damage_of_file = _damaged_files(dataset)
+        sound = tuple(file for file in dataset.files if file not in damage_of_file)
+        if not sound or not damage_of_file:
             raise error from None
-        part = replace(dataset, files=kept)
-        _ = part.index
-        return part, list(found.values())
+        rest = replace(dataset, files=sound)
+        _ = rest.index
+        return rest, list(damage_of_file.values())
     return dataset, []
 
 
@@ -117,5 +117,5 @@ def _damaged_files(dataset: ParquetDataset) -> dict[str, Damage]:
         return None
 
     work = Work("looking for damage", total=len(dataset.files), unit="files")
-    found = zip(dataset.files, work.map(look, dataset.files), strict=True)
-    return {file: damage for file, damage in found if damage is not None}
+    looks = zip(dataset.files, work.map(look, dataset.files), strict=True)
+    return {file: damage for file, damage in looks if damage is not None}

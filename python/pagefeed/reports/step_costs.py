@@ -87,8 +87,9 @@ class _Steps:
         """Share of pairs of one source in steps, and in all that was looked at."""
         steps = _in_rows(self.sequences)
         source = _sources(index, steps.ravel()).reshape(steps.shape)
-        number = np.arange(len(steps))[:, None] * (source.max(initial=0) + 1) + source
-        return _pairs(number, *steps.shape), _pairs(source, 1, steps.size)
+        num_sources = source.max(initial=0) + 1
+        step_source = np.arange(len(steps))[:, None] * num_sources + source
+        return _pairs(step_source, *steps.shape), _pairs(source, 1, steps.size)
 
 
 def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
@@ -137,8 +138,8 @@ def _padding(sequences: Cut, run: Run, steps: _Steps) -> float | None:
     is_padded = isinstance(sequences, Documents) and sequences.pad is not None
     if not is_padded or not run.index.tokens_differ or not steps.costs.size:
         return None
-    found = SequenceCosts(run.index).tokens(steps.sequences.ravel())
-    lengths = found.reshape(steps.sequences.shape)
+    tokens = SequenceCosts(run.index).tokens(steps.sequences.ravel())
+    lengths = tokens.reshape(steps.sequences.shape)
     longest = np.maximum(lengths.max(axis=1), 1)
     if sequences.has_one_length:
         longest = np.full_like(longest, run.index.length)
@@ -166,8 +167,8 @@ def _steps(run: Run, costs: Costs) -> _Steps:
     count = max(1, MOST_SEQUENCES // size) * size
     if track.end is not None:
         count = min(count, (track.end - track.start) // size * size)
-    found = track.at(range(track.start, track.start + count))
-    joined = finished(gathered(found))
+    sequences_at = track.at(range(track.start, track.start + count))
+    joined = finished(gathered(sequences_at))
     sequences = joined.reshape(-1, run.batch_size, run.world_size)
     return _Steps(sequences, costs(joined).reshape(sequences.shape))
 

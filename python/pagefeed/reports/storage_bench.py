@@ -76,7 +76,7 @@ class StorageBench:
 
 
 def bench_storage(
-    found: Located,
+    located: Located,
     *,
     sizes: Sequence[str | int] | None = None,
     depths: Sequence[int] | None = None,
@@ -85,7 +85,7 @@ def bench_storage(
     """Read the largest of some files in pieces all over it, and measure.
 
     Args:
-        found: The files, of which any storage may be the place.
+        located: The files, of which any storage may be the place.
         sizes: Bytes of requests to try; 64 KiB, 1 MiB and 8 MiB by default.
         depths: Numbers of requests at a time to try; 1, 8 and 32 by default.
         seconds: Time for each pair of these.
@@ -102,8 +102,8 @@ def bench_storage(
         ... ).max_in_flight  # doctest: +SKIP
         1
     """
-    storage = found.storage
-    file_bytes, file = max((storage.size(file), file) for file in found.files)
+    storage = located.storage
+    file_bytes, file = max((storage.size(file), file) for file in located.files)
     given = [parse_bytes(size, name="sizes") for size in sizes or SIZES]
     depths = [check_positive(depth, "depths") for depth in depths or DEPTHS]
     wanted = [size for size in given if size <= file_bytes]
@@ -114,22 +114,22 @@ def bench_storage(
         )
     before = storage.counts().get("retries", 0)
 
-    def read(number: int, size: int) -> None:
-        begin = number * SCATTER % (file_bytes - size + 1)
+    def read(request: int, size: int) -> None:
+        begin = request * SCATTER % (file_bytes - size + 1)
         storage.read(file, begin, begin + size)
 
     read(0, 1)  # Connects.
     latencies = sorted(
-        timeit(partial(read, number, 1), number=1) for number in range(LATENCIES)
+        timeit(partial(read, request, 1), number=1) for request in range(LATENCIES)
     )
     measured = [
         _measured(read, size, depth, seconds) for size in wanted for depth in depths
     ]
-    best = max(one.bytes_per_second for one in measured)
-    enough = [one for one in measured if one.bytes_per_second >= ENOUGH * best]
-    chosen = min(enough, key=lambda one: (one.request_bytes, one.depth))
+    best = max(result.bytes_per_second for result in measured)
+    enough = [result for result in measured if result.bytes_per_second >= ENOUGH * best]
+    chosen = min(enough, key=lambda result: (result.request_bytes, result.depth))
     return StorageBench(
-        files=len(found.files),
+        files=len(located.files),
         file_bytes=file_bytes,
         latency_seconds=(latencies[0], statistics.median(latencies), latencies[-1]),
         measured=measured,

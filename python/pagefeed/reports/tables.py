@@ -30,35 +30,35 @@ class Table(NamedTuple):
     """Texts of each row, one for each column."""
 
 
-def facts_of_inspection(found: Inspection) -> Facts:
+def facts_of_inspection(inspection: Inspection) -> Facts:
     """Return how a dataset is stored."""
-    what = "texts" if found.tokens is None else f"{found.tokens:,} values"
+    what = "texts" if inspection.tokens is None else f"{inspection.tokens:,} values"
     facts = [
-        ("files", f"{found.files:,}, {format_bytes(found.stored_bytes)}"),
-        ("rows", f"{found.rows:,}, {what} of {found.column}"),
-        ("row groups", f"{found.row_groups:,}"),
-        ("pages", f"{found.pages:,}"),
+        ("files", f"{inspection.files:,}, {format_bytes(inspection.stored_bytes)}"),
+        ("rows", f"{inspection.rows:,}, {what} of {inspection.column}"),
+        ("row groups", f"{inspection.row_groups:,}"),
+        ("pages", f"{inspection.pages:,}"),
     ]
-    if found.snapshot is not None:
-        facts.insert(0, ("table", found.snapshot))
-    if found.pruned_files:
-        facts.insert(1, ("files pruned", f"{found.pruned_files:,}"))
-    if found.page_sizes is not None:
-        sizes = found.page_sizes
+    if inspection.snapshot is not None:
+        facts.insert(0, ("table", inspection.snapshot))
+    if inspection.pruned_files:
+        facts.insert(1, ("files pruned", f"{inspection.pruned_files:,}"))
+    if inspection.page_sizes is not None:
+        sizes = inspection.page_sizes
         stored = " / ".join(map(format_bytes, sizes.stored_bytes))
         facts.append(("a page (least / median / most)", stored))
         for name, numbers in (("rows", sizes.rows), ("values", sizes.tokens)):
-            shown = " / ".join(f"{number:,}" for number in numbers or ())
+            shown = " / ".join(f"{value:,}" for value in numbers or ())
             facts += [(f"{name} of a page", shown)] * bool(numbers)
-    if found.checksum_share is not None:
-        facts.append(("checksums", f"on {found.checksum_share:.0%} of the pages"))
-    storage = found.storage
+    if inspection.checksum_share is not None:
+        facts.append(("checksums", f"on {inspection.checksum_share:.0%} of the pages"))
+    storage = inspection.storage
     if storage is None:
-        told = "known of Parquet alone, with pip install 'pagefeed[pyarrow]'"
-        return [*facts, ("columns", told)]
+        hint = "known of Parquet alone, with pip install 'pagefeed[pyarrow]'"
+        return [*facts, ("columns", hint)]
     facts.append(("offset index", f"in {storage.offset_index_share:.0%} of the chunks"))
     facts += [("written by", f"{name} ({n:,})") for name, n in storage.writers.items()]
-    facts += [("tokenizer", _tokenizer(*each)) for each in storage.tokenizer.items()]
+    facts += [("tokenizer", _tokenizer(*entry)) for entry in storage.tokenizer.items()]
     return facts
 
 
@@ -98,8 +98,10 @@ def facts_of_plan(plan: Forecast) -> Facts:
         "reads of parts of pages": f"{plan.part_reads:,}",
         "reads": f"{plan.reads:,}, {format_bytes(plan.bytes_read)}, {bytes_each}",
     }
-    for name, one in (plan.columns | plan.tables).items():
-        facts[f"reads of {name}"] = f"{one.reads:,}, {format_bytes(one.bytes)}"
+    for name, facts_of in (plan.columns | plan.tables).items():
+        facts[f"reads of {name}"] = (
+            f"{facts_of.reads:,}, {format_bytes(facts_of.bytes)}"
+        )
     if plan.pruned_files:
         facts["files pruned"] = f"{plan.pruned_files:,}"
     random = f"{plan.same_page_pairs_random:.3f}", f"{plan.same_file_pairs_random:.3f}"
@@ -126,7 +128,9 @@ def facts_of_plan(plan: Forecast) -> Facts:
             facts["padding of batches"] = (
                 f"{now.padding:.1%} ({now.padding_unbalanced:.1%} without --balance)"
             )
-        short = [n for n, one in plan.datasets.items() if one.is_balanced is False]
+        short = [
+            n for n, facts_of in plan.datasets.items() if facts_of.is_balanced is False
+        ]
         if short:
             facts["datasets that are not balanced"] = (
                 f"{', '.join(short)}: an epoch has fewer than some 64 sequences a rank"
@@ -144,20 +148,22 @@ def mixture_tables(plan: Forecast) -> Iterator[Table]:
         datasets = [
             (
                 name,
-                f"{one.tokens:,}",
-                f"{one.delivered_tokens:,}",
-                f"{one.share:.2%}",
-                f"{one.epochs:.2f}",
-                "" if one.out_at_step is None else f"from step {one.out_at_step:,} on",
+                f"{dataset.tokens:,}",
+                f"{dataset.delivered_tokens:,}",
+                f"{dataset.share:.2%}",
+                f"{dataset.epochs:.2f}",
+                ""
+                if dataset.out_at_step is None
+                else f"from step {dataset.out_at_step:,} on",
             )
-            for name, one in plan.datasets.items()
+            for name, dataset in plan.datasets.items()
         ]
         yield Table("datasets", header, datasets)
     if len(plan.stages) > MOST_STAGES:
         yield _shares_by_stage(plan)
         return
-    for number, stage in enumerate(plan.stages):
-        title = f"stage {number} from step {stage.first_step:,} on, {stage.steps:,.0f} "
+    for index, stage in enumerate(plan.stages):
+        title = f"stage {index} from step {stage.first_step:,} on, {stage.steps:,.0f} "
         title += "steps"
         if stage.anneal_steps:
             title += f", {stage.anneal_steps:,.0f} of them to anneal"

@@ -18,7 +18,7 @@ from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
-__all__ = ["TracedPart", "TracedRow", "replay", "trace"]
+__all__ = ["TracedRow", "TracedSegment", "replay", "trace"]
 
 MEMORY = 256 << 20
 """Memory for reading single sequences."""
@@ -27,7 +27,7 @@ MOST_TOKENS, MOST_CHARACTERS = 16, 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class TracedPart:
+class TracedSegment:
     """A run of tokens of one document in a row of a batch."""
 
     origin: Origin
@@ -50,15 +50,15 @@ class TracedRow:
     """Row of the batch."""
     tokens: list[int] | None
     """All tokens of the row, with separators and padding; None if it has no tokens."""
-    parts: list[TracedPart]
+    segments: list[TracedSegment]
     """The documents of the tokens, in order."""
     damage: Damage | None = None
     """Why it cannot be read, if it cannot."""
 
     def __str__(self) -> str:
         lines = [f"step {self.step:,}, rank {self.rank}, row {self.row}"]
-        for part in self.parts:
-            origin = part.origin
+        for segment in self.segments:
+            origin = segment.origin
             end = origin.first_token + origin.num_tokens
             dataset = f"{origin.dataset}: " if origin.dataset else ""
             lines.append(
@@ -66,12 +66,14 @@ class TracedRow:
                 f"{origin.page}, row {origin.row}, tokens {origin.first_token}..{end}, "
                 f"from place {origin.offset} on"
             )
-            if part.tokens is not None:
-                some = " ".join(map(str, part.tokens[:MOST_TOKENS]))
-                lines.append(f"    {some}{' ...' * (len(part.tokens) > MOST_TOKENS)}")
-            if part.text is not None:
-                more = " ..." * (len(part.text) > MOST_CHARACTERS)
-                lines.append(f"    {part.text[:MOST_CHARACTERS]!r}{more}")
+            if segment.tokens is not None:
+                some = " ".join(map(str, segment.tokens[:MOST_TOKENS]))
+                lines.append(
+                    f"    {some}{' ...' * (len(segment.tokens) > MOST_TOKENS)}"
+                )
+            if segment.text is not None:
+                more = " ..." * (len(segment.text) > MOST_CHARACTERS)
+                lines.append(f"    {segment.text[:MOST_CHARACTERS]!r}{more}")
         return "\n".join(lines)
 
 
@@ -97,7 +99,7 @@ def trace(
 
     Example:
         >>> [row] = trace(loader, step=3, row=1)
-        >>> [part.origin for part in row.parts] == loader.locate(step=3, row=1)
+        >>> [segment.origin for segment in row.segments] == loader.locate(step=3, row=1)
         True
     """
     session = loader.view()
@@ -116,25 +118,25 @@ def trace(
         vocab_size=None,
         uses_recorded=False,  # To see what is wrong with them.
     )
-    one = make_feed(alone, session.run)
-    made = []
-    for number in rows:
-        sequence = cursor.row_at(step, number)[0]
-        place = {"step": step, "rank": loader.rank, "row": number}
+    single = make_feed(alone, session.run)
+    traced = []
+    for row_number in rows:
+        sequence = cursor.row_at(step, row_number)[0]
+        address = {"step": step, "rank": loader.rank, "row": row_number}
         try:
-            origins = cursor.origins(step, number)
-            engine = one.engine()
-            engine.submit(one.plan(np.array([[sequence]])))
+            origins = cursor.origins(step, row_number)
+            engine = single.engine()
+            engine.submit(single.plan(np.array([[sequence]])))
             try:
-                batch = one.batch(engine.next_batch())
+                batch = single.batch(engine.next_batch())
             finally:
                 engine.clear()
         except UNREADABLE as error:
             damage = damage_of(error, (step,))
-            made.append(TracedRow(**place, tokens=None, parts=[], damage=damage))
+            traced.append(TracedRow(**address, tokens=None, segments=[], damage=damage))
             continue
-        made.append(_row(place, batch, origins, tokenizer))
-    return made
+        traced.append(_row(address, batch, origins, tokenizer))
+    return traced
 
 
 def replay(loader: Loader, steps: Iterable[int]) -> Iterator[tuple[int, Batch]]:
@@ -170,35 +172,37 @@ def replay(loader: Loader, steps: Iterable[int]) -> Iterator[tuple[int, Batch]]:
 
 
 def _row(
-    place: dict[str, Any],
+    address: dict[str, Any],
     batch: Batch,
     origins: list[Origin],
     tokenizer: TextTokenizer | None,
 ) -> TracedRow:
-    held = _held(batch, place["row"])
-    if held is None or isinstance(held, str):
-        parts = [TracedPart(origin=each, tokens=None, text=held) for each in origins]
-        return TracedRow(**place, tokens=None, parts=parts)
-    parts = []
+    contents = _contents(batch, address["row"])
+    if contents is None or isinstance(contents, str):
+        segments = [
+            TracedSegment(origin=o, tokens=None, text=contents) for o in origins
+        ]
+        return TracedRow(**address, tokens=None, segments=segments)
+    segments = []
     for origin in origins:
         end = origin.offset + origin.num_tokens
-        tokens = held[origin.offset : end].tolist()
+        tokens = contents[origin.offset : end].tolist()
         text = None if tokenizer is None else tokenizer.decode(tokens)
-        parts.append(TracedPart(origin=origin, tokens=tokens, text=text))
-    return TracedRow(**place, tokens=held.tolist(), parts=parts)
+        segments.append(TracedSegment(origin=origin, tokens=tokens, text=text))
+    return TracedRow(**address, tokens=contents.tolist(), segments=segments)
 
 
-def _held(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
+def _contents(batch: Batch, row: int) -> npt.NDArray[np.int64] | str | None:
     """Tokens of a row of a batch, or of its only one, or its text."""
     if "input_ids" in batch and isinstance(batch["input_ids"], np.ndarray):
         tokens = batch["input_ids"]
         tokens = tokens.reshape(len(tokens), -1)  # Rows may be one number each.
         lengths = batch.get("lengths", [tokens.shape[1]])
-        number = min(row, len(lengths) - 1)
+        index = min(row, len(lengths) - 1)
         if len(tokens) == len(lengths):
-            return np.asarray(tokens[number, : lengths[number]])
-        end = int(lengths[: number + 1].sum())  # One behind another.
-        return np.asarray(tokens[0, end - lengths[number] : end])
+            return np.asarray(tokens[index, : lengths[index]])
+        end = int(lengths[: index + 1].sum())  # One behind another.
+        return np.asarray(tokens[0, end - lengths[index] : end])
     pyarrow: Any = require("pyarrow", extra="pyarrow", purpose="showing documents")
     [value] = pyarrow.array(next(iter(batch.values()))).to_pylist()
     if isinstance(value, list):

@@ -112,20 +112,20 @@ def verify(
     seen = np.zeros(now.index.num_sequences, dtype=np.int64)
     result, position = Verification(epoch=epoch), start
     with Work("verify", total=end - start, unit="sequences") as work:
-        for number, (leg, run) in enumerate(zip(legs, runs, strict=True)):
+        for index, (leg, run) in enumerate(zip(legs, runs, strict=True)):
             text = json.dumps(state.to_dict())
             try:
                 saved = LoaderState.from_dict(json.loads(text))
                 # Of an epoch in which data were added it is the rest.
                 now, begin = rest_of(run, saved, "next-epoch")
             except StateMismatchError as error:
-                result.problems.append(f"leg {number} cannot load its state: {error}")
+                result.problems.append(f"leg {index} cannot load its state: {error}")
                 break
             cursor = now.at(begin)
             # Of steps of other sizes it may be elsewhere.
             end = cursor.route.end or end
             work.expect(end - start)
-            steps = _checked_steps(leg, number, cursor.route)
+            steps = _checked_steps(leg, index, cursor.route)
             position, state = _follow(now, begin, steps, seen, result, work)
     result.num_sequences = end - start
     result.num_delivered = int(seen.sum())
@@ -145,9 +145,9 @@ def _judge_erasures(run: Run, result: Verification) -> None:
         if index.erased is None:
             continue
         result.num_erased += index.erased.num_rows
-        changed, held = changed_sequences(index), index.erased_sequences()
+        changed, erased = changed_sequences(index), index.erased_sequences()
         result.changed += (first + changed).tolist()
-        wrong = np.setxor1d(changed, held)
+        wrong = np.setxor1d(changed, erased)
         if len(wrong):
             result.problems.append(
                 f"{len(wrong)} sequences held erased documents and are as before, or "
@@ -157,16 +157,16 @@ def _judge_erasures(run: Run, result: Verification) -> None:
 
 def _run_of(settings: LoaderSettings, leg: Leg) -> Run:
     """Return the run of one epoch with the sizes of a leg, on rank 0."""
-    one = replace(settings, rank=0, epochs=1, batch_size=leg.batch_size)
-    return make_run(replace(one, world_size=leg.world_size))
+    whole = replace(settings, rank=0, epochs=1, batch_size=leg.batch_size)
+    return make_run(replace(whole, world_size=leg.world_size))
 
 
-def _checked_steps(leg: Leg, number: int, route: Route) -> int:
+def _checked_steps(leg: Leg, index: int, route: Route) -> int:
     """Return the steps of a leg, all of which the epoch must have."""
     left = route.num_steps or 0
     if leg.steps is not None and leg.steps > left:
         raise InvalidArgumentError(
-            f"leg {number} has {leg.steps} steps of batch_size={leg.batch_size} x "
+            f"leg {index} has {leg.steps} steps of batch_size={leg.batch_size} x "
             f"world_size={leg.world_size} sequences, but only {left} are left of the "
             "epoch: stop earlier"
         )
@@ -194,8 +194,8 @@ def _follow(
             seen[unique] += counts
             work.advance(int(counts.sum()))
         route = cursor.route
-        place = route.position_after(steps), route.step_after(steps)
-        taken[place] = cursor.state_after(steps)
+        reached = route.position_after(steps), route.step_after(steps)
+        taken[reached] = cursor.state_after(steps)
     if len(taken) != 1:
         result.problems.append(f"ranks disagree on position and step: {[*taken]}")
     result.num_steps += steps
@@ -212,31 +212,31 @@ def _judge_mixture(
     """Compare deliveries of each dataset with the first sequences of its lanes."""
     following = track.course.following(position)
     num_lanes = following.shape[1]
-    for number, part in enumerate(track.course.schedule.components):
-        if part.name not in track.run.names:
+    for dataset, component in enumerate(track.course.schedule.components):
+        if component.name not in track.run.names:
             continue
-        ours = track.run.names.index(part.name)
+        ours = track.run.names.index(component.name)
         first, stop = track.run.index.first_sequence[ours : ours + 2].tolist()
         # Up to the lane that is least far all epochs are whole; the first ones may be
         # of fewer data.
-        after, grown = following[number], 0
-        if part.before:
-            grown = part.begin_of(part.before[-1].end)
-        whole = max(0, int(after.min()) - grown) // part.num_sequences
-        begin = grown + whole * part.num_sequences
+        after, grown = following[dataset], 0
+        if component.before:
+            grown = component.begin_of(component.before[-1].end)
+        whole = max(0, int(after.min()) - grown) // component.num_sequences
+        begin = grown + whole * component.num_sequences
         last = int(after.max())
         local = np.append(np.arange(min(grown, last)), np.arange(begin, last))
         local = local[local < after[local % num_lanes]]
         wanted = np.zeros(len(seen), dtype=np.int64)
         wanted[first:stop] = whole
-        np.add.at(wanted, track.local_sequences(number, local), 1)
-        named = np.equal([*map(str, track.run.names)], part.name)
+        np.add.at(wanted, track.local_sequences(dataset, local), 1)
+        named = np.equal([*map(str, track.run.names)], component.name)
         is_its = np.repeat(named, np.diff(track.run.index.first_sequence))
         wrong = np.flatnonzero((seen != wanted) & is_its)
         if len(wrong):
             result.problems.append(
-                f"{len(wrong)} sequences of {part.name!r} are delivered more or less "
-                f"often than they should be, such as {wrong[:5].tolist()}"
+                f"{len(wrong)} sequences of {component.name!r} are delivered more or "
+                f"less often than they should be, such as {wrong[:5].tolist()}"
             )
 
 

@@ -175,7 +175,7 @@ def test_reports_know_infilled_datasets(folder):
     assert not pf.verify(loader).problems
     assert pf.forecast(loader).tokens == dataset.spans.num_values
     [row] = pf.trace(loader, step=1, row=2)
-    assert row.parts
+    assert row.segments
     assert pf.inspect(dataset).tokens == dataset.spans.num_values
     [slot, *_] = loader.steps_of(str(folder / "a.parquet"), 100)
     origins = loader.locate(slot.step, slot.row)

@@ -28,7 +28,7 @@ def facts(folder, node: int, **options: Any) -> dict[str, Any]:
 
 def wrong(*nodes: dict[str, Any]) -> dict[str, str]:
     return {
-        check.name: check.found
+        check.name: check.result
         for check in pf.reports.checklist(nodes)
         if check.ok is False
     }

@@ -114,6 +114,6 @@ def test_verify_tells_statistics(data, capsys, monkeypatch, shuffle, status):
     assert main([*run, "--json"]) == status
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] == (status == 0)
-    assert {"test", "found", "random", "allowed", "p"} <= {
+    assert {"test", "measured", "random", "allowed", "p"} <= {
         *found["statistics"]["findings"][0]
     }

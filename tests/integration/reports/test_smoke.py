@@ -122,7 +122,7 @@ def test_labels_that_are_shifted_wrong(folder, places):
     found = pf.smoke(make(folder, transform=shift), steps=4)
     assert wrong(found) >= {"labels"}
     [check] = [check for check in found.checks if check.name == "labels"]
-    assert "shifted 1 too" in check.found
+    assert "shifted 1 too" in check.result
 
 
 def test_labels_that_are_not_shifted(folder):
@@ -264,4 +264,4 @@ def test_the_rate_is_that_of_a_loader_that_runs(folder):
     found = pf.smoke(loader, steps=4, vocab_size=VOCABULARY)
     tokens = 4 * loader.batch_size * 64
     assert found.tokens_per_second > tokens / seconds
-    assert f"{found.tokens_per_second:,.0f} tokens/s" in found.checks[0].found
+    assert f"{found.tokens_per_second:,.0f} tokens/s" in found.checks[0].result

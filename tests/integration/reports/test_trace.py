@@ -86,7 +86,7 @@ def test_all_rows_of_random_batches_are_as_delivered(kind, folder, datasets):
             assert (row.step, row.rank) == (step, loader.rank)
             assert held[: len(row.tokens)].tolist() == row.tokens
             assert (held[len(row.tokens) :] == -1).all()
-            for part in row.parts:
+            for part in row.segments:
                 origin = part.origin
                 if origin.file not in tables:
                     tables[origin.file] = pq.read_table(origin.file)["input_ids"]
@@ -96,7 +96,7 @@ def test_all_rows_of_random_batches_are_as_delivered(kind, folder, datasets):
                 end = begin + num_tokens
                 assert part.tokens == tables[origin.file][origin.row].as_py()[begin:end]
             # Nothing is left out but separators and padding.
-            named = sum(len(part.tokens or ()) for part in row.parts)
+            named = sum(len(part.tokens or ()) for part in row.segments)
             separators = (-1, SEPARATOR, SEPARATOR + 1)
             assert named == sum(token not in separators for token in row.tokens)
     assert first <= steps.min()
@@ -110,7 +110,7 @@ def test_a_number_of_each_row_is_shown(tmp_path):
     [row] = pf.trace(loader, step=4)
     [_, _, _, _, batch, *_] = loader
     assert row.tokens == batch["input_ids"].tolist()
-    assert [row.parts[0].origin.row] == row.tokens
+    assert [row.segments[0].origin.row] == row.tokens
 
 
 def test_tracing_leaves_a_running_loader_alone(folder):
@@ -157,7 +157,7 @@ def test_the_command_line_traces(folder, tmp_path, capsys):
     [row] = json.loads(capsys.readouterr().out)
     assert row["tokens"] == batches[6][2].tolist()
     # From the row to its document, and from the document to the row.
-    origin = row["parts"][0]["origin"]
+    origin = row["segments"][0]["origin"]
     document = f"{origin['file']}:{origin['row']}"
     assert main([*run, "--document", document, "--json"]) == 0
     slots = json.loads(capsys.readouterr().out)

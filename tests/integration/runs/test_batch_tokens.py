@@ -142,7 +142,7 @@ def test_places_are_known_without_running(web, pad):
         assert len(rows) == len(batch["lengths"])
         for row in (0, len(rows) // 2, len(rows) - 1):
             (origin,) = one.locate(step, row)
-            assert rows[row].parts[0].origin == origin
+            assert rows[row].segments[0].origin == origin
             assert origin.num_tokens == batch["lengths"][row]
             tokens = rows[row].tokens
             assert tokens is not None

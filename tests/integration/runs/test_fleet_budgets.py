@@ -114,7 +114,7 @@ def test_every_document_is_found_both_ways(folders):
         assert [row.row for row in traced] == list(range(len(batch["lengths"])))
         for row in {0, len(traced) // 2, len(traced) - 1}:
             [origin] = fleet.locate(step, row)
-            assert traced[row].parts[0].origin == origin
+            assert traced[row].segments[0].origin == origin
             assert origin.num_tokens == batch["lengths"][row]
             [slot] = fleet.steps_of(origin.file, origin.row)
             assert slot == (step, fleet.view().place[0], row)

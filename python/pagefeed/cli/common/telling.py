@@ -110,4 +110,4 @@ def _cell(value: object) -> str:
 
 def check_lines(checks: Iterable[Check]) -> list[str]:
     """Return a line for each check."""
-    return [f"{MARKS[one.ok]:6} {one.name:14} {one.found}" for one in checks]
+    return [f"{MARKS[one.ok]:6} {one.name:14} {one.result}" for one in checks]

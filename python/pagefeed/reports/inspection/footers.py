@@ -85,8 +85,8 @@ def file_facts(index: PageIndex) -> FileFacts:
         writers[footer.created_by or "unknown"] += 1
         for key, value in (footer.metadata or {}).items():
             if b"tokenizer" in key.lower():
-                name, told = (part.decode(errors="replace") for part in (key, value))
-                tokenizer[name] = told
+                name = key.decode(errors="replace")
+                tokenizer[name] = value.decode(errors="replace")
         for chunk, leaf in _chunks(footer):
             name = chunk.path_in_schema
             columns[name] = _with_chunk(columns.get(name), chunk, leaf)
@@ -104,14 +104,14 @@ def file_facts(index: PageIndex) -> FileFacts:
 def _chunks(footer: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each column chunk of a file, with its leaf of the schema."""
     for group in map(footer.row_group, range(footer.num_row_groups)):
-        for number in range(group.num_columns):
-            yield group.column(number), footer.schema.column(number)
+        for leaf in range(group.num_columns):
+            yield group.column(leaf), footer.schema.column(leaf)
 
 
 def _with_chunk(column: ColumnFacts | None, chunk: Any, leaf: Any) -> ColumnFacts:
     """Return the facts of a column, with those of another chunk added."""
     logical = str(leaf.logical_type)
-    found = ColumnFacts(
+    facts = ColumnFacts(
         name=chunk.path_in_schema,
         type=chunk.physical_type + ("" if logical == "None" else f" ({logical})"),
         codecs=(chunk.compression,),
@@ -120,13 +120,13 @@ def _with_chunk(column: ColumnFacts | None, chunk: Any, leaf: Any) -> ColumnFact
         decoded_bytes=chunk.total_uncompressed_size,
     )
     if column is None:
-        return found
+        return facts
     return replace(
         column,
-        codecs=tuple(sorted({*column.codecs, *found.codecs})),
-        encodings=tuple(sorted({*column.encodings, *found.encodings})),
-        stored_bytes=column.stored_bytes + found.stored_bytes,
-        decoded_bytes=column.decoded_bytes + found.decoded_bytes,
+        codecs=tuple(sorted({*column.codecs, *facts.codecs})),
+        encodings=tuple(sorted({*column.encodings, *facts.encodings})),
+        stored_bytes=column.stored_bytes + facts.stored_bytes,
+        decoded_bytes=column.decoded_bytes + facts.decoded_bytes,
     )
 
 
@@ -135,7 +135,7 @@ def checksum_share(index: PageIndex) -> float | None:
 
     None if none could be read.
     """
-    found = []
+    flags = []
     for page in evenly(len(index), MOST_HEADERS).tolist():
         where = index.locate(page)
         end = where.offset + min(HEADER_BYTES, where.compressed_size)
@@ -143,8 +143,8 @@ def checksum_share(index: PageIndex) -> float | None:
             header = index.storage.read(where.file, where.offset, end)
         except UNREADABLE:
             continue
-        found.append(_has_checksum(header))
-    return float(np.mean(found)) if found else None
+        flags.append(_has_checksum(header))
+    return float(np.mean(flags)) if flags else None
 
 
 def _has_checksum(header: bytes) -> bool:
@@ -153,14 +153,14 @@ def _has_checksum(header: bytes) -> bool:
     The first four fields are 32-bit integers, in their order; the fourth may be left
     out.
     """
-    place = field = 0
-    while place < len(header):
-        kind, step = header[place] & 15, header[place] >> 4
+    offset = field = 0
+    while offset < len(header):
+        kind, step = header[offset] & 15, header[offset] >> 4
         field += step
         if kind != _INT32 or not step or field >= _CHECKSUM_FIELD:
             return kind == _INT32 and field == _CHECKSUM_FIELD
-        place += 1
-        while place < len(header) and header[place] & 128:
-            place += 1
-        place += 1
+        offset += 1
+        while offset < len(header) and header[offset] & 128:
+            offset += 1
+        offset += 1
     return False

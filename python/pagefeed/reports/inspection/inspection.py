@@ -132,7 +132,7 @@ def inspect(
             stored = float(sizes.mean()) * len(index) / max(1, index.num_values)
             written = rewritings(dataset, stored)
     table = index.recipe.table
-    found = Inspection(
+    inspection = Inspection(
         column=dataset.column,
         files=len(index.files),
         stored_bytes=sum(index.storage.size(file) for file in index.files),
@@ -151,8 +151,8 @@ def inspect(
         snapshot=None if table is None else table.snapshot,
         pruned_files=0 if table is None else len(table.pruned),
     )
-    found.advice.extend(_advice(found))
-    return found
+    inspection.advice.extend(_advice(inspection))
+    return inspection
 
 
 def _storage(dataset: Dataset) -> FileFacts | None:
@@ -185,42 +185,44 @@ def _num_runs(runs: Int64Array | None, pages: int) -> int:
 
 def _distinct(damage: list[Damage]) -> list[Damage]:
     """Return each damage once."""
-    places = {(one.file, one.row_group, one.page): one for one in reversed(damage)}
-    return list(reversed(places.values()))
+    by_page = {(d.file, d.row_group, d.page): d for d in reversed(damage)}
+    return list(reversed(by_page.values()))
 
 
-def _advice(found: Inspection) -> list[str]:
+def _advice(inspection: Inspection) -> list[str]:
     """Return advice about files and settings, the most useful first."""
     advice = []
-    if found.damage:
-        places = f"{len(found.damage)} place{'s' * (len(found.damage) > 1)}"
+    if inspection.damage:
+        places = f"{len(inspection.damage)} place{'s' * (len(inspection.damage) > 1)}"
         advice.append(
             f"{places} cannot be read: write these files again, or skip their steps"
         )
-    if found.storage is not None and found.storage.offset_index_share < 1:
+    if inspection.storage is not None and inspection.storage.offset_index_share < 1:
         advice.append(
             "some files have no offset index, so token lists are read once to be "
             "indexed: keep the index with --cache-dir, or write files with "
             "write_page_index=True"
         )
-    if found.page_sizes is not None and found.page_sizes.stored_bytes[1] > LARGE_PAGE:
+    sizes = inspection.page_sizes
+    if sizes is not None and sizes.stored_bytes[1] > LARGE_PAGE:
         advice.append(
             "pages are large: a shuffle holds many at once; smaller ones "
             "(data_page_size=65536 to 1048576) mix better in the same memory"
         )
-    by_name = {cost.shuffle: cost for cost in found.costs}
+    by_name = {cost.shuffle: cost for cost in inspection.costs}
     page = by_name.get("page")
-    if page is not None and page.reads > NOTABLE_READS * max(1, found.pages):
+    if page is not None and page.reads > NOTABLE_READS * max(1, inspection.pages):
+        times = page.reads / inspection.pages
         advice.append(
-            f"with this memory pages are read {page.reads / found.pages:.1f} times an "
-            "epoch: give more memory, or a smaller --window"
+            f"with this memory pages are read {times:.1f} times an epoch: give more "
+            "memory, or a smaller --window"
         )
-    best = found.rewritings[:1]
+    best = inspection.rewritings[:1]
     if best and best[0].gain > NOTABLE_GAIN:
         advice.append(
             f"tokens as {best[0].setting} would take {best[0].gain:.0%} less: "
             f"{best[0].bytes_per_token:.2f} bytes each"
         )
-    if found.checksum_share is not None and found.checksum_share < 1:
-        advice.append(NO_CHECKSUMS.format(1 - found.checksum_share))
+    if inspection.checksum_share is not None and inspection.checksum_share < 1:
+        advice.append(NO_CHECKSUMS.format(1 - inspection.checksum_share))
     return advice

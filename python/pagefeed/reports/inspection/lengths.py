@@ -53,13 +53,13 @@ def document_lengths(
     chosen = evenly(len(spans), len(spans) if whole else MOST_SPANS)
     pages, rows = spans.places(chosen)
     sizes = spans.first_rows(chosen + 1) - spans.first_rows(chosen)
-    places = list(zip(pages.tolist(), rows.tolist(), sizes.tolist(), strict=True))
-    found: list[Int64Array] = []
+    samples = list(zip(pages.tolist(), rows.tolist(), sizes.tolist(), strict=True))
+    read_lengths: list[Int64Array] = []
     damage: list[Damage] = []
-    unit = _unit(spans.index, places)
+    unit = _unit(spans.index, samples)
 
-    def read(place: tuple[int, int, int]) -> Int64Array | Damage:
-        page, row, size = place
+    def read(sample: tuple[int, int, int]) -> Int64Array | Damage:
+        page, row, size = sample
         try:
             if unit == "bytes":
                 return _text_lengths(spans.index, page)[row : row + size]
@@ -72,13 +72,13 @@ def document_lengths(
 
     if unit is None:
         return None, damage
-    work = Work("lengths of documents", total=len(places), unit="pages")
-    for lengths in work.map(read, places):
+    work = Work("lengths of documents", total=len(samples), unit="pages")
+    for lengths in work.map(read, samples):
         if isinstance(lengths, Damage):
             damage.append(lengths)
         else:
-            found.append(lengths)
-    joined = np.concatenate([np.empty(0, dtype=np.int64), *found])
+            read_lengths.append(lengths)
+    joined = np.concatenate([np.empty(0, dtype=np.int64), *read_lengths])
     return _lengths(joined, unit, is_sample=len(chosen) < len(spans)), damage
 
 
@@ -122,10 +122,10 @@ def _lengths(lengths: Int64Array, unit: str, *, is_sample: bool) -> Lengths | No
     quantiles = np.quantile(lengths, QUANTILES, method="lower")
     bins = np.frexp(lengths)[1]  # 0 for empty rows, then [1, 1], [2, 3], [4, 7], ...
     histogram = []
-    for number in range(int(bins.min()), int(bins.max()) + 1):
-        inside = lengths[bins == number]
-        least = 0 if number == 0 else 1 << (number - 1)
-        most = max(0, (1 << number) - 1)
+    for exponent in range(int(bins.min()), int(bins.max()) + 1):
+        inside = lengths[bins == exponent]
+        least = 0 if exponent == 0 else 1 << (exponent - 1)
+        most = max(0, (1 << exponent) - 1)
         histogram.append((least, most, len(inside), int(inside.sum())))
     return Lengths(
         unit=unit,

@@ -56,17 +56,17 @@ def rewritings(dataset: Dataset, bytes_per_token: float) -> list[Rewriting]:
     except PagefeedError:  # Damage is told where lengths are read.
         return []
     kind = np.dtype("uint16" if tokens.max(initial=0) < 1 << 16 else "int32")
-    made = []
+    tried = []
     for name, options in SETTINGS.items():
         stored = _written_bytes(tokens.astype(kind), options) / max(1, len(tokens))
-        made.append(
+        tried.append(
             Rewriting(
                 setting=f"list<{kind.name}>, {name}",
                 bytes_per_token=stored,
                 gain=1 - stored / bytes_per_token if bytes_per_token else 0.0,
             )
         )
-    return sorted(made, key=lambda one: one.bytes_per_token)
+    return sorted(tried, key=lambda rewriting: rewriting.bytes_per_token)
 
 
 def _sample(dataset: Dataset) -> npt.NDArray[Any]:

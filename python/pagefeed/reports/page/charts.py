@@ -32,17 +32,17 @@ def bars(
     """
     most = max([*values, 1e-9])
     step = INNER_WIDTH / max(1, len(values))
-    parts = [_axis(most)]
+    shapes = [_axis(most)]
     longest = max([*map(len, labels), 1]) + 1
     every = math.ceil(CHARACTER * longest / step)  # Labels that do not overlap.
-    for number, (label, value) in enumerate(zip(labels, values, strict=True)):
-        left, top = LEFT + number * step, _y(value, most)
+    for index, (label, value) in enumerate(zip(labels, values, strict=True)):
+        left, top = LEFT + index * step, _y(value, most)
         box = f'x="{left + 0.1 * step:.1f}" y="{top:.1f}" width="{0.8 * step:.1f}"'
         box += f' height="{_y(0, most) - top:.1f}" fill="{COLOURS[0]}"'
-        parts.append(_shape("rect", f"{label}: {value:,.0f}", box))
-        if number % every == 0:
-            parts.append(_below(left + step / 2, label))
-    return _svg(parts, title, unit)
+        shapes.append(_shape("rect", f"{label}: {value:,.0f}", box))
+        if index % every == 0:
+            shapes.append(_below(left + step / 2, label))
+    return _svg(shapes, title, unit)
 
 
 def lines(
@@ -62,14 +62,14 @@ def lines(
         unit: What the values are.
         most: End of the axis; by default the greatest value.
     """
-    known = [v for values in series.values() for v in values if not math.isnan(v)]
-    greatest = most or max(known, default=1.0) or 1.0
-    parts = [_axis(greatest), _step_axis(steps)]
-    for number, (name, values) in enumerate(series.items()):
+    numbers = [v for values in series.values() for v in values if not math.isnan(v)]
+    greatest = most or max(numbers, default=1.0) or 1.0
+    shapes = [_axis(greatest), _step_axis(steps)]
+    for index, (name, values) in enumerate(series.items()):
         line = _points(steps, zip(steps, values, strict=True), greatest)
-        line += f' fill="none" stroke-width="2.2" stroke="{_colour(number)}"'
-        parts.append(_shape("polyline", name, line))
-    return _svg(parts, title, unit) + _legend(list(series))
+        line += f' fill="none" stroke-width="2.2" stroke="{_colour(index)}"'
+        shapes.append(_shape("polyline", name, line))
+    return _svg(shapes, title, unit) + _legend(list(series))
 
 
 def stacked(
@@ -82,16 +82,16 @@ def stacked(
         shares: Values in 0..1 by name, as many as steps.
         title: What it shows.
     """
-    parts = [_step_axis(steps)]
+    shapes = [_step_axis(steps)]
     below = [0.0] * len(steps)
-    for number, (name, values) in enumerate(shares.items()):
+    for index, (name, values) in enumerate(shares.items()):
         above = [low + value for low, value in zip(below, values, strict=True)]
         outline = [*zip(steps, above, strict=True)]
         outline += reversed([*zip(steps, below, strict=True)])
-        area = f'{_points(steps, outline, 1)} fill="{_colour(number)}"'
-        parts.append(_shape("polygon", name, area))
+        area = f'{_points(steps, outline, 1)} fill="{_colour(index)}"'
+        shapes.append(_shape("polygon", name, area))
         below = above
-    return _svg([*parts, _axis(1)], title, "share") + _legend(list(shares))
+    return _svg([*shapes, _axis(1)], title, "share") + _legend(list(shares))
 
 
 def _points(
@@ -121,9 +121,8 @@ def _svg(parts: Sequence[str], title: str, unit: str) -> str:
 
 def _legend(names: Sequence[str]) -> str:
     items = "".join(
-        f'<li><span style="background:{_colour(number)}"></span>'
-        f"{html.escape(name)}</li>"
-        for number, name in enumerate(names)
+        f'<li><span style="background:{_colour(index)}"></span>{html.escape(name)}</li>'
+        for index, name in enumerate(names)
     )
     return f'<ul class="legend">{items}</ul>'
 
@@ -146,7 +145,7 @@ def _axis(most: float) -> str:
 def _round_step(most: float) -> float:
     """Return 1, 2, 2.5 or 5 times a power of ten, of which 2 to 5 make an axis."""
     power = 10.0 ** math.floor(math.log10(most / TICKS))
-    return power * next(one for one in (1, 2, 2.5, 5, 10) if one * power * 5 > most)
+    return power * next(n for n in (1, 2, 2.5, 5, 10) if n * power * 5 > most)
 
 
 def _step_axis(steps: Sequence[float]) -> str:
@@ -181,8 +180,8 @@ def _y(value: float, most: float) -> float:
     return TOP + INNER_HEIGHT * (1 - value / most)
 
 
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+def _colour(index: int) -> str:
+    return COLOURS[index % len(COLOURS)]
 
 
 def _short(value: float) -> str:

@@ -37,19 +37,19 @@ def order_counts(loader: Loader) -> Int64Array:
     cursor = run.at(run.first_of(session.position.start))
     steps = cursor.route.num_steps or MOST_STEPS
     chosen = evenly(steps, MOST_STEPS)
-    held = [cursor.sequences(step, 1) for step in chosen.tolist()]
-    sequence = np.concatenate(held) if held else np.empty(0, dtype=np.int64)
-    place = np.repeat(chosen, [len(each) for each in held])
-    place, sequence = place[sequence >= 0], sequence[sequence >= 0]
+    batches = [cursor.sequences(step, 1) for step in chosen.tolist()]
+    sequence = np.concatenate(batches) if batches else np.empty(0, dtype=np.int64)
+    at_step = np.repeat(chosen, [len(batch) for batch in batches])
+    at_step, sequence = at_step[sequence >= 0], sequence[sequence >= 0]
     which, line = _lines(run.index, sequence)
-    place = place[which]
+    at_step = at_step[which]
     cells = max(1, len(sequence) // MEAN_COUNT)
     rows = min(MOST_ROWS, max(1, math.isqrt(cells * MOST_ROWS // COLUMNS)))
     columns = max(1, min(COLUMNS, len(chosen), cells // rows))
-    found = np.zeros((rows, columns), dtype=np.int64)
+    counts = np.zeros((rows, columns), dtype=np.int64)
     row = np.minimum((line * rows).astype(np.int64), rows - 1)
-    np.add.at(found, (row, place * columns // max(1, steps)), 1)
-    return found
+    np.add.at(counts, (row, at_step * columns // max(1, steps)), 1)
+    return counts
 
 
 def _lines(
@@ -62,15 +62,15 @@ def _lines(
     """
     dataset = joined.dataset_of(sequences)
     which, line = [], []
-    for number, part in enumerate(joined.parts):
-        mine = np.flatnonzero(dataset == number)
-        before, stop = joined.first_sequence[[number, number + 1]].tolist()
-        place, total = sequences[mine] - before, part.num_sequences
-        is_wide = len(part.blocks("page")) <= MOST_BLOCKS
-        if isinstance(part, PackedRuns) and is_wide:
-            place, here = part.documents_of(place)
-            mine, total = mine[here], part.spans.num_rows
+    for member, own in enumerate(joined.parts):
+        mine = np.flatnonzero(dataset == member)
+        before, stop = joined.first_sequence[[member, member + 1]].tolist()
+        local, total = sequences[mine] - before, own.num_sequences
+        is_wide = len(own.blocks("page")) <= MOST_BLOCKS
+        if isinstance(own, PackedRuns) and is_wide:
+            local, here = own.documents_of(local)
+            mine, total = mine[here], own.spans.num_rows
         which.append(mine)
-        line.append(before + (stop - before) * place / max(1, total))
+        line.append(before + (stop - before) * local / max(1, total))
     lines = np.concatenate(line) / max(1, joined.num_sequences)
     return np.concatenate(which), lines

@@ -49,27 +49,27 @@ def read_metrics(lines: Iterable[str]) -> Recorded:
         >>> read_metrics(['{"step": 1, "a": 2}', '{"step": 3}']).steps
         [1.0, 3.0]
     """
-    found: dict[float, Mapping[str, Any]] = {}
+    by_step: dict[float, Mapping[str, Any]] = {}
     for line in lines:
         try:
             numbers = json.loads(line)
-            found[float(numbers["step"])] = numbers
+            by_step[float(numbers["step"])] = numbers
         except (ValueError, KeyError, TypeError):
             continue
-    if not found:
+    if not by_step:
         raise InvalidArgumentError(
             'no line of the metrics is a JSON object with a step, such as {"step": 10, '
             '"data/tokens_per_second": 250000, "data/wait_fraction": 0.01}'
         )
-    steps = sorted(found)
+    steps = sorted(by_step)
     names = dict.fromkeys(
         name
         for step in steps
-        for name, value in found[step].items()
+        for name, value in by_step[step].items()
         if isinstance(value, int | float) and name != "step"
     )
     values = {
-        name: [_number(found[step].get(name)) for step in steps] for name in names
+        name: [_number(by_step[step].get(name)) for step in steps] for name in names
     }
     return Recorded(steps, values)
 

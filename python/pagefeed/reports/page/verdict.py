@@ -35,12 +35,12 @@ def _mixed(rows: int, plan: Forecast) -> str:
     if rows == 1:
         return "A batch has one row, so that no pair of its rows shows the order."
     pairs = rows * (rows - 1) / 2
-    found = {
+    excesses = {
         "page": plan.same_page_pairs - plan.same_page_pairs_random,
         "file": plan.same_file_pairs - plan.same_file_pairs_random,
     }
-    name = max(found, key=found.__getitem__)
-    excess = max(0.0, found[name]) / pairs
+    name = max(excesses, key=excesses.__getitem__)
+    excess = max(0.0, excesses[name]) / pairs
     if excess <= MOST_EXCESS:
         return "The data is mixed well: batches are like those drawn at random."
     return (

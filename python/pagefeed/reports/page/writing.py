@@ -70,21 +70,22 @@ def report(
     """
     recorded = None if metrics is None else read_metrics(metrics)
     dataset, plan = loader.dataset, forecast(loader)
-    parts = dataset.parts
-    found = {
-        name: inspect(part, sequences=loader.sequences, memory=loader.memory)
-        for name, part in parts.items()
+    datasets = dataset.parts
+    inspections = {
+        name: inspect(data, sequences=loader.sequences, memory=loader.memory)
+        for name, data in datasets.items()
     }
-    names = [name or _place(part) for name, part in parts.items()]
-    known = [*damage, *(one for each in found.values() for one in each.damage)]
+    names = [name or _place(data) for name, data in datasets.items()]
+    shown = inspections.items()
+    all_damage = [*damage, *(defect for _, facts in shown for defect in facts.damage)]
     return page_of(
         f"{', '.join(names)}: report of a run",
         f"{datetime.datetime.now(datetime.UTC):%F %H:%M} UTC, pagefeed {version()}",
         [
-            f"<p>{html.escape(verdict(loader, plan, recorded, len(known)))}</p>",
-            _damage(known),
-            *(_dataset(name, parts[name], one) for name, one in found.items()),
-            *(_lengths(name, one) for name, one in found.items()),
+            f"<p>{html.escape(verdict(loader, plan, recorded, len(all_damage)))}</p>",
+            _damage(all_damage),
+            *(_dataset(name, datasets[name], facts) for name, facts in shown),
+            *(_lengths(name, facts) for name, facts in shown),
             _plan(loader, plan),
             _mixture(loader, plan, recorded),
             _packing(loader),
@@ -96,7 +97,7 @@ def report(
 
 
 def _damage(damage: Sequence[Damage]) -> str:
-    rows = [(one.kind, one.message) for one in damage[:MOST_DAMAGE]]
+    rows = [(defect.kind, defect.message) for defect in damage[:MOST_DAMAGE]]
     if not rows:
         return ""
     note = f'<p class="bad">{len(damage):,} places cannot be read.</p>'
@@ -116,16 +117,16 @@ def _place(dataset: Dataset) -> str:
     return "/".join(first for first, *_ in same)
 
 
-def _dataset(name: str, dataset: Dataset, found: Inspection) -> str:
+def _dataset(name: str, dataset: Dataset, inspection: Inspection) -> str:
     rows = [
         ("place", _place(dataset)),
         ("fingerprint", dataset.fingerprint),
-        *facts_of_inspection(found),
+        *facts_of_inspection(inspection),
     ]
     infill = dataset.facts().get("infill")
     if infill is not None:
         rows.append(("infilling", str(infill)))
-    advice = "".join(f"<li>{html.escape(line)}</li>" for line in found.advice)
+    advice = "".join(f"<li>{html.escape(line)}</li>" for line in inspection.advice)
     return section(
         _titled("Dataset", name),
         table((), rows),
@@ -133,8 +134,8 @@ def _dataset(name: str, dataset: Dataset, found: Inspection) -> str:
     )
 
 
-def _lengths(name: str, found: Inspection) -> str:
-    lengths = found.lengths
+def _lengths(name: str, inspection: Inspection) -> str:
+    lengths = inspection.lengths
     if lengths is None:
         return ""
     labels = [f"{least:,}+" for least, *_ in lengths.histogram]
@@ -170,9 +171,9 @@ def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
     planned = {name: values.tolist() for name, values in shares.items()}
     realised = ""
     if recorded is not None and recorded.shares:
-        found = recorded.shares  # In the order, and so the colours, of the plan.
-        names = [*(n for n in planned if n in found), *(found.keys() - planned.keys())]
-        ordered = {name: found[name] for name in names}
+        real = recorded.shares  # In the order, and so the colours, of the plan.
+        names = [*(n for n in planned if n in real), *(real.keys() - planned.keys())]
+        ordered = {name: real[name] for name in names}
         chart = stacked(recorded.steps, ordered, title="realised shares")
         realised = f"<p>Realised, from the begin on, as recorded:</p>{chart}"
     return section(
@@ -180,7 +181,7 @@ def _mixture(loader: Loader, plan: Forecast, recorded: Recorded | None) -> str:
         "<p>Planned share of the tokens:</p>",
         stacked(steps.tolist(), planned, title="planned shares"),
         realised,
-        *(f"<p>{each.title}</p>{table(each.header, each.rows)}" for each in tables),
+        *(f"<p>{shown.title}</p>{table(shown.header, shown.rows)}" for shown in tables),
     )
 
 
@@ -193,10 +194,10 @@ def _packing(loader: Loader) -> str:
     ]
     chart = ""
     if isinstance(loader.sequences, Packed):
-        counts = np.concatenate([_documents_of_sequences(part) for part in index.parts])
-        number, sequences = np.unique(counts, return_counts=True)
+        counts = np.concatenate([_documents_of_sequences(own) for own in index.parts])
+        size, sequences = np.unique(counts, return_counts=True)
         chart = bars(
-            [str(each) for each in number.tolist()],
+            [str(value) for value in size.tolist()],
             sequences.astype(float).tolist(),
             title="documents in a sequence",
             unit="sequences",
@@ -207,17 +208,17 @@ def _packing(loader: Loader) -> str:
 
 def _documents_of_sequences(index: SequenceIndex) -> np.ndarray:
     chosen = evenly(index.num_sequences, SAMPLED_SEQUENCES)
-    return np.array([len(index.parts(number).page) for number in chosen.tolist()])
+    return np.array([len(index.parts(sequence).page) for sequence in chosen.tolist()])
 
 
 def _costs(loader: Loader) -> str:
     if loader.balance is None:
         return ""
-    found = slowest_ranks(loader)
-    shown = evenly(len(found[0]), MOST_POINTS)
+    slowest = slowest_ranks(loader)
+    shown = evenly(len(slowest[0]), MOST_POINTS)
     names = ("with the balance", "without")
     series = {
-        name: each[shown].tolist() for name, each in zip(names, found, strict=True)
+        name: costs[shown].tolist() for name, costs in zip(names, slowest, strict=True)
     }
     unit = "cost of the slowest rank / mean of all ranks"
     chart = lines(shown.tolist(), series, title="slowest rank of steps", unit=unit)
@@ -237,10 +238,11 @@ def _order(loader: Loader) -> str:
 
 def _losses(recorded: Recorded) -> str:
     """Return a chart of the recorded values whose names contain "loss"."""
-    found = {name: of for name, of in recorded.values.items() if "loss" in name.lower()}
-    if not found:
+    values = recorded.values
+    losses = {name: values[name] for name in values if "loss" in name.lower()}
+    if not losses:
         return ""
-    return section("Losses", lines(recorded.steps, found, title="losses", unit="loss"))
+    return section("Losses", lines(recorded.steps, losses, title="losses", unit="loss"))
 
 
 def _throughput(recorded: Recorded) -> str:

@@ -54,7 +54,7 @@ class Check:
 
     name: str
     """Name of the check."""
-    found: str
+    result: str
     """Result of the check, and if it failed, the expected one."""
     _: KW_ONLY
     ok: bool | None
@@ -63,65 +63,66 @@ class Check:
 
 def check_batches(seen: Observation, steps: int, rate: float) -> Check:
     """Check that all steps are delivered, and nothing in them is damaged."""
-    found = f"{len(seen.digests)} steps, {rate:,.0f} tokens/s from the loader alone"
+    result = f"{len(seen.digests)} steps, {rate:,.0f} tokens/s from the loader alone"
     if seen.damage:
         first = seen.damage[0]
-        found += f"; {len(seen.damage)} could not be read, such as {first.message}"
+        result += f"; {len(seen.damage)} could not be read, such as {first.message}"
     elif len(seen.digests) < steps:
-        found += f", expected {steps}: the epoch has no more"
-    return Check("batches", found, ok=bool(seen.digests) and not seen.damage)
+        result += f", expected {steps}: the epoch has no more"
+    return Check("batches", result, ok=bool(seen.digests) and not seen.damage)
 
 
 def check_checksums(data: Dataset | Mixture) -> Check:
     """Check that pages have checksums and that reading verifies them."""
-    found = [one for one in data.parts.values() if isinstance(one, ParquetDataset)]
-    known = [share for one in found if (share := checksum_share(one.index)) is not None]
-    if not known:
+    datasets = [d for d in data.parts.values() if isinstance(d, ParquetDataset)]
+    measured = [checksum_share(dataset.index) for dataset in datasets]
+    shares = [share for share in measured if share is not None]
+    if not shares:
         return Check("checksums", "only pages of Parquet carry some", ok=None)
-    if not all(one.verify_checksums for one in found):
+    if not all(dataset.verify_checksums for dataset in datasets):
         return Check("checksums", "not verified: verify_checksums=False", ok=None)
-    if min(known) < 1:
-        return Check("checksums", NO_CHECKSUMS.format(1 - min(known)), ok=None)
+    if min(shares) < 1:
+        return Check("checksums", NO_CHECKSUMS.format(1 - min(shares)), ok=None)
     return Check("checksums", "all pages looked at carry one", ok=True)
 
 
 def check_ids(seen: Observation, vocab_size: int, *, is_known: bool) -> Check:
     """Check that token ids are below the size of the vocabulary."""
-    found = f"token ids {seen.least}..{seen.greatest}"
+    result = f"token ids {seen.least}..{seen.greatest}"
     if not is_known:
-        found += "; not compared: give vocab_size, or a tokenizer"
-        return Check("ids", found, ok=None)
+        result += "; not compared: give vocab_size, or a tokenizer"
+        return Check("ids", result, ok=None)
     ok = seen.least >= 0 and seen.greatest < vocab_size
-    found += f", vocabulary {vocab_size:,}"
-    return Check("ids", found + ("" if ok else ": ids beyond it"), ok=ok)
+    result += f", vocabulary {vocab_size:,}"
+    return Check("ids", result + ("" if ok else ": ids beyond it"), ok=ok)
 
 
-def check_labels(kept: Sequence[Arrays], *, shifted: bool, ignored: int) -> Check:
+def check_labels(batches: Sequence[Arrays], *, shifted: bool, ignored: int) -> Check:
     """Check that labels are the right tokens at the right positions."""
-    if not kept or "labels" not in kept[0]:
+    if not batches or "labels" not in batches[0]:
         return Check(
             "labels", "the batches have no labels: those made here are used", ok=None
         )
-    shares = {offset: _same_share(kept, offset, ignored) for offset in OFFSETS}
+    shares = {offset: _same_share(batches, offset, ignored) for offset in OFFSETS}
     expected = int(shifted)
     ok = shares[expected] >= SAME_SHARE
     best = max(OFFSETS, key=lambda offset: (shares[offset], -abs(offset - expected)))
     where = {0: "their own token", 1: "the token that follows"}
-    found = f"{shares[expected]:.1%} of the labels are {where[expected]}"
+    result = f"{shares[expected]:.1%} of the labels are {where[expected]}"
     if not ok and shares[best] >= SAME_SHARE:
-        found += (
+        result += (
             f", {shares[best]:.1%} the token {best} places on: they are shifted "
             f"{abs(best - expected)} too {'far' if best > expected else 'little'}"
         )
     elif not ok:
-        found += ": they are no shift of the tokens at all"
-    return Check("labels", found, ok=ok)
+        result += ": they are no shift of the tokens at all"
+    return Check("labels", result, ok=ok)
 
 
-def _same_share(kept: Sequence[Arrays], offset: int, ignored: int) -> float:
+def _same_share(batches: Sequence[Arrays], offset: int, ignored: int) -> float:
     """Return the share of labels equal to the token ``offset`` positions later."""
     same = total = 0
-    for arrays in kept:
+    for arrays in batches:
         tokens, labels = arrays["input_ids"], arrays["labels"]
         length = tokens.shape[-1]
         inside = slice(max(0, -offset), length - max(0, offset))
@@ -176,12 +177,12 @@ def check_learning(losses: Sequence[float] | None, vocab_size: int) -> list[Chec
 def check_numbers(seen: Observation) -> Check:
     """Fields of numbers hold no NaN."""
     names = sorted(set(seen.not_finite))
-    found = f"NaN or infinity in {', '.join(names)}" if names else "all are finite"
-    return Check("fields", found, ok=not names)
+    result = f"NaN or infinity in {', '.join(names)}" if names else "all are finite"
+    return Check("fields", result, ok=not names)
 
 
 def check_tokenizer(
-    kept: Sequence[Arrays], greatest: int, tokenizer: TextTokenizer, vocab_size: int
+    batches: Sequence[Arrays], greatest: int, tokenizer: TextTokenizer, vocab_size: int
 ) -> Check:
     """Check that the tokenizer's text of tokens gives the same tokens again."""
     sizes = f"the tokenizer has {tokenizer.vocab_size:,} tokens"
@@ -189,7 +190,7 @@ def check_tokenizer(
         return Check("tokenizer", f"{sizes}, the data has id {greatest}", ok=False)
     if tokenizer.vocab_size > vocab_size:
         return Check("tokenizer", f"{sizes}, the vocabulary {vocab_size:,}", ok=False)
-    rows = [row for arrays in kept for row in arrays["input_ids"]][:READ_ROWS]
+    rows = [row for arrays in batches for row in arrays["input_ids"]][:READ_ROWS]
     shares = []
     for row in rows:
         # Padding at the end is no text.
@@ -198,10 +199,10 @@ def check_tokenizer(
         shares.append(difflib.SequenceMatcher(None, ids, again, autojunk=False).ratio())
     share = float(np.mean(shares)) if shares else 0.0
     ok = share >= READ_BACK
-    found = f"{sizes}; {share:.1%} of the tokens come back from their text"
+    result = f"{sizes}; {share:.1%} of the tokens come back from their text"
     if not ok:
-        found += ": the data was made by another tokenizer"
-    return Check("tokenizer", found, ok=ok)
+        result += ": the data was made by another tokenizer"
+    return Check("tokenizer", result, ok=ok)
 
 
 def check_ranks(
@@ -215,27 +216,31 @@ def check_ranks(
     expected = plan or plans[0]
     others = [
         str(loader.rank)
-        for loader, found in zip(loaders, plans, strict=True)
-        if found != expected
+        for loader, digest in zip(loaders, plans, strict=True)
+        if digest != expected
     ]
     one_plan = f"plan {plans[0]} on {len(loaders)} ranks"
     if others:
         one_plan += f", expected {expected}: ranks {', '.join(others)} have another"
-    held = np.concatenate(
+    sequences = np.concatenate(
         [
             sequences_of_step(loader, step, alone=True)
             for loader in loaders
             for step in range(min(steps, max(1, len(seen[0].digests))))
         ]
     )
-    twice = len(held) - len(np.unique(held))
-    counts = [one.num_tokens for one in seen]
+    twice = len(sequences) - len(np.unique(sequences))
+    counts = [observed.num_tokens for observed in seen]
     apart = max(counts) - min(counts)
-    batch = max(one.num_tokens / max(1, len(one.digests)) for one in seen)
+    batch = max(
+        observed.num_tokens / max(1, len(observed.digests)) for observed in seen
+    )
     return [
         Check("one plan", one_plan, ok=not others),
         Check(
-            "own data", f"{twice:,} of {len(held):,} sequences come twice", ok=not twice
+            "own data",
+            f"{twice:,} of {len(sequences):,} sequences come twice",
+            ok=not twice,
         ),
         Check(
             "ranks' tokens",

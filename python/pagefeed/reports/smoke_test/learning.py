@@ -46,8 +46,10 @@ def learn(
         torch.set_num_threads(1)
         torch.manual_seed(0)
         trained = _tiny(torch, vocab_size) if model is None else model
-        weights = [each for each in trained.parameters() if each.requires_grad]
-        means = [torch.zeros_like(each) for each in weights]
+        weights = [
+            parameter for parameter in trained.parameters() if parameter.requires_grad
+        ]
+        means = [torch.zeros_like(parameter) for parameter in weights]
         losses = []
         with Work("training a tiny model", total=UPDATES, unit="updates") as work:
             for update in range(UPDATES):
@@ -91,8 +93,8 @@ def _loss(
     columns = max(8, min(length, MOST_LOGITS // vocab_size))
     ids = torch.from_numpy(tokens[:rows, :columns].copy())
     wanted = torch.from_numpy(targets[:rows, :columns].copy())
-    made = model(ids)
-    logits = getattr(made, "logits", made)
+    output = model(ids)
+    logits = getattr(output, "logits", output)
     return torch.nn.functional.cross_entropy(
         logits.reshape(-1, logits.shape[-1]).float(),
         wanted.reshape(-1),

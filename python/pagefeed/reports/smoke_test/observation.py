@@ -30,7 +30,7 @@ class Observation:
 
     digests: list[str] = field(default_factory=list)
     """Digest of each batch."""
-    kept: list[Arrays] = field(default_factory=list)
+    batches: list[Arrays] = field(default_factory=list)
     """The first batches."""
     num_tokens: int = 0
     """Tokens without padding."""
@@ -61,15 +61,17 @@ def observe(loader: Loader, steps: int, what: str) -> Observation:
         for batch in sound_batches(twin, seen.damage, most=steps):
             arrays = arrays_of(batch)
             seen.digests.append(_digest(arrays))
-            if len(seen.kept) < KEPT_BATCHES:
-                seen.kept.append({name: one.copy() for name, one in arrays.items()})
+            if len(seen.batches) < KEPT_BATCHES:
+                seen.batches.append(
+                    {name: array.copy() for name, array in arrays.items()}
+                )
             tokens = arrays["input_ids"]
             least.append(int(tokens.min(initial=0)))
             greatest.append(int(tokens.max(initial=0)))
             seen.not_finite += [
                 name
-                for name, one in arrays.items()
-                if one.dtype.kind == "f" and not np.isfinite(one).all()
+                for name, array in arrays.items()
+                if array.dtype.kind == "f" and not np.isfinite(array).all()
             ]
             if len(seen.digests) == max(1, steps // 2):
                 seen.state = twin.state_dict()
@@ -100,9 +102,9 @@ def arrays_of(batch: Batch) -> Arrays:
 def _digest(arrays: Arrays) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
-        one = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {one.dtype} {one.shape}".encode())
-        digest.update(one.tobytes())
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 

@@ -108,23 +108,25 @@ def smoke(
         shifted = loader.fields.shifted
     ignored = loader.fields.ignore_index
     loaders = [loader, *(_other_ranks(loader) if ranks is None else ranks)]
-    seen = [observe(one, steps, f"batches of rank {one.rank}") for one in loaders]
+    seen = [observe(twin, steps, f"batches of rank {twin.rank}") for twin in loaders]
     ours = seen[0]
     rate = _rate(loader) if ours.digests else 0.0
-    known = vocab_size or loader.vocab_size
-    if known is None and tokenizer is not None:
-        known = tokenizer.vocab_size
-    known = known or known_vocab_size(loader.dataset.parts.values())
-    size = known or ours.greatest + 1
-    pairs = [pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.kept]
+    vocabulary = vocab_size or loader.vocab_size
+    if vocabulary is None and tokenizer is not None:
+        vocabulary = tokenizer.vocab_size
+    vocabulary = vocabulary or known_vocab_size(loader.dataset.parts.values())
+    size = vocabulary or ours.greatest + 1
+    pairs = [
+        pair_of(arrays, shifted=shifted, ignored=ignored) for arrays in ours.batches
+    ]
     losses = None
     if pairs and ours.least >= 0:
         with suppress(MissingDependencyError):
             losses = learn(pairs, max(size, ours.greatest + 1), model)
     checks = [
         check_batches(ours, steps, rate),
-        check_ids(ours, size, is_known=known is not None),
-        check_labels(ours.kept, shifted=shifted, ignored=ignored),
+        check_ids(ours, size, is_known=vocabulary is not None),
+        check_labels(ours.batches, shifted=shifted, ignored=ignored),
         check_numbers(ours),
         *check_learning(losses, size),
         *check_ranks(loaders, seen, steps, plan),
@@ -133,13 +135,13 @@ def smoke(
         check_checksums(loader.dataset),
     ]
     if tokenizer is not None:
-        checks.append(check_tokenizer(ours.kept, ours.greatest, tokenizer, size))
+        checks.append(check_tokenizer(ours.batches, ours.greatest, tokenizer, size))
     return Smoke(
         plan=plan_digest(loader),
         steps=len(ours.digests),
         tokens_per_second=rate,
         checks=checks,
-        damage=[damage for one in seen for damage in one.damage],
+        damage=[damage for observed in seen for damage in observed.damage],
     )
 
 

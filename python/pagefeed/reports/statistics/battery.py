@@ -57,7 +57,7 @@ def _finding(
     return Finding(
         test=name,
         what=what,
-        found=float(values.mean()),
+        measured=float(values.mean()),
         random=random,
         allowed=allowed,
         p=float(p),
@@ -83,7 +83,7 @@ def _worst(
     return Finding(
         test=name,
         what=what.format(*divmod(worst, columns)),
-        found=float(values[:, worst].mean()),
+        measured=float(values[:, worst].mean()),
         random=0.0,
         allowed=allowed,
         p=min(1.0, 2 * len(p) * float(p[worst])),
@@ -95,17 +95,17 @@ def _once(seen: Seen) -> Finding:
 
     Of a mixture no epoch is whole, and so none is missed.
     """
-    part, wrong = seen.units.parts, []
-    sizes = np.bincount(part)
-    for one in seen.epochs:
-        order = np.argsort(part[one.unit], kind="stable")
-        borders = np.cumsum(np.bincount(part[one.unit], minlength=len(sizes)))[:-1]
-        both = zip(np.split(one.unit[order], borders), sizes.tolist(), strict=True)
+    dataset, wrong = seen.units.datasets, []
+    sizes = np.bincount(dataset)
+    for epoch in seen.epochs:
+        order = np.argsort(dataset[epoch.unit], kind="stable")
+        borders = np.cumsum(np.bincount(dataset[epoch.unit], minlength=len(sizes)))[:-1]
+        both = zip(np.split(epoch.unit[order], borders), sizes.tolist(), strict=True)
         firsts = [mine[: max(0, size - seen.units.overlap)] for mine, size in both]
         wrong.append(sum(len(first) - len(np.unique(first)) for first in firsts))
-        if seen.units.part is None:
-            left = seen.units.num_units - len(np.unique(one.unit))
-            wrong[-1] += max(0, left - int(np.bincount(one.step).max()) + 1)
+        if seen.units.dataset is None:
+            left = seen.units.num_units - len(np.unique(epoch.unit))
+            wrong[-1] += max(0, left - int(np.bincount(epoch.step).max()) + 1)
     return _finding(
         "once",
         "units come again before their dataset is through, or never",
@@ -120,9 +120,9 @@ def _shares(seen: Seen) -> Iterator[Finding]:
     if (shares := seen.units.shares) is None:
         return
     of_epochs = []
-    for one in seen.epochs:
-        parts, width = _parts(seen, one.step), min(PARTS, seen.num_steps)
-        counts = _table(seen.units.parts[one.unit], parts, len(shares), width)
+    for epoch in seen.epochs:
+        parts, width = _parts(seen, epoch.step), min(PARTS, seen.num_steps)
+        counts = _table(seen.units.datasets[epoch.unit], parts, len(shares), width)
         before = np.cumsum(counts, axis=1)
         units = np.maximum(1, before.sum(axis=0))
         off = before - shares[:, None] * units
@@ -137,12 +137,13 @@ def _datasets(seen: Seen, limits: Limits) -> Iterator[Finding]:
 
     What is off in another way under each seed does not show in a mean over them.
     """
-    if seen.units.part is None or seen.num_ranks == 1:
+    if seen.units.dataset is None or seen.num_ranks == 1:
         return
-    values, num_parts = [], int(seen.units.part.max()) + 1
-    for one in seen.epochs:
-        part = seen.units.part[one.unit]
-        counts = _table(part, one.rank, num_parts, seen.num_ranks).astype(np.float64)
+    values, num_datasets = [], int(seen.units.dataset.max()) + 1
+    for epoch in seen.epochs:
+        dataset = seen.units.dataset[epoch.unit]
+        table = _table(dataset, epoch.rank, num_datasets, seen.num_ranks)
+        counts = table.astype(np.float64)
         counts = counts[counts.any(axis=1)]
         expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
         squares = ((counts - expected) ** 2 / expected).sum()
@@ -184,7 +185,7 @@ def _members(seen: Seen, limits: Limits) -> Iterator[Finding]:
     for name, bins in places.items():
         if len(np.unique(bins)) == 1:
             continue
-        values = _again(bins, seen.units.parts)
+        values = _again(bins, seen.units.datasets)
         if len(values):
             what = (
                 "times as often as by chance a unit is where it was under other seeds"
@@ -193,44 +194,45 @@ def _members(seen: Seen, limits: Limits) -> Iterator[Finding]:
             yield _finding(name, what, values, random=1.0, allowed=allowed)
 
 
-def _again(bins: Numbers, part: Int64Array) -> Float64Array:
+def _again(bins: Numbers, dataset: Int64Array) -> Float64Array:
     """Return how often units are in the same bin again, over the rate by chance."""
     half, units = len(bins) // 2, np.arange(bins.shape[1])
     before = np.zeros((bins.max() + 1, len(units)), dtype=np.float32)
-    for one in bins[:half]:
-        there = np.flatnonzero(one >= 0)
-        before[one[there], there] += 1
-    sizes = np.bincount(part)
-    chance = np.stack([np.bincount(part, each) / sizes for each in before])
+    for bin_of in bins[:half]:
+        there = np.flatnonzero(bin_of >= 0)
+        before[bin_of[there], there] += 1
+    sizes = np.bincount(dataset)
+    chance = np.stack([np.bincount(dataset, counts) / sizes for counts in before])
     values = []
-    for one in bins[half:]:
-        there = np.flatnonzero(one >= 0)
-        there = there[chance[one[there], part[there]] > 0]
+    for bin_of in bins[half:]:
+        there = np.flatnonzero(bin_of >= 0)
+        there = there[chance[bin_of[there], dataset[there]] > 0]
         if len(there):
-            ratio = before[one[there], there] / chance[one[there], part[there]]
+            ratio = before[bin_of[there], there] / chance[bin_of[there], dataset[there]]
             values.append(ratio.mean())
     return np.array(values, dtype=np.float64)
 
 
 def _independent(seen: Seen) -> Iterator[Finding]:
     """Test that positions in two epochs, or under two seeds, are independent."""
-    part, step = seen.units.parts, seen.step
+    dataset, step = seen.units.datasets, seen.step
     pairs = {
-        "epochs": [(one[0], one[1]) for one in step],
+        "epochs": [(epochs[0], epochs[1]) for epochs in step],
         "seeds": [(a[0], b[0]) for a, b in pairwise(step)][::2],
     }
     for name, both in pairs.items():
-        values = np.array([[[_correlation(a, b, part)]] for a, b in both])
+        values = np.array([[[_correlation(a, b, dataset)]] for a, b in both])
         floor = 1 / np.sqrt(seen.units.num_units)
         what = f"correlation of a unit's steps in two {name}"
         yield _worst(name, what, values, allowed=CORRELATION, floor=floor)
 
 
-def _correlation(a: Numbers, b: Numbers, part: Int64Array) -> float:
+def _correlation(a: Numbers, b: Numbers, dataset: Int64Array) -> float:
     there = (a >= 0) & (b >= 0)
-    part, sizes = part[there], np.maximum(np.bincount(part[there]), 1)
+    dataset, sizes = dataset[there], np.maximum(np.bincount(dataset[there]), 1)
     x, y = (
-        each[there] - (np.bincount(part, each[there]) / sizes)[part] for each in (a, b)
+        steps[there] - (np.bincount(dataset, steps[there]) / sizes)[dataset]
+        for steps in (a, b)
     )
     return float((x * y).sum() / max(np.sqrt((x * x).sum() * (y * y).sum()), 1e-30))
 
@@ -240,21 +242,21 @@ def _mates(seen: Seen, limits: Limits) -> Iterator[Finding]:
     whole = seen.step
     own = np.where(whole == NEVER, NEVER, whole * seen.num_ranks + seen.rank)
     pairs = {
-        "mates": [(one[0], one[1]) for one in whole],
-        "mates of a rank": [(one[0], one[1]) for one in own],
+        "mates": [(epochs[0], epochs[1]) for epochs in whole],
+        "mates of a rank": [(epochs[0], epochs[1]) for epochs in own],
         "mates under two seeds": [(a[0], b[0]) for a, b in pairwise(whole)][::2],
     }
     if seen.num_ranks == 1:
         del pairs["mates of a rank"]
     for name, both in pairs.items():
-        found = np.array([_met_again(seen, a, b) for a, b in both])
-        if not found[:, 1].any():
+        meetings = np.array([_met_again(seen, a, b) for a, b in both])
+        if not meetings[:, 1].any():
             continue
-        random = float(found[:, 1].mean())
+        random = float(meetings[:, 1].mean())
         times = limits.get(name, limits.get("mates", MATES))
         allowed = None if times is None else random * times
         what = "of the pairs that share a batch share one again"
-        yield _finding(name, what, found[:, 0], random=random, allowed=allowed)
+        yield _finding(name, what, meetings[:, 0], random=random, allowed=allowed)
 
 
 def _met_again(seen: Seen, a: Numbers, b: Numbers) -> tuple[float, float]:
@@ -263,13 +265,13 @@ def _met_again(seen: Seen, a: Numbers, b: Numbers) -> tuple[float, float]:
     Pairs of one page are counted apart: these are read together in every epoch.
     """
     there = np.flatnonzero((a >= 0) & (b >= 0))
-    part = seen.units.parts[there]
+    dataset = seen.units.datasets[there]
     page = np.arange(len(there)) if seen.units.page is None else seen.units.page[there]
     a, b = a[there], b[there]
 
     def pairs(*keys: Numbers) -> Float64Array:
         """Count pairs of each dataset with equal keys, of one page and of two."""
-        every, paged = _pairs(part, *keys), _pairs(part, *keys, page)
+        every, paged = _pairs(dataset, *keys), _pairs(dataset, *keys, page)
         return np.stack([paged, every - paged])
 
     first = pairs(a)
@@ -286,13 +288,13 @@ def _key(*numbers: Numbers) -> Int64Array:
     return key
 
 
-def _pairs(part: Int64Array, *keys: Numbers) -> Float64Array:
+def _pairs(dataset: Int64Array, *keys: Numbers) -> Float64Array:
     """Return the pairs of units with equal keys, by dataset: float64 [datasets]."""
     _, first, counts = np.unique(
-        _key(*keys, part) if keys else part, return_index=True, return_counts=True
+        _key(*keys, dataset) if keys else dataset, return_index=True, return_counts=True
     )
-    found = np.bincount(part[first], counts * (counts - 1.0) / 2)
-    return found.astype(np.float64)
+    num_pairs = np.bincount(dataset[first], counts * (counts - 1.0) / 2)
+    return num_pairs.astype(np.float64)
 
 
 def _neighbours(seen: Seen, limits: Limits) -> Iterator[Finding]:
@@ -301,18 +303,18 @@ def _neighbours(seen: Seen, limits: Limits) -> Iterator[Finding]:
     groups = {"pages": page} if page is not None else {}
     groups |= {"sources": source} if source is not None else {}
     for name, group in groups.items():
-        found = []
-        for one in seen.epochs:
-            batch = _key(one.step, one.rank)
-            mine, whole = group[one.unit], np.zeros_like(batch)
+        shares = []
+        for epoch in seen.epochs:
+            batch = _key(epoch.step, epoch.rank)
+            mine, whole = group[epoch.unit], np.zeros_like(batch)
             same, possible = _pairs(whole, batch, mine), _pairs(whole, batch)
             by_chance = _pairs(whole, mine) / np.maximum(_pairs(whole), 1)
             if name == "sources" and page is not None:
-                read = page[one.unit]
+                read = page[epoch.unit]
                 same = same - _pairs(whole, batch, mine, read)
                 by_chance -= _pairs(whole, mine, read) / np.maximum(_pairs(whole), 1)
-            found.append((same / np.maximum(possible, 1), by_chance))
-        values = np.array(found)[..., 0]
+            shares.append((same / np.maximum(possible, 1), by_chance))
+        values = np.array(shares)[..., 0]
         random = float(values[:, 1].mean())
         if not random:
             continue
@@ -330,9 +332,9 @@ def _ties(seen: Seen) -> Iterator[Finding]:
             if width == 1 or seen.num_steps == 1:
                 continue
             tables = []
-            for one in seen.epochs:
-                bins = one.rank if where == "rank" else _parts(seen, one.step)
-                tables.append(_table(group[one.unit], bins, num_groups, width))
+            for epoch in seen.epochs:
+                bins = epoch.rank if where == "rank" else _parts(seen, epoch.step)
+                tables.append(_table(group[epoch.unit], bins, num_groups, width))
             counts = np.array(tables, dtype=np.float64)
             expected = counts.sum(axis=2, keepdims=True) * counts.sum(
                 axis=1, keepdims=True
@@ -355,12 +357,12 @@ def _cheapest(seen: Seen) -> Iterator[Finding]:
         return
     for name, cost in seen.units.costs.items():
         shares = []
-        for one in seen.epochs:
-            place = one.step.astype(np.int64) * ranks + one.rank
-            sums = np.bincount(place, cost[one.unit], steps * ranks)
-            given = np.bincount(place, None, steps * ranks).reshape(steps, ranks)
+        for epoch in seen.epochs:
+            batch = epoch.step.astype(np.int64) * ranks + epoch.rank
+            sums = np.bincount(batch, cost[epoch.unit], steps * ranks)
+            given = np.bincount(batch, None, steps * ranks).reshape(steps, ranks)
             sums = sums.reshape(steps, ranks)[(given == given[0]).all(axis=1)]
-            both = (sums == each[:, None] for each in (sums.min(1), sums.max(1)))
+            both = (sums == best[:, None] for best in (sums.min(1), sums.max(1)))
             # Ranks that cost the same share the place.
             shares.append([(e / e.sum(1, keepdims=True)).mean(0) for e in both])
         values = np.array(shares) - 1 / ranks

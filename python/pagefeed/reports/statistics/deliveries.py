@@ -48,7 +48,7 @@ class Units:
         num_units: Units of an epoch.
         page: The page of each: what is stored, and read, together.
         source: The file of each.
-        part: The dataset of a mixture that each is of; their epochs are their own.
+        dataset: The dataset of a mixture that each is of; their epochs are their own.
         shares: Share of each dataset in what is delivered; None if it changes.
         overlap: Units of a dataset of a mixture that may be left when its next epoch
             begins: lanes end one by one.
@@ -58,13 +58,13 @@ class Units:
     num_units: int
     page: Int64Array | None = None
     source: Int64Array | None = None
-    part: Int64Array | None = None
+    dataset: Int64Array | None = None
     shares: Float64Array | None = None
     overlap: int = 0
     costs: Mapping[str, Float64Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in ("page", "source", "part")}
+        given = {name: getattr(self, name) for name in ("page", "source", "dataset")}
         for name, values in (given | dict(self.costs)).items():
             if values is not None and np.shape(values) != (self.num_units,):
                 raise InvalidArgumentError(
@@ -73,18 +73,18 @@ class Units:
                 )
 
     @property
-    def parts(self) -> Int64Array:
+    def datasets(self) -> Int64Array:
         """The dataset of each unit; 0 without a mixture."""
-        if self.part is None:
+        if self.dataset is None:
             return np.zeros(self.num_units, dtype=np.int64)
-        return self.part
+        return self.dataset
 
     @property
     def groups(self) -> dict[str, Int64Array]:
         """Groups of units that ranks and stretches of an epoch should share equally."""
-        found = {} if self.source is None else {"source": _numbered(self.source)}
-        found |= {name: _numbered(cost) for name, cost in self.costs.items()}
-        return {name: group for name, group in found.items() if group.max(initial=0)}
+        groups = {} if self.source is None else {"source": _numbered(self.source)}
+        groups |= {name: _numbered(cost) for name, cost in self.costs.items()}
+        return {name: group for name, group in groups.items() if group.max(initial=0)}
 
 
 def _numbered(values: Int64Array | Float64Array) -> Int64Array:
@@ -114,32 +114,32 @@ class Seen:
         shape = len(taken), 2, units.num_units
         step, rank = (np.full(shape, NEVER, dtype=np.int32) for _ in range(2))
         for seed, epoch in np.ndindex(shape[:2]):
-            one = taken[seed][epoch]
-            if not len(one.unit) or one.unit.max() >= units.num_units:
+            drawn = taken[seed][epoch]
+            if not len(drawn.unit) or drawn.unit.max() >= units.num_units:
                 raise InvalidArgumentError(
                     f"seed {seed}, epoch {epoch}: expected units 0 to "
-                    f"{units.num_units - 1}, found {one.unit.max(initial=NEVER)} in "
-                    f"{len(one.unit)} deliveries"
+                    f"{units.num_units - 1}, found {drawn.unit.max(initial=NEVER)} in "
+                    f"{len(drawn.unit)} deliveries"
                 )
             # Of units that come several times the first one is written last.
-            step[seed, epoch][one.unit[::-1]] = one.step[::-1]
-            rank[seed, epoch][one.unit[::-1]] = one.rank[::-1]
+            step[seed, epoch][drawn.unit[::-1]] = drawn.step[::-1]
+            rank[seed, epoch][drawn.unit[::-1]] = drawn.rank[::-1]
         return cls(units=units, taken=taken, step=step, rank=rank)
 
     @property
     def epochs(self) -> list[Taken]:
         """Deliveries, one epoch after the other."""
-        return [one for epochs in self.taken for one in epochs]
+        return [epoch for epochs in self.taken for epoch in epochs]
 
     @lazy
     def num_steps(self) -> int:
         """Steps of an epoch."""
-        return 1 + max(int(one.step.max()) for one in self.epochs)
+        return 1 + max(int(epoch.step.max()) for epoch in self.epochs)
 
     @lazy
     def num_ranks(self) -> int:
         """Ranks that were given something."""
-        return 1 + max(int(one.rank.max()) for one in self.epochs)
+        return 1 + max(int(epoch.rank.max()) for epoch in self.epochs)
 
 
 def _taken(given: Taken | ArrayLike) -> Taken:
@@ -155,4 +155,4 @@ def _taken(given: Taken | ArrayLike) -> Taken:
             )
         step, rank, _ = np.nonzero(units >= 0)
         given = Taken(units[units >= 0], step, rank)
-    return Taken(*(np.asarray(each, dtype=np.int32) for each in given))
+    return Taken(*(np.asarray(column, dtype=np.int32) for column in given))

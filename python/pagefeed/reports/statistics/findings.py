@@ -27,7 +27,7 @@ class Finding:
     """Name of the test."""
     what: str
     """Name of the measured quantity."""
-    found: float
+    measured: float
     """Mean of the quantity over the seeds."""
     random: float
     """The quantity in a random order."""
@@ -45,7 +45,7 @@ class Finding:
         """Return the result and that of a random order, in one line."""
         allowed = "" if self.allowed is None else f", allowed is {self.allowed:.3g}"
         return (
-            f"{self.test}: {self.found:.3g} {self.what}; a random order gives "
+            f"{self.test}: {self.measured:.3g} {self.what}; a random order gives "
             f"{self.random:.3g}{allowed} (p = {self.p:.1g})"
         )
 
@@ -64,7 +64,7 @@ class OrderStatistics:
     @property
     def problems(self) -> list[str]:
         """Messages of failed tests; empty if all passed."""
-        return [str(each) for each in self.findings if not each.ok]
+        return [str(finding) for finding in self.findings if not finding.ok]
 
     @property
     def ok(self) -> bool:

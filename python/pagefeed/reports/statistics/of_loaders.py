@@ -74,8 +74,8 @@ def order_statistics(
         wanted = DELIVERIES // (2 * max(1, units.num_units))
         seeds = min(max(LEAST_SEEDS, wanted), MOST_SEEDS)
     seen = Seen.of(draw, units, range(seeds))
-    found = [*findings(seen, given)]
-    return OrderStatistics(num_units=units.num_units, num_seeds=seeds, findings=found)
+    results = [*findings(seen, given)]
+    return OrderStatistics(num_units=units.num_units, num_seeds=seeds, findings=results)
 
 
 class _Loaded:
@@ -121,12 +121,12 @@ class _Loaded:
         index, unit, which = self._run.index, [], []
         sequences = np.asarray(batches.unit, dtype=np.int64)
         dataset = index.dataset_of(sequences)
-        for number, part in enumerate(index.parts):
-            mine = np.flatnonzero(dataset == number)
-            local = sequences[mine] - index.first_sequence[number]
-            found, place = cast("PackedRuns", part).documents_of(local)
-            unit.append(found + self._first_row[number])
-            which.append(mine[place])
+        for member, own in enumerate(index.parts):
+            mine = np.flatnonzero(dataset == member)
+            local = sequences[mine] - index.first_sequence[member]
+            documents, order_of = cast("PackedRuns", own).documents_of(local)
+            unit.append(documents + self._first_row[member])
+            which.append(mine[order_of])
         places = np.concatenate(which)
         order = np.argsort(places, kind="stable")
         places = places[order]
@@ -136,7 +136,7 @@ class _Loaded:
     @lazy
     def _first_row(self) -> Int64Array:
         """Rows before each dataset, and of all datasets."""
-        rows = [part.spans.num_rows for part in self._run.index.parts]
+        rows = [own.spans.num_rows for own in self._run.index.parts]
         return np.cumsum([0, *rows])
 
     def units(self) -> Units:
@@ -144,25 +144,25 @@ class _Loaded:
         run, index = self._run, self._run.index
         first = self._first_row if run.takes_batches else index.first_sequence
         pages, sources, begun = [], [], 0
-        for part in index.parts:
+        for own in index.parts:
             if run.takes_batches:
-                rows = np.arange(part.spans.num_rows)
-                page = part.spans.places(part.spans.spans_of_rows(rows))[0]
-                files = part.spans.file_first_row
+                rows = np.arange(own.spans.num_rows)
+                page = own.spans.places(own.spans.spans_of_rows(rows))[0]
+                files = own.spans.file_first_row
             else:
-                rows = np.arange(part.num_sequences)
-                page = part.blocks("page").block_of(rows)
-                files = part.file_first_sequence
+                rows = np.arange(own.num_sequences)
+                page = own.blocks("page").block_of(rows)
+                files = own.file_first_sequence
             pages.append(page + begun)
             sources.append(np.searchsorted(files, rows, side="right") + begun)
-            begun += len(part.spans.index) + len(files)
+            begun += len(own.spans.index) + len(files)
         dataset = np.repeat(np.arange(len(index.parts)), np.diff(first))
         is_mixture = isinstance(run.at(run.initial), MixtureCursor)
         return Units(
             num_units=int(first[-1]),
             page=np.concatenate(pages),
             source=np.concatenate(sources),
-            part=dataset if is_mixture else None,
+            dataset=dataset if is_mixture else None,
             overlap=run.initial.num_lanes * self._most_each if is_mixture else 0,
             shares=self._shares(),
             costs={} if run.takes_batches else self._costs(),
@@ -172,20 +172,20 @@ class _Loaded:
     def _most_each(self) -> int:
         """Units of a sequence at most."""
         parts = self._run.index.parts
-        return max(getattr(part, "most_documents", 1) for part in parts)
+        return max(getattr(own, "most_documents", 1) for own in parts)
 
     def _costs(self) -> dict[str, Float64Array]:
         """Return tokens and squares of the lengths of documents, where these differ."""
         index = self._run.index
         try:
-            known = SequenceCosts(index)
+            sequence_costs = SequenceCosts(index)
         except InvalidArgumentError:  # Of columns there are no lengths.
             return {}
         units = np.arange(index.num_sequences)
-        costs = {"squares": known.squares(units)}
+        costs = {"squares": sequence_costs.squares(units)}
         balance = self._settings.balance
         if isinstance(balance, Balance) and balance.images:
-            costs["images"] = known.beside("images", units)
+            costs["images"] = sequence_costs.beside("images", units)
         return costs
 
     def _shares(self) -> Float64Array | None:
