@@ -109,8 +109,8 @@ if not _TYPE_CHECKING:  # Where any name would be one.
         if name not in _EXPORTS and name not in _FACES:
             remedy = "" if name[0] == "_" else _remedy(name)
             raise AttributeError(f"module 'pagefeed' has no attribute {name!r}{remedy}")
-        found = globals()[name] = _imported(name)
-        return found
+        value = globals()[name] = _imported(name)
+        return value
 
 
 def _remedy(name: str) -> str:

@@ -104,12 +104,12 @@ def _suggestion(function: Callable[..., Any], settings: dict[str, Any]) -> str:
     """Return "; did you mean ...?" for the first unknown argument, or ""."""
     from inspect import signature
 
-    known = signature(function).parameters
-    unknown = [name for name in settings if name not in known]
+    parameters = signature(function).parameters
+    unknown = [name for name in settings if name not in parameters]
     takes_any = any(
-        parameter.kind == parameter.VAR_KEYWORD for parameter in known.values()
+        parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()
     )
-    return near_name(unknown[0], known) if unknown and not takes_any else ""
+    return near_name(unknown[0], parameters) if unknown and not takes_any else ""
 
 
 def near_name(name: str, names: Iterable[str]) -> str:

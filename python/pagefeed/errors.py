@@ -148,14 +148,14 @@ class PagefeedError(Exception):
     offset: int | None = None
     steps: tuple[int, ...] = ()
 
-    def at(self, **place: str | int | None) -> Self:
+    def at(self, **location: str | int | None) -> Self:
         """Return the error with attributes that say where it happened.
 
         Example:
             >>> CorruptFileError("a.parquet: no footer").at(file="a.parquet").file
             'a.parquet'
         """
-        for name, value in place.items():
+        for name, value in location.items():
             setattr(self, name, value)
         return self
 

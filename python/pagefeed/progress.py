@@ -150,7 +150,7 @@ def printable(text: str) -> str:
         >>> print(printable("a\x1b[2Jb\n"), end="")
         a\x1b[2Jb
     """
-    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _STEERING.sub(lambda sign: ascii(sign[0])[1:-1], text)
 
 
 class _Printable:

@@ -117,9 +117,9 @@ class SequenceView:
         """Return the number of sequences."""
         return self._sequences.num_sequences
 
-    def __getitem__(self, number: SupportsIndex) -> Batch:
+    def __getitem__(self, index: SupportsIndex) -> Batch:
         """Return one sequence: ``{"input_ids": [length]}``, and aligned columns."""
-        return self.__getitems__([number])[0]
+        return self.__getitems__([index])[0]
 
     def __getitems__(self, numbers: Sequence[SupportsIndex]) -> list[Batch]:
         """Return several sequences. Each of their pages is read once.
@@ -163,7 +163,7 @@ class SequenceView:
 
     def _checked(self, numbers: Sequence[SupportsIndex]) -> Int64Array:
         sequences = np.array(
-            [operator.index(number) for number in numbers], dtype=np.int64
+            [operator.index(index) for index in numbers], dtype=np.int64
         )
         wrong = sequences[(sequences < -len(self)) | (sequences >= len(self))]
         if len(wrong):

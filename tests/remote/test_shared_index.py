@@ -234,7 +234,7 @@ def test_a_pin_is_exactly_that_object_or_an_error(store, page_index):
     for done in (first, second):
         found = opened(store, index=done.pinned, page_index=page_index)
         assert found.index.fingerprint == done.fingerprint
-    latest = opened(store, index=second.place, page_index=page_index)
+    latest = opened(store, index=second.path, page_index=page_index)
     assert latest.index.fingerprint == second.fingerprint
     folder, _, name = first.pinned.rpartition("/")
     column, kind, digest, _ = name.split(".")
@@ -300,7 +300,7 @@ def hand_made(good, random):
 def test_hand_made_manifests_are_read_or_corrupt(store):
     """And each is replaced by the command that its error names."""
     done = written(store)
-    key = done.place.removeprefix("s3://")
+    key = done.path.removeprefix("s3://")
     good = store.objects[key]
     cases = [hand_made(good, Random(seed)) for seed in range(400)]
     cases += [b"", b"\xff", b"[" * 9999, good[:-40], b"[]", b"3", b'{"format": 1}']

@@ -151,7 +151,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "metadata=",
-        lambda s: any(part.metadata for part in _parts(s)),
+        lambda s: any(data.metadata for data in _parts(s)),
         ("uncounted",),
         "it would not arrive: leave it out",
         never=("flat",),
@@ -160,9 +160,9 @@ OPTIONS: tuple[Option, ...] = (
         "spans=",
         # Those of a stream are its own: nobody asked for them.
         lambda s: any(
-            part.span_columns
-            and (part.kind != "flat" or s.sequences.delivers == "tokens")
-            for part in _parts(s)
+            data.span_columns
+            and (data.kind != "flat" or s.sequences.delivers == "tokens")
+            for data in _parts(s)
         ),
         ("uncounted", "rows"),
         "they would not arrive: leave them out, or name their columns in "
@@ -170,7 +170,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "aligned=",
-        lambda s: any(part.aligned for part in _parts(s)),
+        lambda s: any(data.aligned for data in _parts(s)),
         never=("text", "uncounted"),
     ),
     Option("decode=", lambda s: s.decode, (*_LINES, "uncounted"), _ROWS),

@@ -197,9 +197,9 @@ class FleetRoute(Route):
         """Return the number of the ``index``-th step from the start."""
         return self.first_step + index
 
-    def index_of(self, number: int) -> int:
+    def index_of(self, step: int) -> int:
         """Return the index of the step with this number."""
-        return number - self.first_step
+        return step - self.first_step
 
     def positions(self, first: int, count: int) -> Int64Array:
         """Return the positions of this process's steps ``first .. first + count``."""
@@ -258,9 +258,9 @@ class FleetRoute(Route):
         return steps - self.first_step, rest
 
     def _dealt(
-        self, index: Int64Array, place: Int64Array
+        self, index: Int64Array, row_in_step: Int64Array
     ) -> tuple[Int64Array, Int64Array]:
-        row, rank = np.divmod(place, self.world_size)
+        row, rank = np.divmod(row_in_step, self.world_size)
         for step in np.unique(index[index != self._short]).tolist():
             which = index == step
             begin = self._positions(self.start + np.array([self._distance(step)]))
@@ -269,5 +269,8 @@ class FleetRoute(Route):
             rows, ranks = rows_of_ranks(
                 size, int(num_lanes), int(lane), self.world_size
             )
-            row[which], rank[which] = rows[place[which]], ranks[place[which]]
+            row[which], rank[which] = (
+                rows[row_in_step[which]],
+                ranks[row_in_step[which]],
+            )
         return row, rank

@@ -32,7 +32,7 @@ class FleetSession(RunView):
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
         self._take_place(settings.rank, settings.world_size)
-        self._held: tuple[int, Batch | None] | None = None
+        self._current: tuple[int, Batch | None] | None = None
         """The step asked for last, and its batch; None if ranks may have changed since.
         """
         self._is_ahead = False
@@ -53,26 +53,26 @@ class FleetSession(RunView):
     @property
     def num_given(self) -> int:
         """Steps up to the one held, or else before the next one."""
-        return super().num_given if self._held is None else self._held[0] + 1
+        return super().num_given if self._current is None else self._current[0] + 1
 
-    def _hold(self, held: tuple[int, Batch | None] | None) -> None:
+    def _hold(self, current: tuple[int, Batch | None] | None) -> None:
         """Keep the step that was asked for: another loop begins with it."""
-        self._held, is_held = held, held is not None
+        self._current, is_held = current, current is not None
         if self.position.is_held != is_held:  # The same one knows its first step.
             self._position = replace(self._position, is_held=is_held)
 
     @property
     def weight(self) -> float:
         """Weight of the last batch, see :attr:`Loader.weight`."""
-        held, running = self._held, self.position.running
-        if held is not None and self.position.rank is None:
+        current, running = self._current, self.position.running
+        if current is not None and self.position.rank is None:
             return 0.0
-        if running is None or not (held or running.cursor.num_taken):
+        if running is None or not (current or running.cursor.num_taken):
             raise InvalidArgumentError(
                 "no batch was taken yet: take one first, loader.weight is its weight"
             )
         cursor = running.cursor
-        last = cursor.num_taken - (held is None)
+        last = cursor.num_taken - (current is None)
         return cursor.route.weight(last * cursor.num_workers + cursor.worker)
 
     def at(self, step: int, rank: int | None, world_size: int) -> Batch | None:
@@ -85,17 +85,17 @@ class FleetSession(RunView):
         rank = None if rank is None else checked_rank
         with self.lock:
             is_here = (rank, world_size) == self.rank_and_size
-            held = self._held
-            if held is None or not is_here or held[0] != step:
-                is_next = held is not None and is_here and held[0] + 1 == step
+            current = self._current
+            if current is None or not is_here or current[0] != step:
+                is_next = current is not None and is_here and current[0] + 1 == step
                 self._go_to(step, rank, world_size, is_next=is_next)
                 try:
-                    held = step, self._taken()
+                    current = step, self._taken()
                 except BaseException:
                     self._hold(None)
                     raise
-                self._hold(held)
-            batch = held[1]
+                self._hold(current)
+            batch = current[1]
             # Consumers take fields out of it.
             return dict(batch) if isinstance(batch, dict) else batch
 
@@ -103,15 +103,15 @@ class FleetSession(RunView):
         self, step: int, rank: int | None, world_size: int, *, is_next: bool
     ) -> None:
         """Go to the beginning of a step; keep the plan if it is the next step."""
-        known = self.position.known
-        index = known.route.checked_index(step)
-        is_ahead, self._held, self._is_ahead = self._is_ahead, None, False
+        cursor = self.position.known
+        index = cursor.route.checked_index(step)
+        is_ahead, self._current, self._is_ahead = self._is_ahead, None, False
         running = self.position.running
         if is_next and is_ahead and running is not None:
             running.count()
             return
         self._take_place(rank, world_size)
-        state = known.state_after(index)
+        state = cursor.state_after(index)
         if rank is None:
             self.begin(state)
         elif running is not None and running.is_here:
@@ -138,23 +138,23 @@ class FleetSession(RunView):
 
     def go_on(self, state: LoaderState, *, is_new: bool) -> None:
         """Continue this iteration at ``state``, the running loop too."""
-        self._held = None
+        self._current = None
         super().go_on(state, is_new=is_new)
 
     def _leave(self, move: Any, state: LoaderState) -> None:
-        self._held = None
+        self._current = None
         super()._leave(move, state)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
         """Mix with other weights from the step after the held one."""
-        held, known = self._held, self.position.known
-        if held is None:
+        current, cursor = self._current, self.position.known
+        if current is None:
             super().reweight(weights, anneal)
             return
-        after = known.state_after(known.route.index_of(held[0]) + 1)
+        after = cursor.state_after(cursor.route.index_of(current[0]) + 1)
         mixture = self.run.reweighted(after, weights, anneal).parts["mixture"]
         self.go_on(self.position.now.having(mixture=mixture), is_new=False)
-        self._hold(held)
+        self._hold(current)
         self._is_ahead = False
 
     def _start(self, state: LoaderState, worker: int, num_workers: int) -> Iteration:

@@ -236,22 +236,24 @@ def _values(
     return at, width
 
 
-def _u32_at(storage: Storage, path: str, places: Int64Array) -> Int64Array:
-    data = _bytes_at(storage, path, (places[:, None] + np.arange(4)).reshape(-1))
+def _u32_at(storage: Storage, path: str, offsets: Int64Array) -> Int64Array:
+    data = _bytes_at(storage, path, (offsets[:, None] + np.arange(4)).reshape(-1))
     return data.view("<u4").astype(np.int64)
 
 
-def _bytes_at(storage: Storage, path: str, places: Int64Array) -> npt.NDArray[np.uint8]:
+def _bytes_at(
+    storage: Storage, path: str, offsets: Int64Array
+) -> npt.NDArray[np.uint8]:
     """Return the bytes at rising offsets; the file is read in runs."""
-    values = np.empty(len(places), dtype=np.uint8)
+    values = np.empty(len(offsets), dtype=np.uint8)
     size, step = storage.size(path), _SIZES_AT_ONCE
-    if len(places) and int(places.max()) >= size:
+    if len(offsets) and int(offsets.max()) >= size:
         raise corrupt(path, "a sample ends after the end of the file")
-    for block in np.unique(places // step).tolist():
+    for block in np.unique(offsets // step).tolist():
         begin, end = block * step, min(size, (block + 1) * step)
-        here = np.flatnonzero(places // step == block)
+        here = np.flatnonzero(offsets // step == block)
         data = storage.numbers(path, "u1", begin, end - begin)
-        values[here] = data[places[here] - begin]
+        values[here] = data[offsets[here] - begin]
     return values
 
 

@@ -263,7 +263,7 @@ class MegatronOutput(Output):
     wide = "int32"
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """The two files; the index appears last."""
         return _idx_of(_bin_of(self.path)), _bin_of(self.path)
 
@@ -281,7 +281,7 @@ class MegatronOutput(Output):
     def begin(self) -> None:
         """Open the files."""
         self._index, self._tokens = (
-            self.stack.enter_context(FileWriter(path)) for path in self.places
+            self.stack.enter_context(FileWriter(path)) for path in self.paths
         )
         self._lengths: list[npt.NDArray[np.int32]] = [np.empty(0, np.int32)]
         self.files = [_bin_of(self.path).removesuffix(".bin")]

@@ -93,13 +93,13 @@ class Output(ABC):
         self.check()
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """The files, or the folder, that will be written."""
         return (self.path,)
 
     def check(self) -> None:
         """Check the output before anything is opened."""
-        for path in self.places:
+        for path in self.paths:
             with suppress(MissingFileError):
                 existing = self.folder.storage.list_files(path, self.signs)
                 raise InvalidArgumentError(

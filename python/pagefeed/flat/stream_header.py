@@ -68,10 +68,10 @@ class StreamHeader:
         """Whether tokens name payloads."""
         return METADATA in (self.dtype.names or ())
 
-    def place(self, field: str) -> int:
+    def offset_of(self, field: str) -> int:
         """Return the bytes of a record before a field."""
-        places: Any = self.dtype.fields
-        return int(places[field][1])
+        fields: Any = self.dtype.fields
+        return int(fields[field][1])
 
     def text(self) -> bytes:
         """Return the header as the bytes of its file."""
@@ -204,9 +204,9 @@ def read_header(storage: Storage, path: str) -> StreamHeader:
             num_tokens=whole(content["num_tokens"]),
             num_documents=whole(content["num_documents"]),
             num_payloads=whole(content["num_payloads"]),
-            serialization=_known(content["serialization"], SERIALIZATIONS),
+            serialization=_one_of(content["serialization"], SERIALIZATIONS),
             files={
-                _known(name, FILES): (whole(file["bytes"]), whole(file["crc32"]))
+                _one_of(name, FILES): (whole(file["bytes"]), whole(file["crc32"]))
                 for name, file in content["files"].items()
             },
         )
@@ -218,7 +218,7 @@ def _listed(dtype: np.dtype[Any]) -> str | list[list[str]]:
     return [[name, dtype[name].str] for name in dtype.names]
 
 
-def _known(name: object, names: tuple[str, ...]) -> str:
+def _one_of(name: object, names: tuple[str, ...]) -> str:
     if name not in names:
         raise ValueError(f"{name!r:.40} must be one of {names}")
     return str(name)

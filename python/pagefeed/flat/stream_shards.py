@@ -93,7 +93,7 @@ class StreamFormat(FlatFormat):
         if dtype.names is None:
             records = Records(dtype.name, dtype.itemsize)
         else:
-            offset = header.place(TOKEN)
+            offset = header.offset_of(TOKEN)
             records = Records(dtype[TOKEN].name, dtype.itemsize, offset)
         pages = document_pages(0, _lengths(storage, header), dtype.itemsize)
         return records, pages
@@ -101,10 +101,10 @@ class StreamFormat(FlatFormat):
 
 def _fields(dtype: np.dtype[Any]) -> list[Field]:
     """Return the fields of a record besides its token."""
-    places: Any = dtype.fields or {}
+    fields: Any = dtype.fields or {}
     return [
         Field(name, kind.name, offset)
-        for name, (kind, offset) in places.items()
+        for name, (kind, offset) in fields.items()
         if name not in (TOKEN, METADATA) and kind.kind in "iuf"
     ]
 
@@ -347,9 +347,9 @@ def _payload_files(headers: Sequence[str]) -> tuple[int, tuple[PayloadFiles, ...
         header = read_header(storage, path)
         header.check_sizes(storage)
         if first is None:
-            first, offset = header, header.place(METADATA)
+            first, offset = header, header.offset_of(METADATA)
         kind = header.serialization
-        if not header.has_payloads or header.place(METADATA) != offset:
+        if not header.has_payloads or header.offset_of(METADATA) != offset:
             raise _other(path, f"records are {header.dtype}", f"{first.dtype}")
         if kind != first.serialization:
             raise _other(path, f"payloads are {kind!r}", f"{first.serialization!r}")

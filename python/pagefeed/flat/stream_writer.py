@@ -246,13 +246,13 @@ class StreamWriter(WholeWriter):
             return []
         spans.sort(key=lambda span: span[:2])
         payloads = [self._bytes_of(payload) for *_, payload in spans]
-        places = np.array([span[:2] for span in spans]).reshape(-1)
-        if places.dtype.kind not in "iu":
+        ends = np.array([span[:2] for span in spans]).reshape(-1)
+        if ends.dtype.kind not in "iu":
             raise InvalidArgumentError(
-                f"spans begin and end at {places.tolist()[:2]}: give whole numbers, in "
+                f"spans begin and end at {ends.tolist()[:2]}: give whole numbers, in "
                 "tokens of the document"
             )
-        borders = places.astype(np.int64)
+        borders = ends.astype(np.int64)
         # Start and end in turn: each behind the one before, or at it.
         lengths = np.diff(borders, prepend=0)
         is_end = np.arange(len(lengths)) % 2 == 1

@@ -231,7 +231,7 @@ def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
     selected = replace(base, selection=spans)
     if spans.is_of_table or spans.counts_rows:
         return selected
-    return selected.with_files(spans.held_files, "without_rows")
+    return selected.with_files(spans.files_with_rows, "without_rows")
 
 
 def _with_all_rows(dataset: DescribedRows) -> Iterator[DescribedRows]:

@@ -268,7 +268,7 @@ def _parts(
     if matches is None:
         return
     if not is_whole:  # Files without selected rows were no files of the dataset.
-        matches = _of_held_files(matches)
+        matches = _of_files_with_rows(matches)
     if len(matches.old) == matches.layout.num_rows:
         yield _dataset_of(dataset, matches, then, has_all=True)
     yield _dataset_of(dataset, matches, then, has_all=False)
@@ -301,7 +301,7 @@ def _matched(dataset: DescribedRows, layout: PageIndex, then: str) -> _Matches |
     return _Matches(layout, left, rows[order[nearest[left]]])
 
 
-def _of_held_files(matches: _Matches) -> _Matches:
+def _of_files_with_rows(matches: _Matches) -> _Matches:
     """Return the result without files of which no row is left."""
     layout, first = matches.layout, matches.layout.file_first_row
     file = np.searchsorted(first, matches.old, side="right") - 1

@@ -21,10 +21,10 @@ class Document(NamedTuple):
     parts: Sequence[OwnTokens]
     """The document's own tokens in the row."""
 
-    def is_parted(self, part: OwnTokens) -> bool:
+    def is_parted(self, piece: OwnTokens) -> bool:
         """Return whether the next token in the row is not the document's next token."""
-        first, count, place = part
-        end = place + count
+        first, count, start = piece
+        end = start + count
         if end == self.row_tokens:
             return first + count != self.num_tokens
         return not any(

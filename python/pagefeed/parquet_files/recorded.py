@@ -45,8 +45,10 @@ def recorded_tokenizer(
     Raises:
         InvalidArgumentError: If two of them name different tokenizers.
     """
-    places = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(int)
-    chosen = [files[file_number] for file_number in places.tolist()]
+    file_numbers = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(
+        int
+    )
+    chosen = [files[file_number] for file_number in file_numbers.tolist()]
     tokenizer = None
     for other in in_order(lambda file: tokenizer_of_file(storage, file), chosen):
         if tokenizer is not None and other is not None:

@@ -229,7 +229,7 @@ class SelectableParquet(Selectable, DescribedRows):
         numbers = files_that_may_match(self._named_files, predicate)
         pruned = self.with_files(numbers or [0], "pruned")
         chosen = where(pruned.spans, predicate)
-        kept_files = chosen.held_files or range(len(pruned.files))
+        kept_files = chosen.files_with_rows or range(len(pruned.files))
         return replace(pruned, selection=chosen).with_files(kept_files, "without_rows")
 
     @property

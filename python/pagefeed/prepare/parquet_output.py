@@ -45,7 +45,7 @@ class ParquetOutput(Output):
     _file: ParquetFile | None = None
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """The folder."""
         return (f"{self.path}/",)
 

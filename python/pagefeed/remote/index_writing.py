@@ -52,7 +52,7 @@ _ATTEMPTS = 5
 class WrittenIndex:
     """The result of :func:`write_index`."""
 
-    place: str
+    path: str
     """The manifest; its copy, which never changes, is :attr:`pinned`."""
     pinned: str
     num_files: int
@@ -190,7 +190,7 @@ class _Writing:
         self._is_anew = False
         self._packs: list[Pack] = []
         self._cores: list[_core.Index] = []
-        self._places: dict[str, tuple[int, int]] = {}
+        self._position_of: dict[str, tuple[int, int]] = {}
         """Pack, and position in the pack, of each indexed file."""
 
     def run(
@@ -205,7 +205,7 @@ class _Writing:
             if not shrink:
                 self._check_loss(before, roots, num_dropped)
         self._is_anew = force
-        missing = [file for file in files if file not in self._places]
+        missing = [file for file in files if file not in self._position_of]
         new_packs = self._index(missing)
         self._tidy()
         pieces = self._pieces(files)
@@ -239,7 +239,7 @@ class _Writing:
         used_packs = {pack.name for pack in manifest.packs}
         self._folder.remove([name for name in new_packs if name not in used_packs])
         return WrittenIndex(
-            place=self._folder.path_of(self._name),
+            path=self._folder.path_of(self._name),
             pinned=self._folder.path_of(pinned),
             num_files=len(files),
             num_read=len(missing),
@@ -278,7 +278,7 @@ class _Writing:
             left = [file for file in had if names[file] in wanted]
             num_gone += len(had) - len(left)
             for file in {*left} - {*core.changed_files(left)}:
-                self._places[names[file]] = pack_number, file
+                self._position_of[names[file]] = pack_number, file
         return num_gone
 
     def _index(self, missing: list[str]) -> list[str]:
@@ -348,18 +348,18 @@ class _Writing:
         pack_number = len(self._packs)
         self._packs.append(pack)
         self._cores.append(core)
-        self._places |= {file: (pack_number, n) for n, file in enumerate(files)}
+        self._position_of |= {file: (pack_number, n) for n, file in enumerate(files)}
 
     def _tidy(self) -> None:
         """Join small packs, if there are many."""
         files = self._recipe.files
-        uses = Counter(self._places[file][0] for file in files)
+        uses = Counter(self._position_of[file][0] for file in files)
         if len(uses) <= MOST_PACKS:
             return
         least = len(files) // (MOST_PACKS - 1)
         small = {pack for pack, count in uses.items() if count < least}
         small |= {pack for pack, _ in uses.most_common()[MOST_PACKS - 1 :]}
-        moved = [file for file in files if self._places[file][0] in small]
+        moved = [file for file in files if self._position_of[file][0] in small]
         core = _core.Index.join(self._cores, self._pieces(moved))
         keys = "\0".join(f"{self._packs[n].name} {uses[n]}" for n in sorted(uses))
         digest = hashlib.blake2b(keys.encode(), digest_size=16).hexdigest()
@@ -367,11 +367,13 @@ class _Writing:
 
     def _pieces(self, files: Iterable[str]) -> list[tuple[int, int, int]]:
         """Yield pack, first file and end of each run of consecutive files."""
-        places = np.array([self._places[file] for file in files])
-        is_apart = (np.diff(places, axis=0) != (0, 1)).any(axis=1)
+        positions = np.array([self._position_of[file] for file in files])
+        is_apart = (np.diff(positions, axis=0) != (0, 1)).any(axis=1)
         first = np.append(0, np.flatnonzero(is_apart) + 1)
-        last = np.append(first[1:], len(places)) - 1
-        rows = zip(*places[first].T.tolist(), places[last, 1].tolist(), strict=True)
+        last = np.append(first[1:], len(positions)) - 1
+        rows = zip(
+            *positions[first].T.tolist(), positions[last, 1].tolist(), strict=True
+        )
         return [(pack, start, stop + 1) for pack, start, stop in rows]
 
 

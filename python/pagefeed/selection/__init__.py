@@ -25,7 +25,7 @@ from pagefeed.selection.scanning import Files, column_of, schema_of
 from pagefeed.selection.selection import Selection
 from pagefeed.selection.table_columns import (
     ROW_ID,
-    Held,
+    FieldType,
     NamedField,
     Naming,
     TableColumns,
@@ -39,8 +39,8 @@ __all__ = [
     "Constant",
     "Criterion",
     "Expression",
+    "FieldType",
     "Files",
-    "Held",
     "Labels",
     "NamedField",
     "Naming",

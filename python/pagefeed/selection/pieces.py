@@ -60,7 +60,7 @@ class Piece:
         first, end = self.spans.first_rows(self.span_range).tolist()
         return int(end - first)
 
-    def held_groups(self) -> list[int]:
+    def groups_with_rows(self) -> list[int]:
         """Return the numbers of the row groups with wanted rows."""
         num_spans = np.diff(self.spans.spans_before(self.first_rows))
         pairs = zip(self.row_groups, num_spans.tolist(), strict=True)

@@ -63,15 +63,15 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
         return everything
     # Many files say the same, of a partition above all: what is said is looked at once.
     alike: defaultdict[tuple[Bounds | None, ...], list[int]] = defaultdict(list)
-    for number, said in enumerate(zip(*(bounds for _, bounds in columns), strict=True)):
-        alike[said].append(number)
+    for nth, said in enumerate(zip(*(bounds for _, bounds in columns), strict=True)):
+        alike[said].append(nth)
     pa, dataset = arrow(), arrow("pyarrow.dataset")
     form, group = dataset.ParquetFileFormat(), arrow("pyarrow.compute").field(GROUP)
     fragments = [
         form.make_fragment(
-            pa.py_buffer(b""), partition_expression=fact & (group == number)
+            pa.py_buffer(b""), partition_expression=fact & (group == nth)
         )
-        for number, said in enumerate(alike)
+        for nth, said in enumerate(alike)
         for fact in _facts([of for of, _ in columns], said)
     ]
     schema = schema.append(pa.field(GROUP, pa.int64()))
@@ -82,9 +82,9 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
     }
     return sorted(
         file
-        for number, files_alike in enumerate(alike.values())
+        for nth, files_alike in enumerate(alike.values())
         for file in files_alike
-        if number in groups
+        if nth in groups
     )
 
 

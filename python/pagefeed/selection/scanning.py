@@ -68,7 +68,7 @@ class Opened(NamedTuple):
 
 def open_piece(piece: Piece) -> Opened:
     """Open the row groups of a piece that hold wanted rows."""
-    return _with_folders(Files.of(piece.index), piece.file, piece.held_groups())
+    return _with_folders(Files.of(piece.index), piece.file, piece.groups_with_rows())
 
 
 def schema_of(files: Files | PageIndex, file: int) -> Schema:
@@ -174,10 +174,10 @@ def quantiles_of(spans: Spans, column: str, count: int) -> list[int | float]:
                 f"quantiles={count} of {column!r}: only {num_values} rows have a value"
             )
         sorted_values = np.memmap(file, dtype=np.float64, shape=(num_values,))
-        places = np.arange(1, count) * num_values // count
-        sorted_values.partition(places)
-        edges = sorted_values[places].tolist()
-        lowest = float(sorted_values[: places[0]].min()) if count > 1 else 0.0
+        ranks = np.arange(1, count) * num_values // count
+        sorted_values.partition(ranks)
+        edges = sorted_values[ranks].tolist()
+        lowest = float(sorted_values[: ranks[0]].min()) if count > 1 else 0.0
         del sorted_values
     if len(set(edges)) < len(edges) or (edges and lowest == edges[0]):
         raise InvalidArgumentError(
@@ -309,14 +309,16 @@ def _constants(files: Files, names: Iterable[str]) -> Mapping[str, FolderColumn]
 def _in_table(schema: Schema, table: TableColumns) -> Schema:
     """Return the columns of a file that a table has, in their types of now."""
     fields = [
-        field.with_type(_held(table.types[field.name], field.type, field.name, table))
+        field.with_type(
+            _type_in_file(table.types[field.name], field.type, field.name, table)
+        )
         for field in schema
         if field.name in table.types and not table.decides(field.name)
     ]
     return arrow().schema(fields)
 
 
-def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
+def _type_in_file(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
     """Return a type of a table without fields that a file does not have.
 
     These have a default inside a struct, and the file lacks them.
@@ -330,7 +332,7 @@ def _held(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
         if field.name not in own_types and name in table.inner_defaults:
             continue
         inside = own_types.get(field.name, field.type)
-        fields.append(field.with_type(_held(field.type, inside, name, table)))
+        fields.append(field.with_type(_type_in_file(field.type, inside, name, table)))
     return pa.struct(fields)
 
 

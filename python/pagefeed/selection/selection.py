@@ -22,7 +22,7 @@ from pagefeed.core.dataset import BlockKind, Spans, derived_arrays
 from pagefeed.errors import EmptySelectionError
 from pagefeed.selection.criteria import Scan
 from pagefeed.selection.division import Division
-from pagefeed.selection.known import Known
+from pagefeed.selection.earlier_division import EarlierDivision
 from pagefeed.selection.row_runs import RowRuns
 from pagefeed.selection.scanning import summary_of
 
@@ -68,14 +68,14 @@ class Selection(RowRuns):
         rows = division.spans.over(spans)
         criterion = division.criterion
         if is_made(division, "stored") and not criterion.counts_rows:
-            criterion = Known(division)
+            criterion = EarlierDivision(division)
         return Selection(Division(rows, criterion), self._part_index)
 
     @property
     def is_of_table(self) -> bool:
         """Whether it selects the rows of a table's snapshot."""
         criterion = self._division.criterion
-        plain = criterion.plain if isinstance(criterion, Known) else criterion
+        plain = criterion.plain if isinstance(criterion, EarlierDivision) else criterion
         return plain.is_of_table
 
     def on_top_of(self, spans: Spans) -> Spans:
@@ -85,11 +85,11 @@ class Selection(RowRuns):
         if self.is_of_table:
             return rows
         criterion = division.criterion
-        plain = criterion.plain if isinstance(criterion, Known) else criterion
+        plain = criterion.plain if isinstance(criterion, EarlierDivision) else criterion
         return Selection(Division(rows, plain), self._part_index)
 
     @property
-    def held_files(self) -> list[int]:
+    def files_with_rows(self) -> list[int]:
         """Numbers of the files of which rows are selected."""
         selected: list[int] = np.flatnonzero(np.diff(self.file_first_span)).tolist()
         return selected
@@ -116,7 +116,9 @@ class Selection(RowRuns):
         if before is not None:
             before.check_not_empty()
         rows, criterion = self._division.spans, self._division.criterion
-        criterion = criterion.plain if isinstance(criterion, Known) else criterion
+        criterion = (
+            criterion.plain if isinstance(criterion, EarlierDivision) else criterion
+        )
         summary = ""
         if isinstance(criterion, Scan):
             summary = summary_of(rows, criterion.query.columns)

@@ -22,20 +22,20 @@ from pagefeed.errors import UnsupportedError
 from pagefeed.selection.bounds import FileBounds
 from pagefeed.selection.renamed_files import open_renamed
 
-__all__ = ["ROW_ID", "Held", "NamedField", "Naming", "TableColumns", "TablePast"]
+__all__ = ["ROW_ID", "FieldType", "NamedField", "Naming", "TableColumns", "TablePast"]
 
 ROW_ID = "_row_id"
 """The key of a user who means the ids that the table gives its rows."""
 
 
-class Held(NamedTuple):
+class FieldType(NamedTuple):
     """Type of a column of a table."""
 
     kind: str = "value"
     """``"value"``, ``"struct"``, ``"list"`` or ``"map"``."""
     fields: tuple[NamedField, ...] = ()
     """Fields of a struct."""
-    inside: tuple[Held, ...] = ()
+    inside: tuple[FieldType, ...] = ()
     """Items of a list; keys and values of a map."""
 
 
@@ -48,7 +48,7 @@ class NamedField(NamedTuple):
     """Field id."""
     names: tuple[str, ...]
     """Names in files that have no field ids."""
-    held: Held = Held()
+    type: FieldType = FieldType()
     """Type of the field."""
 
 

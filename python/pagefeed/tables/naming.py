@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pagefeed.errors import CorruptFileError, UnsupportedError
-from pagefeed.selection import Held, NamedField, Naming
+from pagefeed.selection import FieldType, NamedField, Naming
 
 __all__ = ["delta_naming", "iceberg_naming"]
 
@@ -54,19 +54,21 @@ def _iceberg_field(field: Any, names: Mapping[int, tuple[str, ...]]) -> NamedFie
     return NamedField(field.name, number, names.get(number, ()), held)
 
 
-def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> Held:
+def _iceberg_held(kind: Any, names: Mapping[int, tuple[str, ...]]) -> FieldType:
     from pyiceberg.types import ListType, MapType, StructType
 
     if isinstance(kind, StructType):
-        return Held(
+        return FieldType(
             "struct", tuple(_iceberg_field(each, names) for each in kind.fields)
         )
     if isinstance(kind, ListType):
-        return Held("list", inside=(_iceberg_held(kind.element_type, names),))
+        return FieldType("list", inside=(_iceberg_held(kind.element_type, names),))
     if isinstance(kind, MapType):
         both = kind.key_type, kind.value_type
-        return Held("map", inside=tuple(_iceberg_held(each, names) for each in both))
-    return Held()
+        return FieldType(
+            "map", inside=tuple(_iceberg_held(each, names) for each in both)
+        )
+    return FieldType()
 
 
 def delta_naming(
@@ -112,23 +114,23 @@ def _delta_field(field: Mapping[str, Any], *, is_mapped: bool) -> NamedField:
     )
 
 
-def _delta_held(kind: Any, *, is_mapped: bool) -> Held:
+def _delta_held(kind: Any, *, is_mapped: bool) -> FieldType:
     if isinstance(kind, Mapping):
         if kind["type"] == "struct":
-            return Held(
+            return FieldType(
                 "struct",
                 tuple(
                     _delta_field(each, is_mapped=is_mapped) for each in kind["fields"]
                 ),
             )
         if kind["type"] == "array":
-            return Held(
+            return FieldType(
                 "list", inside=(_delta_held(kind["elementType"], is_mapped=is_mapped),)
             )
         if kind["type"] == "map":
             both = kind["keyType"], kind["valueType"]
-            return Held(
+            return FieldType(
                 "map",
                 inside=tuple(_delta_held(each, is_mapped=is_mapped) for each in both),
             )
-    return Held()
+    return FieldType()

@@ -113,10 +113,10 @@ class TokenizedIndex(CountedIndex):
         text = _core.text_of(
             self.handle, page, row, verify_checksums=self.recipe.verify_checksums
         )
-        places = self.tokenizer.places(text)
-        if places is None or not tokens:
+        offsets = self.tokenizer.offsets(text)
+        if offsets is None or not tokens:
             return None
-        some = places[tokens.start : tokens.stop]
+        some = offsets[tokens.start : tokens.stop]
         return int(some[:, 0].min()), int(some[:, 1].max())
 
     def row_offsets(

@@ -19,7 +19,7 @@ from pagefeed.tokenizer.answers import find_answer
 from pagefeed.tokenizer.messages import Chat, check_roles, parse_chat
 from pagefeed.tokenizer.sandbox import Sandbox, TemplateRefusal
 from pagefeed.tokenizer.sources import content_of
-from pagefeed.tokenizer.token_places import TokenPlaces
+from pagefeed.tokenizer.token_offsets import TokenOffsets
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
 __all__ = ["IGNORED", "LABELS", "ChatTemplate"]
@@ -77,7 +77,7 @@ class ChatTemplate:
 
         Raises:
             InvalidArgumentError: If there is no template, the tokenizer does not tell
-                the places of tokens, or encodes special tokens as text.
+                the offsets of tokens, or encodes special tokens as text.
         """
         config = tokenizer.config
         template = text or config.get("chat_template")
@@ -207,11 +207,11 @@ class ChatTemplate:
             spans = self._answers(text, chat, tokenizer)
         ids = tokenizer.encode(text)
         labels = np.full(len(ids), IGNORED, np.int32)
-        places = TokenPlaces(tokenizer, text, ids) if spans else None
+        offsets = TokenOffsets(tokenizer, text, ids) if spans else None
         for begin, end in spans:
-            if places is None or (first := places.token(begin)) is None:
+            if offsets is None or (first := offsets.token(begin)) is None:
                 break
-            last = places.token(end - 1)
+            last = offsets.token(end - 1)
             stop = len(ids) if last is None else last + 1
             labels[first:stop] = ids[first:stop]
         return ids, labels

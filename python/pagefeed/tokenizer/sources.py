@@ -146,16 +146,16 @@ def _file_or_folder(storage: Storage, path: str) -> tuple[str, bytes]:
     """Return the path and bytes of a file, or of the ``tokenizer.json`` in a folder."""
     inside = f"{path}/tokenizer.json"
     is_bare = is_url(path) and "." not in path.rpartition("/")[2]
-    places = [inside, path] if is_bare else [path]
+    candidates = [inside, path] if is_bare else [path]
     try:
-        for candidate in places:
+        for candidate in candidates:
             with suppress(MissingFileError):
                 return candidate, storage.read_all(candidate)
     except FileAccessError:
         if is_url(path) or path.endswith(".json"):
             raise
         return _file_or_folder(storage, inside)  # It is a folder of this machine.
-    shown = places[0].partition("?")[0] if is_url(path) else places[0]
+    shown = candidates[0].partition("?")[0] if is_url(path) else candidates[0]
     raise MissingFileError(
         f"{shown} does not exist: give the path of a tokenizer.json or its folder, "
         "of a SentencePiece .model, or of tiktoken's ranks"

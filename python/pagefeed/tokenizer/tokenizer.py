@@ -354,7 +354,7 @@ class Tokenizer:
         borders = itertools.pairwise([0, *ends.tolist()])
         return [numbers[begin:end] for begin, end in borders]
 
-    def places(self, text: str) -> Int64Array | None:
+    def offsets(self, text: str) -> Int64Array | None:
         """Return the range of characters of each token in a text.
 
         Returns:

@@ -146,7 +146,7 @@ def test_joins_are_those_that_save_the_most():
         ("ab", "ab", "abab", 5),
         ("aa", "aa", "aaaa", 3),
     ]
-    known = best_joins(words, 1, joined=joined, known=["ab"])
+    known = best_joins(words, 1, joined=joined, existing=["ab"])
     assert [join.token for join in known] == ["aa"]
 
 

@@ -165,12 +165,12 @@ def make_wanted(
 
 def nested_text(types: Types, column: str) -> str | None:
     """Return a template for texts in a struct or list; None for plain texts."""
-    known = types or {}
-    kind: Any = known.get(column)
+    columns = types or {}
+    kind: Any = columns.get(column)
     inner = kind
     while _is_list(inner):
         inner = inner.value_type
-    is_inside = kind is None and column.partition(".")[0] in known
+    is_inside = kind is None and column.partition(".")[0] in columns
     if is_inside or (_is_list(kind) and _is_text(inner)):
         return "{" + column + "}"
     return None
@@ -181,8 +181,8 @@ def types_of_inputs(inputs: Inputs) -> Types:
     pa = arrow()
     schemas = []
     step = -(-len(inputs.files) // TYPES_READ)
-    for number in range(0, len(inputs.files), step):
-        types = types_of(inputs, number)
+    for file in range(0, len(inputs.files), step):
+        types = types_of(inputs, file)
         if types is None:
             return None
         schemas.append(pa.schema(types))
@@ -211,7 +211,7 @@ def _is_text(kind: Any) -> bool:
     return str(kind.value_type if is_dictionary else kind) in TEXTS
 
 
-def _type(name: str, given: str | None, known: Mapping[str, Any]) -> Any:
+def _type(name: str, given: str | None, types: Mapping[str, Any]) -> Any:
     pa = arrow()
     if given is not None:
         try:
@@ -221,5 +221,5 @@ def _type(name: str, given: str | None, known: Mapping[str, Any]) -> Any:
                 f"keep: {name}={given!r} is no type: give one such as 'string', "
                 "'int64' or 'float64'"
             ) from problem
-    kind = known.get(name, pa.null())
+    kind = types.get(name, pa.null())
     return pa.string() if pa.types.is_null(kind) else kind

@@ -219,10 +219,10 @@ class _Torch:
         except Exception as problem:  # Of many kinds, by what is wrong with it.
             what = f"is no checkpoint of torch with weights alone: {problem}"
             raise _corrupt(self.path, what) from problem
-        self._places = dict(_tensors(self._torch, self._content))
+        self._holder_of = dict(_tensors(self._torch, self._content))
         self.tensors = {
             name: TensorFacts(tuple(holder[key].shape), str(holder[key].dtype), 0, 0)
-            for name, (holder, key) in self._places.items()
+            for name, (holder, key) in self._holder_of.items()
         }
 
     def write(self, output: str, names: Sequence[str], change: Change) -> None:
@@ -230,7 +230,7 @@ class _Torch:
         torch = self._torch
         changed: dict[tuple[int, ...], Any] = {}
         for name in names:
-            holder, key = self._places[name]
+            holder, key = self._holder_of[name]
             given = holder[key]
             if not given.is_floating_point() or given.itemsize < 2:
                 raise _no_floats(self.path, name, given.dtype)

@@ -143,7 +143,7 @@ def extend_tokenizer(
         words,
         most_new,
         joined=appending.joined,
-        known=appending.tokens,
+        existing=appending.tokens,
         least_gain=least,
     )
     content = appending.appended(joins, sum(len(w) * n for w, n in words.items()))

@@ -28,7 +28,7 @@ def best_joins(
     most: int,
     *,
     joined: Callable[[str, str], str | None],
-    known: Iterable[str] = (),
+    existing: Iterable[str] = (),
     least_gain: int = 2,
 ) -> list[Join]:
     """Choose joins one at a time, always the one that saves the most tokens.
@@ -37,7 +37,7 @@ def best_joins(
         words: How often each word is there, by the tokens that it comes to.
         most: How many joins to choose at most.
         joined: The token that two make; None if they must not.
-        known: Tokens that there are; what would make one of them is left out.
+        existing: Tokens that there are; what would make one of them is left out.
         least_gain: Tokens that a join must save at least.
 
     Returns:
@@ -47,7 +47,7 @@ def best_joins(
         >>> best_joins({("a", "b"): 3}, 9, joined=lambda a, b: a + b)
         [Join(left='a', right='b', token='ab', gain=3)]
     """
-    taken = set(known)
+    taken = set(existing)
     text = _Words(words)
     heap = [(-gain, pair) for pair, gain in text.gains.items()]
     heapq.heapify(heap)

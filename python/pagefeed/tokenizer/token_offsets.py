@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array
 from pagefeed.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["TokenPlaces"]
+__all__ = ["TokenOffsets"]
 
 TRIED = 256
 """Lookups for which both ways must agree before bytes alone are used."""
@@ -22,11 +22,11 @@ _SPACE = "\u0120"
 """The letter of a space in byte-level vocabularies."""
 
 
-class TokenPlaces:
+class TokenOffsets:
     """Finds the tokens of characters in one text.
 
-    In a vocabulary of bytes, the lengths of tokens give their places. The engine checks
-    these places until both have agreed often enough.
+    In a vocabulary of bytes, the lengths of tokens give their offsets. The engine
+    checks these offsets until both have agreed often enough.
 
     Args:
         tokenizer: The tokenizer of the tokens.
@@ -85,7 +85,7 @@ class TokenPlaces:
 
     def _by_engine(self, byte: int) -> int | None:
         if self._ranges is None:
-            ranges = self._tokenizer.places(self._text)
+            ranges = self._tokenizer.offsets(self._text)
             self._ranges = np.zeros((0, 2), np.int64) if ranges is None else ranges
         begins, ends = self._ranges[:, 0], self._ranges[:, 1]
         tokens = np.flatnonzero((begins <= byte) & (byte < ends))

@@ -12,10 +12,10 @@ from pagefeed.selection.criteria import NO_PART, Criterion, Labels
 from pagefeed.selection.division import Division
 from pagefeed.selection.pieces import Piece
 
-__all__ = ["Known"]
+__all__ = ["EarlierDivision"]
 
 
-class Known(Criterion):
+class EarlierDivision(Criterion):
     """Divides rows as an earlier division of more files did.
 
     Nothing is read. Another process, which does not have the division, reads again.
@@ -30,7 +30,7 @@ class Known(Criterion):
         self._division = division
         criterion = division.criterion
         self.plain: Criterion = (
-            criterion.plain if isinstance(criterion, Known) else criterion
+            criterion.plain if isinstance(criterion, EarlierDivision) else criterion
         )
         """The criterion that divides rows by their values."""
         self.parts, self.what = self.plain.parts, self.plain.what
