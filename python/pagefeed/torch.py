@@ -186,11 +186,11 @@ class LoaderDataset(IterableDataset[Batch]):
             self.loader.load_state_dict(news)
         elif self._again is not None:
             session.resume(self._again)
-        again = session.position.again
+        again = _again(session)
         if (news or self._again) and self._notice.is_over(again):
             session.resume(self.loader.view().run.after(again))
         self._num_begun += 1
-        self._again = session.position.again
+        self._again = _again(session)
         return session.iterate(worker=worker.id, num_workers=worker.num_workers)
 
     def _become(self, num_workers: int) -> None:
@@ -242,7 +242,14 @@ class LoaderDataset(IterableDataset[Batch]):
         session = self.loader.view()
         if worker is not None and isinstance(session, RunView):
             left = session.run.at(session.position.saved).route.num_steps
-            self._notice.loaded(session.position.again, is_over=left == 0)
+            self._notice.loaded(_again(session), is_over=left == 0)
+
+
+def _again(session: Any) -> Any:
+    """Return where an iteration begins again that is left early; None if unknown."""
+    if not isinstance(session, RunView):
+        return None
+    return session.run.again(session.position.start)
 
 
 _DATASETS: WeakValueDictionary[str, LoaderDataset] = WeakValueDictionary()

@@ -106,7 +106,7 @@ class FleetBudgetMachine(FleetMachine):
             epochs = {self.model.epoch_at(position) for position in step.positions}
             found = list[int]()
             for rank, loader in enumerate(self.loaders):
-                rows = loader.view().position.known.rows(step.number)
+                rows = loader.view().position.whole.rows(step.number)
                 for row in rows:
                     [origin] = loader.locate(step.number, row)
                     if not origin.num_tokens:

@@ -361,7 +361,7 @@ class Loader(LoaderFacts):
                 with another batch size or world size.
         """
         with self._session.lock:
-            cursor = self._session.position.known
+            cursor = self._session.position.whole
             index = cursor.route.checked_index(step, past_end=True)
             self._session.go_on(cursor.state_after(index), is_new=True)
 
@@ -396,7 +396,7 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If there is no such row, the step is skipped, or it
                 lies before a resume with another batch size or world size.
         """
-        return self._session.position.known.origins(step, row)
+        return self._session.position.whole.origins(step, row)
 
     def plan(self, steps: Iterable[int]) -> Plan:
         """Return what steps of this rank read, without reading it: nothing moves.
@@ -450,7 +450,7 @@ class Loader(LoaderFacts):
         containing = session.run.document_sequences(
             os.fspath(file), check_whole(row, "row", least=0)
         )
-        cursor = session.position.known
+        cursor = session.position.whole
         now, end = cursor.position_of(session.position.now), cursor.end
         # After the last batch it is still the epoch of that batch.
         now = now if end is None else min(now, end - 1)

@@ -103,7 +103,7 @@ class FleetSession(RunView):
         self, step: int, rank: int | None, world_size: int, *, is_next: bool
     ) -> None:
         """Go to the beginning of a step; keep the plan if it is the next step."""
-        cursor = self.position.known
+        cursor = self.position.whole
         index = cursor.route.checked_index(step)
         is_ahead, self._current, self._is_ahead = self._is_ahead, None, False
         running = self.position.running
@@ -147,7 +147,7 @@ class FleetSession(RunView):
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
         """Mix with other weights from the step after the held one."""
-        current, cursor = self._current, self.position.known
+        current, cursor = self._current, self.position.whole
         if current is None:
             super().reweight(weights, anneal)
             return

@@ -141,9 +141,10 @@ def slowest_rank(view: RunView) -> dict[str, float]:
     settings = view.settings
     if settings.balance is None:
         return {}
-    cursor = view.position.cursor
-    if cursor is None or not cursor.num_taken:
+    running = view.position.running
+    if running is None or not running.cursor.num_taken:
         return {}
+    cursor = running.cursor
     apart = -(-settings.world_size // MOST_RANKS)
     ranks = cursor.last_sequences(range(0, settings.world_size, apart))
     costs = [cursor.run.costs(sequences[sequences >= 0]).sum() for sequences in ranks]

@@ -103,7 +103,7 @@ def trace(
         True
     """
     session = loader.view()
-    cursor = session.position.known
+    cursor = session.position.whole
     rows = cursor.rows(step) if row is None else [check_whole(row, "row", least=0)]
     feed = session.settings
     alone = replace(

@@ -58,7 +58,6 @@ class LanesPosition(NamedTuple):
     saved: UncountedState
     now: UncountedState
     next: UncountedState
-    again: None = None
     is_loaded: bool = False
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -16,7 +16,10 @@ class Position:
     """Where a loader stands: in an iteration that runs, or is to begin.
 
     Three moves make another position of it: :meth:`begin` an iteration, :meth:`go_on`
-    with it, or be :meth:`done` with it. Steps that are taken move its cursor.
+    with it, or be :meth:`done` with it. Steps that are taken move the loop's cursor.
+
+    Three states tell where it is: ``saved`` goes into a checkpoint, ``now`` is the next
+    step's, and ``next`` is where another loop would begin.
     """
 
     run: Run
@@ -57,11 +60,6 @@ class Position:
         return self.run.at(state, rank=rank, world_size=world_size, **worker)
 
     @property
-    def cursor(self) -> Cursor | None:
-        """The cursor of the loop that runs; None without one."""
-        return None if self.running is None else self.running.cursor
-
-    @property
     def saved(self) -> LoaderState:
         """The state behind the last batch handed out; a loaded end stays one."""
         return self.start if self.running is None else self.running.cursor.state
@@ -79,22 +77,17 @@ class Position:
             return self.saved
         if running is None or running.is_new:
             return self.start
-        return self.run.after(self.start) if running.is_finished else self.again
+        run = self.run
+        return run.after(self.start) if running.is_finished else run.again(self.start)
 
     @property
     def next(self) -> LoaderState:
         """Where another loop begins, with steps ahead."""
         return self.run.going_on(self.left)
 
-    @property
-    def again(self) -> LoaderState:
-        """Where the iteration begins again if it is left early."""
-        first = self.run.first_of(self.start)
-        return replace(first, skipped=self.start.skipped)
-
     @lazy
-    def known(self) -> Cursor:
-        """The cursor at the first step of the iteration known to have these sizes."""
+    def whole(self) -> Cursor:
+        """The cursor over the iteration, from its first step of these sizes on."""
         start = self.now if self.running is None else self.start
         if self.run.has_one_size(start):
             start = replace(start, epoch=start.first_epoch, position=0, step=0)

@@ -66,7 +66,7 @@ class AnyView(Locked, ABC):
     @property
     @abstractmethod
     def position(self) -> Any:
-        """Where the loader stands: ``saved``, ``now``, ``next`` and ``again``."""
+        """Where the loader stands: the states ``saved``, ``now`` and ``next``."""
 
     @property
     def num_given(self) -> int:

@@ -83,7 +83,7 @@ class RunView(AnyView):
 
     def plan(self, steps: Iterable[int]) -> Plan:
         """Return what steps of this rank read, see :meth:`Loader.plan`."""
-        return plan_of_steps(self.position.known, self._feed.plan, steps)
+        return plan_of_steps(self.position.whole, self._feed.plan, steps)
 
     def reweight(self, weights: Mapping[str, float], anneal: int) -> None:
         """Mix with other weights from the next step on."""
@@ -196,9 +196,9 @@ class RunView(AnyView):
     @property
     def num_steps_left(self) -> int | None:
         """Steps until the end of this iteration; None if it never ends."""
-        cursor = self.position.cursor
-        if cursor is not None and cursor.num_workers == 1:
-            return cursor.num_left
+        running = self.position.running
+        if running is not None and running.cursor.num_workers == 1:
+            return running.cursor.num_left
         return self.run.at(self.position.now).num_left
 
     def last_datasets(self, rank: int | None = None) -> Int64Array:
@@ -210,11 +210,11 @@ class RunView(AnyView):
         Returns:
             int64 [batch_size]: numbers of the datasets; -1 for padding.
         """
-        cursor = self.position.cursor
-        if cursor is None:
+        running = self.position.running
+        if running is None:
             raise InvalidArgumentError("no batch was taken")
         rank = self.settings.rank if rank is None else rank
-        return dataset_ids(self.run, cursor.last_sequences([rank])[0])
+        return dataset_ids(self.run, running.cursor.last_sequences([rank])[0])
 
     def stats(self) -> dict[str, float]:
         """Return counters since this process first ran, see :meth:`Loader.stats`."""

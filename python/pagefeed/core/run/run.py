@@ -203,6 +203,10 @@ class Run(ABC):
         """Return where the iteration of a state began, with the weights that it has."""
         return self.beginning(state.first_epoch)
 
+    def again(self, state: LoaderState) -> LoaderState:
+        """Return where a state's iteration begins again, with the steps to skip."""
+        return replace(self.first_of(state), skipped=state.skipped)
+
     def data_of(self, state: LoaderState) -> str:
         """Return the record of the data in a state."""
         return state.dataset
