@@ -11,10 +11,8 @@ use std::time::{Duration, Instant};
 
 use pagefeed_core::Result;
 use pagefeed_core::engine::{
-    Batch, Bundles, Engine, EngineConfig, Layout, Page, PageEntry, PageSource, Plan, TokenType,
+    Batch, Engine, EngineConfig, Layout, Loading, Page, PageEntry, PageSource, Plan, TokenType,
 };
-use pagefeed_core::page::PageOpener;
-use pagefeed_core::storage::Fetched;
 use pagefeed_core::tokens::{TokenPage, Tokens};
 
 /// Pages of 16-bit tokens that cost `work`.
@@ -25,15 +23,9 @@ struct Copied {
 }
 
 impl PageSource for Copied {
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        page: u64,
-        _: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
         let begin = Instant::now();
-        let (mut tokens, mut row_offsets) = match recycle {
+        let (mut tokens, mut row_offsets) = match loading.recycle {
             Some(TokenPage {
                 tokens: Tokens::U16(tokens),
                 row_offsets,
@@ -221,19 +213,13 @@ impl Uneven {
 }
 
 impl PageSource for Uneven {
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
         let source = Copied {
             rows: Self::rows(page) as usize,
             row_length: UNEVEN_LENGTH as usize,
             work: Duration::ZERO,
         };
-        source.decode(opener, page, fetched, recycle)
+        source.decode(page, loading)
     }
 
     fn entry(&self, page: u64) -> PageEntry {
@@ -273,8 +259,7 @@ fn batches(sequences: &[Sequence]) -> Plan {
         num_tokens: vec![UNEVEN_LENGTH as u32; count],
         destination_row: (0..count as u32).map(|sequence| sequence % 64).collect(),
         destination_offset: vec![0; count],
-        bundles: Bundles::default(),
-        batch_rows: None,
+        ..Plan::default()
     }
 }
 

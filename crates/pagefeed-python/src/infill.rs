@@ -80,7 +80,7 @@ impl PyInfilling {
         num_tokens: u32,
         start: u32,
         stop: u32,
-        epoch: u64,
+        epoch: u32,
         parts: Option<Vec<(u32, u32)>>,
     ) -> Vec<OwnTokens> {
         if !self.infilling.is_chosen(document) {

@@ -11,6 +11,8 @@ use crate::numbers::elements;
 pub struct AskedPlan<'py> {
     num_batches: usize,
     segments: AskedSegments<'py>,
+    /// Epoch of each segment, uint32; None if it is 0 of all.
+    epoch: Option<Bound<'py, PyAny>>,
     bundles: Option<AskedBundles<'py>>,
     /// Rows of each batch, if not the number in the engine's settings.
     batch_rows: Option<usize>,
@@ -59,6 +61,10 @@ impl AskedPlan<'_> {
             destination_row: places.rows,
             destination_offset: elements(py, &segments.offset)?,
             page: numbers(py, &segments.page)?,
+            epoch: match &self.epoch {
+                None => Vec::new(),
+                Some(epoch) => elements(py, epoch)?,
+            },
             bundles: match &self.bundles {
                 None => Bundles::default(),
                 Some(bundles) => bundles.bundles(py)?,

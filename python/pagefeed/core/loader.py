@@ -405,9 +405,8 @@ class Loader(LoaderFacts):
         the engine is given them. Pages are numbered through all datasets in turn, see
         ``loader.view().run.index.first_page``. Of :class:`Packed` a segment names a
         bundle: an element of ``bundles.key``, whose pages are packed as one; ``locate``
-        reads them to say which documents. Where documents are infilled, bits of a page
-        from 40 on are its epoch. Of :class:`Documents` a segment is a row of a column,
-        and pages are numbered through all columns.
+        reads them to say which documents. Of :class:`Documents` a segment is a row of a
+        column, and pages are numbered through all columns.
 
         Args:
             steps: Numbers of steps in the current iteration, such as ``range(3)``.
@@ -416,7 +415,8 @@ class Loader(LoaderFacts):
             :class:`~pagefeed.run.Plan`: ``step``, ``row`` and ``sequence``, int64
             [rows] each; ``segments`` with int64 ``sequence`` (an index into these) and
             ``page``, uint32 ``row``, ``first_token``, ``num_tokens`` and ``offset``
-            [segments] each; ``bundles``, or None.
+            [segments] each; uint32 ``epoch`` [segments], for which infilled documents
+            are read; ``bundles``, or None.
 
         Raises:
             InvalidArgumentError: If a step does not exist, is skipped, or lies before a

@@ -21,7 +21,7 @@ from pagefeed.core.batches import (
 )
 from pagefeed.core.dataset import Dataset, FolderColumn, PageIndex
 from pagefeed.core.run import NO_SEQUENCE, Run
-from pagefeed.core.sequences import EPOCH_SHIFT, Segments, epochs_of, numbers_of
+from pagefeed.core.sequences import Segments, epochs_of, numbers_of
 from pagefeed.core.wiring import provided
 from pagefeed.documents.budgets import DocumentBatchIndex
 from pagefeed.documents.document_index import RowCut
@@ -91,6 +91,9 @@ class DocumentFeed(EngineFeed):
         self._columns = [each for own, told in both for each in (*own, *told)]
         names = (*self.names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
+        infilled = [isinstance(c, PageIndex) and c.is_infilled for c in self._columns]
+        self._is_infilled = np.reshape(infilled, (len(datasets), -1))
+        """Which columns of each dataset are infilled: bool [datasets, columns]."""
         self._first_pages = _first_pages(self._columns)
         self._takes_batches = run.takes_batches
         self._num_rows = settings.batch_size
@@ -143,9 +146,13 @@ class DocumentFeed(EngineFeed):
             place = np.arange(len(batch)) - np.searchsorted(batch, batch)
             num_rows = max(self._num_rows, int(place.max(initial=0)) + 1)
             places = batch * num_rows + place
-        places = places[are_left]
-        page, row = self._cells(rows[are_left], part[are_left], epochs[are_left])
+        places, part = places[are_left], part[are_left]
+        page, row = self._cells(rows[are_left], part)
         num_columns = self._num_columns
+        epoch = None
+        if self._is_infilled.any():
+            epoch = np.where(self._is_infilled[part], epochs[are_left][:, None], 0)
+            epoch = epoch.reshape(-1).astype(np.uint32)
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
             segments=Segments(
@@ -157,6 +164,7 @@ class DocumentFeed(EngineFeed):
                 offset=np.tile(columns, len(places)),
             ),
             num_batches=num_batches,
+            epoch=epoch,
             batch_rows=num_rows,
         )
 
@@ -240,7 +248,7 @@ class DocumentFeed(EngineFeed):
         return made
 
     def _cells(
-        self, all_rows: Int64Array, part: Int64Array, epochs: Int64Array
+        self, all_rows: Int64Array, part: Int64Array
     ) -> tuple[Int64Array, UInt32Array]:
         """Return page and row in the page of each cell: [documents, columns] each."""
         num_columns = self._num_columns
@@ -261,8 +269,6 @@ class DocumentFeed(EngineFeed):
                 else:
                     local = source.pages_of_rows(rows)
                     row[which, column] = rows - source.first_rows(local)
-                if isinstance(source, PageIndex) and source.is_infilled:
-                    local = local + (epochs[which] << EPOCH_SHIFT)
                 page[which, column] = local + self._first_pages[place]
         return page, row
 

@@ -117,6 +117,33 @@ def test_bundles_have_the_pages_of_packed_documents(folder):
         assert {(origin.row_group, origin.page) for origin in origins} <= held
 
 
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pf.Windows(LENGTH),
+        pf.Packed(LENGTH),
+        pf.Documents(columns=("input_ids", "id")),
+    ],
+)
+def test_the_epoch_of_infilled_documents_is_a_column(folder, cut):
+    infill = pf.Infill(prefix=901, middle=902, suffix=903, rate=1.0)
+    data = named(folder, "a").infill(infill)
+    loader = make(folder, cut, data=data, epochs=3)
+    num_steps, run = len(loader), loader.view().run
+    plan = loader.plan(range(num_steps))
+    # A step may begin in one epoch and end in the next.
+    epochs = np.arange(len(plan.row))[plan.segments.sequence] // run.num_sequences
+    is_infilled = np.ones(len(epochs), dtype=bool)
+    if isinstance(cut, pf.Documents):  # The first of two columns is that of tokens.
+        is_infilled = plan.segments.offset == 0
+    assert plan.epoch.tolist() == np.where(is_infilled, epochs, 0).tolist()
+    assert set(plan.epoch.tolist()) == {0, 1, 2}
+    pages = plan.segments.page if plan.bundles is None else plan.bundles.part_page
+    assert pages.max() < 2 * len(data.index)
+    plain = make(folder, cut, data=named(folder, "a"), epochs=3)
+    assert not plain.plan(range(len(plain))).epoch.any()
+
+
 @pytest.mark.parametrize("size", [{}, {"batch_tokens": 200}])
 def test_rows_of_columns_are_planned(folder, size):
     documents = pf.Documents(max_length=60, columns=("id",))

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::page_hasher::PageHasher;
+use super::page_key::PageHasher;
 
 use arrow_array::{Array, ArrayRef};
 use arrow_select::concat::concat;
 
 use self::append::{PageRows, append};
 use super::page::Scratch;
-use super::{EngineConfig, Page, PageEntry, PageSource};
+use super::{EngineConfig, Loading, Page, PageEntry, PageSource};
 use crate::error::{Error, Result};
 use crate::infill::Postponed;
 use crate::packing::{Packing, pack};
@@ -180,6 +180,7 @@ impl Bundle {
         &self,
         source: &dyn PageSource,
         config: &EngineConfig,
+        epoch: u32,
         fetched: &[Fetched],
         scratch: &mut Scratch,
         recycle: Option<TokenPage>,
@@ -199,10 +200,14 @@ impl Bundle {
             self.by_page().for_each(|(page, _)| source.will_need(page));
         }
         for (number, (page, parts)) in self.by_page().enumerate() {
-            let fetched = fetched.get(number).unwrap_or(Fetched::NOTHING);
-            let recycle = Some(std::mem::take(&mut scratch.page));
-            let decoded = source.decode(&mut scratch.opener, page, fetched, recycle);
-            scratch.page = decoded
+            let loading = Loading {
+                opener: &mut scratch.opener,
+                fetched: fetched.get(number).unwrap_or(Fetched::NOTHING),
+                recycle: Some(std::mem::take(&mut scratch.page)),
+                epoch,
+            };
+            scratch.page = source
+                .decode(page, loading)
                 .and_then(Page::into_tokens)
                 .map_err(|error| source.locate(error, page))?;
             let own = std::mem::take(&mut scratch.page.metadata);

@@ -7,9 +7,10 @@ use arrow_array::ArrayRef;
 use super::assembly::buffer::Buffer;
 use super::bundle::Bundle;
 use super::page::Scratch;
+use super::page_key::PageKey;
 use super::pages::{BatchNumber, Slot};
 use super::plan::PreparedPlan;
-use super::{EngineConfig, Page, PageSource, PartReads};
+use super::{EngineConfig, Loading, Page, PageSource, PartReads};
 use crate::error::Result;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
@@ -28,7 +29,7 @@ pub(super) struct LoadJob {
     pub generation: u64,
     pub slot: Slot,
     pub estimate: usize,
-    pub page: u64,
+    pub page: PageKey,
     /// The bundle, if `page` is the key of one.
     pub bundle: Option<Arc<Bundle>>,
     /// Bytes fetched of each of its pages, if fetching is a job of its own.
@@ -50,7 +51,7 @@ impl LoadJob {
     /// The pages that are read.
     pub fn pages(&self) -> Vec<u64> {
         match &self.bundle {
-            None => vec![self.page],
+            None => vec![self.page.page],
             Some(bundle) => bundle.pages(),
         }
     }
@@ -58,7 +59,7 @@ impl LoadJob {
     /// Page that an error without a page is attributed to.
     pub fn first_page(&self) -> u64 {
         let first = self.bundle.as_ref().and_then(|bundle| bundle.first_page());
-        first.unwrap_or(self.page)
+        first.unwrap_or(self.page.page)
     }
 
     /// Decodes the page from what was fetched, and reads the rest.
@@ -70,13 +71,19 @@ impl LoadJob {
     ) -> Result<Page> {
         let fetched = self.fetched.take().unwrap_or_default();
         let recycle = self.recycle.take();
+        let PageKey { page, epoch } = self.page;
         match &self.bundle {
             None => {
-                let fetched = fetched.first().unwrap_or(Fetched::NOTHING);
-                source.decode(&mut scratch.opener, self.page, fetched, recycle)
+                let loading = Loading {
+                    opener: &mut scratch.opener,
+                    fetched: fetched.first().unwrap_or(Fetched::NOTHING),
+                    recycle,
+                    epoch,
+                };
+                source.decode(page, loading)
             }
             Some(bundle) => bundle
-                .decode(source, config, &fetched, scratch, recycle)
+                .decode(source, config, epoch, &fetched, scratch, recycle)
                 .map(Page::Tokens),
         }
     }

@@ -13,7 +13,7 @@ mod bundle;
 mod config;
 mod job;
 mod page;
-mod page_hasher;
+mod page_key;
 mod pages;
 mod places;
 mod plan;
@@ -39,7 +39,7 @@ pub use config::{EngineConfig, Layout, TokenType};
 pub use page::Page;
 pub use places::Places;
 pub use plan::Plan;
-pub use source::{ExtraReads, PageEntry, PagePart, PageSource, PartReads, PartSource};
+pub use source::{ExtraReads, Loading, PageEntry, PagePart, PageSource, PartReads, PartSource};
 pub use stats::EngineStats;
 
 use crate::error::{Error, Kind, Result};

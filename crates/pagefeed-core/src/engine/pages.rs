@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::bundle::Bundle;
-use super::page_hasher::PageHasher;
+use super::page_key::{PageHasher, PageKey};
 use super::{Page, PageEntry, PageSource};
 use crate::prefetch::fetch;
 
@@ -50,7 +50,7 @@ struct Entry {
 /// Facts that are needed when a page comes or goes.
 #[derive(Debug)]
 struct Record {
-    page: u64,
+    page: PageKey,
     /// Number of pages entered before it: a slot may get the same page again.
     number: u64,
     /// The bundle, if `page` is the key of one.
@@ -71,7 +71,7 @@ pub(super) struct KeptPage {
 
 #[derive(Debug, Default)]
 pub(super) struct PageTable {
-    slots: HashMap<u64, Slot, PageHasher>,
+    slots: HashMap<PageKey, Slot, PageHasher>,
     entries: Vec<Entry>,
     /// Per slot.
     records: Vec<Record>,
@@ -98,7 +98,7 @@ impl PageTable {
     /// Memory the table takes, the pages left out; about, as queues grow by doubling.
     pub fn num_bytes(&self) -> usize {
         let per_entry = size_of::<Entry>() + size_of::<Record>();
-        let per_slot = size_of::<(u64, Slot)>() + 1;
+        let per_slot = size_of::<(PageKey, Slot)>() + 1;
         self.entries.capacity() * per_entry
             + self.slots.capacity() * per_slot
             + self.free.capacity() * size_of::<Slot>()
@@ -110,7 +110,7 @@ impl PageTable {
     /// The slot of `page`, a new one if need be. A new one must get a use.
     pub fn enter(
         &mut self,
-        page: u64,
+        page: PageKey,
         bundle: Option<&Arc<Bundle>>,
         source: &dyn PageSource,
     ) -> Slot {
@@ -119,7 +119,7 @@ impl PageTable {
         }
         let sizes = match bundle {
             Some(bundle) => bundle.entry(source),
-            None => source.entry(page),
+            None => source.entry(page.page),
         };
         let number = self.num_entered;
         self.num_entered += 1;
@@ -155,7 +155,7 @@ impl PageTable {
         matches!(entry.content, State::Held(_))
     }
 
-    pub fn page(&self, slot: Slot) -> u64 {
+    pub fn page(&self, slot: Slot) -> PageKey {
         self.records[slot as usize].page
     }
 
@@ -194,8 +194,12 @@ impl PageTable {
     }
 
     /// Returns the page after `page`, if it must be loaded.
-    pub fn absent_after(&self, page: u64) -> Option<Slot> {
-        let slot = *self.slots.get(&page.checked_add(1)?)?;
+    pub fn absent_after(&self, page: PageKey) -> Option<Slot> {
+        let next = PageKey {
+            page: page.page.checked_add(1)?,
+            ..page
+        };
+        let slot = *self.slots.get(&next)?;
         let is_absent = matches!(self.entries[slot as usize].content, State::Absent);
         is_absent.then_some(slot)
     }
@@ -231,7 +235,7 @@ impl PageTable {
         }
         let (slot, _) = *self.fresh.get(self.num_advised)?;
         self.num_advised += 1;
-        Some(self.page(slot))
+        Some(self.page(slot).page)
     }
 
     /// Stores a loaded page; returns the batches that were waiting for it.
@@ -381,7 +385,7 @@ impl PageTable {
     }
 
     /// Returns all pages in memory, with their numbers.
-    pub fn into_held(self) -> impl Iterator<Item = (u64, KeptPage)> {
+    pub fn into_held(self) -> impl Iterator<Item = (PageKey, KeptPage)> {
         let both = self.entries.into_iter().zip(self.records);
         both.filter_map(|(entry, record)| match entry.content {
             State::Held(page) => Some((
@@ -408,7 +412,7 @@ impl PageTable {
 
     /// The slot of a page that is to be loaded and need not be, off its queue; of a bundle,
     /// the one that was loaded knows how it is packed.
-    pub fn adopt(&mut self, page: u64, bundle: Option<&Arc<Bundle>>) -> Option<Slot> {
+    pub fn adopt(&mut self, page: PageKey, bundle: Option<&Arc<Bundle>>) -> Option<Slot> {
         let slot = *self.slots.get(&page)?;
         if !matches!(self.entries[slot as usize].content, State::Absent) {
             return None;
@@ -419,7 +423,7 @@ impl PageTable {
     }
 
     /// Whether some plan needs a page.
-    pub fn has(&self, page: u64) -> bool {
+    pub fn has(&self, page: PageKey) -> bool {
         self.slots.contains_key(&page)
     }
 }
@@ -427,10 +431,8 @@ impl PageTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::PageSource;
+    use crate::engine::{Loading, PageSource};
     use crate::error::{Error, Result};
-    use crate::page::PageOpener;
-    use crate::storage::Fetched;
     use crate::tokens::TokenPage;
 
     struct Nothing;
@@ -440,13 +442,7 @@ mod tests {
             PageEntry::default()
         }
 
-        fn decode(
-            &self,
-            _: &mut PageOpener,
-            _: u64,
-            _: &Fetched,
-            _: Option<TokenPage>,
-        ) -> Result<Page> {
+        fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
             Err(Error::invalid("there are no pages"))
         }
     }
@@ -455,7 +451,7 @@ mod tests {
     fn a_page_that_comes_again_waits_for_its_turn() {
         let mut table = PageTable::default();
         let enter = |table: &mut PageTable, page, batch| {
-            let slot = table.enter(page, None, &Nothing);
+            let slot = table.enter(PageKey { page, epoch: 0 }, None, &Nothing);
             table.add_use(slot, batch);
             slot
         };

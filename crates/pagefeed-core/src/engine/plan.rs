@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::bundle::{Bundle, Bundles};
-use super::page_hasher::PageHasher;
+use super::page_key::{PageHasher, PageKey};
 use super::{EngineConfig, PageSource};
 use crate::error::{Error, Result};
 
@@ -16,6 +16,8 @@ pub struct Plan {
     pub batch_offsets: Vec<u32>,
     /// Page to read, or key of a bundle.
     pub page: Vec<u64>,
+    /// Epoch that the page is read for; empty if it is 0 of all.
+    pub epoch: Vec<u32>,
     /// Row of the page at which the segment begins; of a packed bundle, the sequence.
     pub row: Vec<u32>,
     /// Token within that row, or in a later one: the rows of a page are joined, with
@@ -61,7 +63,7 @@ pub(super) struct PreparedPlan {
     pub config: Arc<EngineConfig>,
     plan: Plan,
     /// Pages of the whole plan without repeats, in the order of first use.
-    pub pages: Vec<u64>,
+    pub pages: Vec<PageKey>,
     /// Pages that each batch needs, without repeats, as indexes into `pages`.
     uses: Vec<u32>,
     use_offsets: Vec<u32>,
@@ -77,7 +79,7 @@ pub(super) struct PreparedPlan {
 
 /// Indexes of the pages of a plan, in memory that is used for all plans: memory fresh
 /// from the system would cost more than filling it.
-pub(super) type PageNumbers = HashMap<u64, u32, PageHasher>;
+pub(super) type PageNumbers = HashMap<PageKey, u32, PageHasher>;
 
 /// Segments of a page that are read without the page, at most; more are cheaper with
 /// the page.
@@ -137,7 +139,7 @@ impl PreparedPlan {
         let num_uses = prepared.number_pages(num_batches, numbers);
         prepared.find_loose(&num_uses, &config, source);
         // The uses say it.
-        prepared.plan.page = Vec::new();
+        (prepared.plan.page, prepared.plan.epoch) = (Vec::new(), Vec::new());
         prepared.plan.bundles = Bundles::default();
         Ok(prepared)
     }
@@ -182,7 +184,7 @@ impl PreparedPlan {
             Some(Cell {
                 column: (plan.destination_offset[i] as usize).checked_sub(row_length)?,
                 page_use,
-                page: self.pages[uses[page_use] as usize],
+                page: self.pages[uses[page_use] as usize].page,
                 row: plan.row[i],
                 place: plan.destination_row[i],
             })
@@ -200,7 +202,7 @@ impl PreparedPlan {
                 plan.destination_row[i] as usize * row_length + plan.destination_offset[i] as usize;
             Segment {
                 page_use,
-                page: self.pages[uses[page_use] as usize],
+                page: self.pages[uses[page_use] as usize].page,
                 row: plan.row[i],
                 first_token: plan.first_token[i],
                 start,
@@ -216,7 +218,7 @@ impl PreparedPlan {
             return;
         };
         let is_long = |tokens: u64| tokens <= config.row_length as u64 * MOST_LOOSE;
-        let is_loose = |(&page, &uses): (&u64, &u32)| {
+        let is_loose = |(&PageKey { page, .. }, &uses): (&PageKey, &u32)| {
             !self.bundles.contains_key(&page)
                 && parts
                     .num_tokens(page)
@@ -235,7 +237,11 @@ impl PreparedPlan {
         for batch in 0..num_batches {
             let first_use = self.uses.len();
             for segment in segment_range(&self.plan, batch) {
-                let page = self.plan.page[segment];
+                let epoch = self.plan.epoch.get(segment).copied().unwrap_or(0);
+                let page = PageKey {
+                    page: self.plan.page[segment],
+                    epoch,
+                };
                 let number = *numbers.entry(page).or_insert_with(|| {
                     self.pages.push(page);
                     num_uses.push(0);
@@ -262,7 +268,12 @@ fn segment_range(plan: &Plan, batch: usize) -> Range<usize> {
 
 fn check_lengths(plan: &Plan) -> Result<()> {
     let num_segments = plan.page.len();
+    let num_epochs = match plan.epoch.len() {
+        0 => num_segments,
+        length => length,
+    };
     for (name, length) in [
+        ("epoch", num_epochs),
         ("row", plan.row.len()),
         ("first_token", plan.first_token.len()),
         ("num_tokens", plan.num_tokens.len()),
@@ -335,6 +346,9 @@ fn check_destinations(plan: &mut Plan, batch: usize, config: &EngineConfig) -> R
             permute(values, &order, range.start);
         }
         permute(&mut plan.page, &order, range.start);
+        if !plan.epoch.is_empty() {
+            permute(&mut plan.epoch, &order, range.start);
+        }
     }
     Ok(covered)
 }

@@ -37,6 +37,19 @@ impl PageEntry {
     }
 }
 
+/// Tools and inputs for making a page.
+pub struct Loading<'a> {
+    /// Buffers of the thread.
+    pub opener: &'a mut PageOpener,
+    /// Bytes that were fetched for the page.
+    pub fetched: &'a Fetched,
+    /// A spent page of about `decoded_size` bytes whose memory may be used; to stay in
+    /// the budget, grow it by `reserve_exact`.
+    pub recycle: Option<TokenPage>,
+    /// Epoch that the page is made for: documents are infilled differently in each.
+    pub epoch: u32,
+}
+
 /// Tokens of a page that are read without the rest of the page.
 #[derive(Debug, Default)]
 pub struct PagePart {
@@ -113,16 +126,8 @@ pub trait PageSource: Send + Sync {
         Ok(pages.iter().map(|_| Fetched::default()).collect())
     }
 
-    /// Decodes a page from what was fetched, and reads the rest. `recycle` is a spent
-    /// page of about `decoded_size` bytes whose memory may be reused; to stay in the
-    /// budget, grow it by `reserve_exact`.
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page>;
+    /// Decodes a page from what was fetched, and reads the rest.
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page>;
 
     /// The source of parts of pages, if some pages need not be decoded for their
     /// tokens.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::fields::{Field, Fields};
-use crate::page::PageOpener;
 use crate::storage::Fetched;
 use crate::tokens::{TokenPage, Tokens};
 
@@ -90,16 +89,10 @@ impl PageSource for Formula {
         Ok(pages.iter().map(|_| Fetched::default()).collect())
     }
 
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        page: u64,
-        _: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
         *self.loads.lock().unwrap().entry(page).or_default() += 1;
         self.num_recycled
-            .fetch_add(usize::from(recycle.is_some()), Ordering::Relaxed);
+            .fetch_add(usize::from(loading.recycle.is_some()), Ordering::Relaxed);
         while self.is_held.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -228,8 +221,7 @@ fn first_tokens(pages: &[u64]) -> Plan {
         num_tokens: vec![10; count],
         destination_row: (0..count as u32).collect(),
         destination_offset: vec![0; count],
-        bundles: Bundles::default(),
-        batch_rows: None,
+        ..Plan::default()
     }
 }
 

@@ -36,7 +36,7 @@ pub fn arrange_lists(
     infilling: &Infilling,
     lists: &ArrayRef,
     first: u64,
-    epoch: u64,
+    epoch: u32,
     filling: Option<u64>,
 ) -> Result<ArrayRef> {
     let values = items(lists).ok_or_else(|| Error::internal("infilled rows that are no lists"))?;

@@ -17,15 +17,6 @@ use crate::order::mix;
 
 pub use lists::{arrange_lists, infilled_field};
 
-/// Where the number of a page ends and the epoch it is read for begins: documents of a
-/// page are cut elsewhere in each.
-pub const EPOCH_SHIFT: u32 = 40;
-
-/// The epoch that a page is read for, and its number.
-pub fn split_epoch(page: u64) -> (u64, u64) {
-    (page >> EPOCH_SHIFT, page & ((1 << EPOCH_SHIFT) - 1))
-}
-
 /// What is written between the parts of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marker {
@@ -138,7 +129,8 @@ impl Infilling {
     }
 
     /// What decides of a document in an epoch.
-    pub fn draws(&self, document: u64, epoch: u64) -> Draws {
+    pub fn draws(&self, document: u64, epoch: u32) -> Draws {
+        let epoch = u64::from(epoch);
         let mut key = [epoch, !epoch];
         mix(&mut key, self.cuts);
         let mut values = [document, !document];
@@ -153,7 +145,7 @@ impl Infilling {
     }
 
     /// Those `rows` of a page that are infilled, documents from number `first` on.
-    pub fn pending(&self, first: u64, num_rows: usize, epoch: u64) -> Vec<Pending> {
+    pub fn pending(&self, first: u64, num_rows: usize, epoch: u32) -> Vec<Pending> {
         let chosen = (0..num_rows).filter(|&row| self.is_chosen(first + row as u64));
         let pending = chosen.map(|row| Pending {
             row,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::pages::indexed::Indexed;
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::storage::Fetched;
 use crate::tokens::{Numbers, TokenPage};
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arrow_schema::DataType;
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Page, PageEntry};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::infill::{Infilling, Postponed, arrange_lists};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::storage::Fetched;
 use crate::tokens::{PerToken, TokenPage, arrange};
 
@@ -60,7 +60,7 @@ impl InfilledPages {
         opener: &mut PageOpener,
         mut plain: TokenPage,
         first: u64,
-        epoch: u64,
+        epoch: u32,
         recycle: Option<TokenPage>,
     ) -> Result<TokenPage> {
         let num_rows = plain.row_offsets.len().saturating_sub(1);

@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
+use crate::engine::{
+    ExtraReads, Loading, Page, PageEntry, PagePart, PageSource, PartReads, PartSource,
+};
 use crate::error::{Error, Result};
-use crate::infill::split_epoch;
-use crate::page::PageOpener;
 use crate::pages::dictionaries::DictionaryCache;
 use crate::pages::indexed::Indexed;
 use crate::pages::row_ranges::SharedPages;
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::storage::Fetched;
-use crate::tokens::TokenPage;
 
 /// Pages of several sources, numbered through in their order.
 pub struct NumberedPages {
@@ -59,13 +58,11 @@ impl NumberedPages {
         }
     }
 
-    /// Returns the source of a page, the number of the page in it, and the epoch it is
-    /// read for.
-    fn find(&self, page: u64) -> Result<(usize, u64, u64)> {
-        let (epoch, page) = split_epoch(page);
+    /// Returns the source of a page, and the number of the page in it.
+    fn find(&self, page: u64) -> Result<(usize, u64)> {
         let number = self.sources.partition_point(|each| each.pages.end <= page);
         match self.sources.get(number) {
-            Some(each) => Ok((number, page - each.pages.start, epoch)),
+            Some(each) => Ok((number, page - each.pages.start)),
             None => Err(Error::invalid(format!(
                 "page {page} is out of range: there are {} pages",
                 self.num_pages
@@ -79,14 +76,14 @@ impl NumberedPages {
 
     /// Returns the index of a page's column, and the number of the page in it.
     fn indexed(&self, page: u64) -> Option<(&Indexed, u64)> {
-        let (number, page, _) = self.find(page).ok()?;
+        let (number, page) = self.find(page).ok()?;
         Some((self.source(number).column()?, page))
     }
 }
 
 impl PageSource for NumberedPages {
     fn entry(&self, page: u64) -> PageEntry {
-        let found = self.find(page).and_then(|(kind, page, _)| {
+        let found = self.find(page).and_then(|(kind, page)| {
             let entry = self.source(kind).entry(page)?;
             Ok(PageEntry { kind, ..entry })
         });
@@ -106,34 +103,22 @@ impl PageSource for NumberedPages {
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
         let found = pages.iter().map(|&page| self.find(page));
-        let found: Vec<(usize, u64, u64)> = found.collect::<Result<_>>()?;
+        let found: Vec<(usize, u64)> = found.collect::<Result<_>>()?;
         let mut fetched = Vec::with_capacity(pages.len());
         for same in found.chunk_by(|one, next| one.0 == next.0) {
-            let pages: Vec<u64> = same.iter().map(|(_, page, _)| *page).collect();
+            let pages: Vec<u64> = same.iter().map(|(_, page)| *page).collect();
             fetched.extend(self.source(same[0].0).fetch(&pages)?);
         }
         Ok(fetched)
     }
 
-    fn decode(
-        &self,
-        opener: &mut PageOpener,
-        page: u64,
-        fetched: &Fetched,
-        mut recycle: Option<TokenPage>,
-    ) -> Result<Page> {
-        let (number, page, epoch) = self.find(page)?;
-        if let Some(spent) = &mut recycle {
+    fn decode(&self, page: u64, mut loading: Loading<'_>) -> Result<Page> {
+        let (number, page) = self.find(page)?;
+        if let Some(spent) = &mut loading.recycle {
             // Of another source, perhaps, whose documents were infilled.
             spent.infilled.clear();
             spent.postponed = None;
         }
-        let loading = Loading {
-            opener,
-            fetched,
-            recycle,
-            epoch,
-        };
         self.source(number).decode(page, loading)
     }
 
@@ -169,7 +154,7 @@ impl PageSource for NumberedPages {
 
 impl PartSource for NumberedPages {
     fn num_tokens(&self, page: u64) -> Option<u64> {
-        let (number, page, _) = self.find(page).ok()?;
+        let (number, page) = self.find(page).ok()?;
         self.source(number).parts()?.num_tokens(page)
     }
 

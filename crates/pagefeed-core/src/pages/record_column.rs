@@ -7,12 +7,12 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Page, PageEntry};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
 use crate::pages::sizes::entry_of;
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::pages::stream_spans::{StreamSpans, spans_type};
 use crate::storage::Fetched;
 use crate::tokens::{Numbers, TokenPage};

@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, FieldRef};
 
 use crate::decode::conform;
-use crate::engine::{Page, PageEntry};
+use crate::engine::{Loading, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::infill::{Infilling, infilled_field};
@@ -17,7 +17,7 @@ use crate::pages::infilled::InfilledPages;
 use crate::pages::reader::read_array;
 use crate::pages::record_column::{RecordColumn, RecordPages};
 use crate::pages::sizes::{entry_of, saturated};
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::pages::text::Tokenization;
 use crate::pages::text_column::TextColumn;
 use crate::pages::token_ids::TokenIds;

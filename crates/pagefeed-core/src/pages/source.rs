@@ -1,23 +1,9 @@
 //! The pages of one column of one dataset.
 
-use crate::engine::{ExtraReads, Page, PageEntry, PartSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PartSource};
 use crate::error::Result;
-use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::storage::Fetched;
-use crate::tokens::TokenPage;
-
-/// Tools and inputs for making a page.
-pub struct Loading<'a> {
-    /// Buffers of the thread.
-    pub opener: &'a mut PageOpener,
-    /// Bytes that were fetched for the page.
-    pub fetched: &'a Fetched,
-    /// A spent page whose memory may be used.
-    pub recycle: Option<TokenPage>,
-    /// Epoch that the page is made for: documents are infilled differently in each.
-    pub epoch: u64,
-}
 
 /// Pages of a column: those of one index, or one page in memory.
 pub trait ColumnSource: Send + Sync {

@@ -4,12 +4,12 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 use crate::decode::conform;
-use crate::engine::{Page, PageEntry};
+use crate::engine::{Loading, Page, PageEntry};
 use crate::error::{Error, Result};
 use crate::page::PageOpener;
 use crate::pages::indexed::Indexed;
 use crate::pages::reader::read_columns;
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::pages::text::Tokenization;
 use crate::pages::token_ids::TokenIds;
 use crate::storage::Fetched;

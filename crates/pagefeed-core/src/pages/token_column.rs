@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::{decode_dictionary, decode_tokens_into};
-use crate::engine::{Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::engine::{Loading, Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::index::PageRecord;
 use crate::page::PageOpener;
@@ -13,7 +13,7 @@ use crate::pages::dictionary_fetch::DictionaryFetch;
 use crate::pages::flat::{self, FlatField};
 use crate::pages::indexed::Indexed;
 use crate::pages::sizes::{entry_of, saturated};
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::pages::token_ids::TokenIds;
 use crate::pages::{flat_parts, reader};
 use crate::storage::{Fetched, FileRanges, Storage};

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pagefeed_core::engine::{Engine, Page, PageEntry, PagePart, PageSource, PartReads, PartSource};
+use pagefeed_core::engine::{
+    Engine, Loading, Page, PageEntry, PagePart, PageSource, PartReads, PartSource,
+};
 use pagefeed_core::error::{Error, Kind, Result};
-use pagefeed_core::page::PageOpener;
 use pagefeed_core::storage::Fetched;
 use pagefeed_core::sync::simulated::{self, Random, sleep};
 use pagefeed_core::sync::{Condvar, Mutex, PoisonError};
@@ -217,13 +218,7 @@ impl PageSource for Made {
         Ok(pages.iter().map(|_| Fetched::default()).collect())
     }
 
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        page: u64,
-        _: &Fetched,
-        recycle: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
         simulated::note("decodes");
         if self.in_flight == 0 {
             self.take_time();
@@ -235,7 +230,7 @@ impl PageSource for Made {
             let kept = simulated::random(|random| random.below(self.most_kept as u64));
             self.kept.store(kept as usize, Ordering::Relaxed);
         }
-        Ok(Page::Tokens(tokens_of(page, count, recycle)))
+        Ok(Page::Tokens(tokens_of(page, count, loading.recycle)))
     }
 
     fn entry(&self, page: u64) -> PageEntry {

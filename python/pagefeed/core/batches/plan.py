@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from pagefeed.core._base import Int64Array, check_whole, distinct
+from pagefeed.core._base import Int64Array, UInt32Array, check_whole, distinct
 from pagefeed.core.run import NO_SEQUENCE, Cursor
 from pagefeed.core.sequences import (
-    EPOCH_SHIFT,
     AnyIndex,
     Bundles,
     Segments,
     epochs_of,
-    epochs_of_bundles,
     numbers_of,
 )
 from pagefeed.errors import InvalidArgumentError
@@ -33,6 +30,9 @@ class BatchPlan:
     """The segments, sorted by batch. Their ``sequence`` is a row among those of all the
     batches. Of a row of a column, ``offset`` is the number of the column."""
     num_batches: int
+    epoch: UInt32Array | None = None
+    """Epoch for which each segment is read, as documents are infilled differently in
+    each: uint32 [segments]; None if it is 0 of all."""
     bundles: Bundles | None = None
     """The bundles that ``segments.page`` refers to."""
     batch_rows: int | None = None
@@ -57,14 +57,13 @@ def plan_batches(index: AnyIndex, sequences: Int64Array, batch_size: int) -> Bat
     else:
         segments = index.segments(numbers[places])
         segments = segments._replace(sequence=places[segments.sequence])
-    if tells_epochs:
-        page = segments.page + (epochs[segments.sequence] << EPOCH_SHIFT)
-        segments = segments._replace(page=page)
+    epoch = epochs[segments.sequence].astype(np.uint32) if tells_epochs else None
     has_bundles = index.layout.packing is not None and len(segments.page) > 0
     return BatchPlan(
         segments=segments,
         num_batches=len(sequences) // batch_size,
-        bundles=_bundles(index, segments.page) if has_bundles else None,
+        epoch=epoch,
+        bundles=index.bundles(distinct(segments.page)) if has_bundles else None,
         batch_rows=batch_size,
     )
 
@@ -73,7 +72,7 @@ class Plan(NamedTuple):
     """What some steps of a rank read: steps, their sequences, and segments of these.
 
     ``step``, ``row`` and ``sequence`` have an element for each row of the batches, step
-    after step. ``segments`` and ``bundles`` are what the engine is given.
+    after step. The rest is what the engine is given.
     """
 
     step: Int64Array
@@ -84,6 +83,9 @@ class Plan(NamedTuple):
     """Sequence, numbered through all datasets; -1 for padding: int64 [rows]."""
     segments: Segments
     """Token ranges of pages. Their ``sequence`` is an index into the arrays above."""
+    epoch: UInt32Array
+    """Epoch for which each segment is read, where documents are infilled differently
+    in each; otherwise 0: uint32 [segments]."""
     bundles: Bundles | None
     """Of :class:`Packed`, the pages of each bundle that ``segments.page`` names."""
 
@@ -117,6 +119,7 @@ def plan_of_steps(
         row=np.tile(np.arange(rows), len(numbers)),
         sequence=numbers_of(_table(found, rows).reshape(-1)),
         segments=made.segments,
+        epoch=np.zeros_like(made.segments.row) if made.epoch is None else made.epoch,
         bundles=made.bundles,
     )
 
@@ -127,19 +130,3 @@ def _table(lines: Sequence[Int64Array], width: int) -> Int64Array:
     for row, own in zip(table, lines, strict=True):
         row[: len(own)] = own
     return table
-
-
-def _bundles(index: AnyIndex, pages: Int64Array) -> Bundles:
-    """Return the bundles of the segments; each epoch has its own."""
-    keys = distinct(pages)
-    epochs = epochs_of_bundles(keys)
-    borders = [0, len(keys)]
-    if epochs[0] != epochs[-1]:
-        borders[1:1] = (1 + np.flatnonzero(np.diff(epochs))).tolist()
-    found = []
-    for begin, end in itertools.pairwise(borders):
-        mine, shift = keys[begin:end], int(epochs[begin]) << EPOCH_SHIFT
-        bundles = index.bundles(mine - shift)
-        page = bundles.part_page + shift
-        found.append(bundles._replace(key=mine, part_page=page))
-    return Bundles.joined(found)

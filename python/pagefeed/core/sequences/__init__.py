@@ -8,11 +8,9 @@ file order, grouped in blocks, each a few token ranges. No seed, no epoch, no da
 from pagefeed._names import name_as_imported
 from pagefeed.core.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.core.sequences.bundles import (
-    EPOCH_SHIFT,
     Bundles,
     are_bundles,
     epochs_of,
-    epochs_of_bundles,
     numbers_of,
     with_epoch,
 )
@@ -38,7 +36,6 @@ from pagefeed.core.sequences.sequence_index import (
 from pagefeed.core.sequences.windows import WindowIndex, Windows
 
 __all__ = [
-    "EPOCH_SHIFT",
     "PACKING",
     "SPANS_AT_ONCE",
     "AnyIndex",
@@ -65,7 +62,6 @@ __all__ = [
     "check_sequences",
     "document_lengths",
     "epochs_of",
-    "epochs_of_bundles",
     "numbers_of",
     "pack_lengths",
     "stored_counts",

@@ -1,9 +1,9 @@
-"""Numbers of segments: bundles, which are several pages as one, and epochs.
+"""Numbers of segments and sequences: bundles, which are several pages as one; epochs.
 
 A segment has one number for either: that of a page of the index, or the key of a
 bundle, which is larger than the number of any page. So segments are plain arrays.
-Where documents are infilled, a sequence holds other tokens in every epoch: the epoch
-then lies above the number of the sequence, and above those of its pages in a plan.
+Where documents are infilled, a sequence holds other tokens in every epoch: a cursor
+then gives numbers of sequences with the epoch above them, and a plan has a column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from pagefeed.core._base import Int64Array, UInt32Array
 
 __all__ = [
-    "EPOCH_SHIFT",
     "Bundles",
     "are_bundles",
     "bundle_keys",
@@ -28,13 +27,13 @@ __all__ = [
 ]
 
 EPOCH_SHIFT = 40
-"""Bits of a page number; the bits above hold the epoch, as in the data plane."""
+"""Bits of the number of a sequence; the bits above hold the epoch."""
 MOST_EPOCHS = 1 << 21
 """Epochs after which infilled documents are cut as before."""
 
 
 def with_epoch(numbers: Int64Array, epoch: int) -> Int64Array:
-    """Return numbers of sequences or pages with an epoch.
+    """Return numbers of sequences with an epoch.
 
     Example:
         >>> found = with_epoch(np.array([7, 8]), 3)
@@ -75,13 +74,8 @@ def are_bundles(pages: Int64Array) -> npt.NDArray[np.bool_]:
 
 
 def page_numbers(pages: Int64Array) -> Int64Array:
-    """Return the number of each page or bundle, without its epoch: int64."""
+    """Return the number of each page or bundle: int64."""
     return pages % _FIRST_KEY
-
-
-def epochs_of_bundles(keys: Int64Array) -> Int64Array:
-    """Return the epoch in each key of a bundle: int64 [keys]."""
-    return epochs_of(page_numbers(keys))
 
 
 class Bundles(NamedTuple):

@@ -2,11 +2,9 @@
 
 use crate::error::{Error, Kind};
 use crate::gather::{BatchToken, Misfit};
-use crate::infill::split_epoch;
 
 /// The error of a row of a page of the index.
 pub(super) fn describe<T: BatchToken>(misfit: Misfit, page: u64, row: u32) -> Error {
-    let (_, page) = split_epoch(page);
     match misfit {
         Misfit::Token(value) => Error::new(
             Kind::TokenRange,

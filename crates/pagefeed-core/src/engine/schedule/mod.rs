@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::assembly::buffer::Buffer;
 use super::budget::Budget;
 use super::job::{Garbage, LoadJob};
-use super::page_hasher::PageHasher;
+use super::page_key::{PageHasher, PageKey};
 use super::pages::{BatchNumber, FETCHED_AT_ONCE, KeptPage, PageTable, Slot};
 use super::plan::PreparedPlan;
 use super::spares::SparePages;
@@ -61,7 +61,7 @@ pub(super) struct State {
     spares: SparePages,
     /// Pages, by number, that were in memory when all batches were dropped, and that no
     /// plan needs.
-    kept: HashMap<u64, KeptPage, PageHasher>,
+    kept: HashMap<PageKey, KeptPage, PageHasher>,
     /// Whether pages are kept that were loaded for dropped batches.
     keeps_pages: bool,
     spare_buffers: Vec<Buffer>,
@@ -145,10 +145,10 @@ impl State {
         if plan.config.batch_rows != self.config.batch_rows {
             self.resize(&plan.config);
         }
-        let enter = |(number, &page): (u32, &u64)| match plan.is_loose(number) {
+        let enter = |(number, &page): (u32, &PageKey)| match plan.is_loose(number) {
             true => DONE,
             false => {
-                let slot = self.pages.enter(page, plan.bundles.get(&page), source);
+                let slot = self.pages.enter(page, plan.bundles.get(&page.page), source);
                 if let Some(kept) = self.kept.remove(&page) {
                     self.budget.spare -= kept.bytes;
                     self.budget.held += kept.bytes;
@@ -225,9 +225,9 @@ impl State {
         self.budget.most_plans = 0;
         let dropped = std::mem::take(&mut self.pages);
         self.count_plans();
-        for (number, kept) in dropped.into_held() {
+        for (page, kept) in dropped.into_held() {
             if keeps_pages {
-                self.keep(number, kept);
+                self.keep(page, kept);
             } else {
                 self.garbage.pages.extend(Arc::into_inner(kept.page));
             }
@@ -243,19 +243,19 @@ impl State {
     }
 
     /// Keeps a page that no plan needs.
-    fn keep(&mut self, number: u64, kept: KeptPage) {
+    fn keep(&mut self, page: PageKey, kept: KeptPage) {
         self.budget.spare += kept.bytes;
-        if let Some(before) = self.kept.insert(number, kept) {
+        if let Some(before) = self.kept.insert(page, kept) {
             self.budget.spare -= before.bytes;
         }
     }
 
     /// Drops a page that no plan needs; returns whether there was one.
     fn drop_kept(&mut self) -> bool {
-        let Some(number) = self.kept.keys().next().copied() else {
+        let Some(page) = self.kept.keys().next().copied() else {
             return false;
         };
-        if let Some(kept) = self.kept.remove(&number) {
+        if let Some(kept) = self.kept.remove(&page) {
             self.budget.spare -= kept.bytes;
             self.num_freed += kept.bytes;
             self.garbage.pages.extend(Arc::into_inner(kept.page));

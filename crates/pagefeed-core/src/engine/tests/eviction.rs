@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::job::{BatchMemory, GatherJob, Job};
+use super::super::page_key::PageKey;
 use super::super::pages::{BatchNumber, PageTable, Slot};
 use super::*;
+use crate::page::PageOpener;
 
 /// Pages of fixed sizes.
 struct Sized(Vec<usize>);
@@ -20,13 +22,7 @@ impl Sized {
 }
 
 impl PageSource for Sized {
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        page: u64,
-        _: &Fetched,
-        _: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {
         Ok(self.page(page))
     }
 
@@ -61,11 +57,11 @@ fn nothing_is_given_up_for_a_page_that_does_not_fit_even_so() {
     for _ in 0..100 {
         match state.next_job(&source) {
             Some(Job::Load(job)) => {
-                order.push(job.page);
-                if job.page == 1 {
+                order.push(job.page.page);
+                if job.page.page == 1 {
                     slow = Some(job);
                 } else {
-                    let page = source.page(job.page);
+                    let page = source.page(job.page.page);
                     state.end_load(&job, Ok(page));
                 }
             }
@@ -97,13 +93,7 @@ const KEPT: usize = 6_000;
 const MOST_KEPT: usize = 2 * KEPT;
 
 impl PageSource for Keeping {
-    fn decode(
-        &self,
-        _: &mut PageOpener,
-        page: u64,
-        _: &Fetched,
-        _: Option<TokenPage>,
-    ) -> Result<Page> {
+    fn decode(&self, page: u64, _: Loading<'_>) -> Result<Page> {
         self.kept.fetch_add(KEPT, Ordering::Relaxed);
         Ok(self.pages.page(page))
     }
@@ -136,8 +126,13 @@ fn pages_make_room_for_what_the_source_keeps_of_them() {
     while state.num_pending() > 0 {
         match state.next_job(&source) {
             Some(Job::Load(job)) => {
-                let mut opener = PageOpener::default();
-                let page = source.decode(&mut opener, job.page, Fetched::NOTHING, None);
+                let loading = Loading {
+                    opener: &mut PageOpener::default(),
+                    fetched: Fetched::NOTHING,
+                    recycle: None,
+                    epoch: 0,
+                };
+                let page = source.decode(job.page.page, loading);
                 state.end_load(&job, page);
             }
             Some(Job::Fetch(_)) => panic!("nothing is fetched apart"),
@@ -180,7 +175,8 @@ fn what_can_be_given_up_is_what_a_search_of_all_pages_finds() {
     let mut num_evicted = 0;
     for batch in 1..4000 {
         for _ in 0..3 {
-            let slot = table.enter(random.below(40), None, &source);
+            let (page, epoch) = (random.below(40), 0);
+            let slot = table.enter(PageKey { page, epoch }, None, &source);
             let page = known.entry(slot).or_default();
             if page.uses.back() == Some(&batch) {
                 continue;

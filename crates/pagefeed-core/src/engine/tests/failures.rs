@@ -56,13 +56,7 @@ fn a_panic_becomes_an_error() {
 fn a_panic_among_parts_leaves_the_account_right() {
     struct Parts(AtomicBool);
     impl PageSource for Parts {
-        fn decode(
-            &self,
-            _: &mut PageOpener,
-            _: u64,
-            _: &Fetched,
-            _: Option<TokenPage>,
-        ) -> Result<Page> {
+        fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
             Err(Error::invalid("no page is loaded"))
         }
         fn entry(&self, _: u64) -> PageEntry {
@@ -137,13 +131,7 @@ fn tokens_that_do_not_fit_and_pages_too_short_are_named() {
 
     struct Wide;
     impl PageSource for Wide {
-        fn decode(
-            &self,
-            _: &mut PageOpener,
-            _: u64,
-            _: &Fetched,
-            _: Option<TokenPage>,
-        ) -> Result<Page> {
+        fn decode(&self, _: u64, _: Loading<'_>) -> Result<Page> {
             Ok(Page::Tokens(TokenPage {
                 tokens: Tokens::I32([vec![1; 9], vec![65536]].concat()),
                 row_offsets: vec![0, 10],

@@ -48,6 +48,57 @@ fn batches_of_any_rows_are_as_planned_wherever_plans_are_dropped() {
     }
 }
 
+/// Pages whose tokens are the epoch they are made for.
+#[derive(Default)]
+struct OfEpochs {
+    made: Mutex<Vec<(u64, u32)>>,
+}
+
+impl PageSource for OfEpochs {
+    fn decode(&self, page: u64, loading: Loading<'_>) -> Result<Page> {
+        self.made.lock().unwrap().push((page, loading.epoch));
+        Ok(Page::Tokens(TokenPage {
+            tokens: Tokens::U32(vec![loading.epoch; 10]),
+            row_offsets: vec![0, 10],
+            ..TokenPage::default()
+        }))
+    }
+
+    fn entry(&self, _: u64) -> PageEntry {
+        PageEntry::new(0, 80)
+    }
+}
+
+#[test]
+fn a_page_is_made_once_for_each_epoch() {
+    let source = Arc::new(OfEpochs::default());
+    let engine = Engine::new(source.clone(), config(1, 1 << 20, TokenType::I64)).unwrap();
+    let plan = Plan {
+        epoch: vec![0, 1, 1, 70_000],
+        // In no order: it goes with its segment.
+        destination_row: vec![0, 2, 1, 3],
+        ..first_tokens(&[5, 5, 6, 5])
+    };
+    for _ in 0..2 {
+        engine.submit(plan.clone()).unwrap();
+    }
+    for _ in 0..2 {
+        let found = values(&next(&engine).unwrap(), TokenType::I64);
+        for (row, epoch) in [0, 1, 1, 70_000].into_iter().enumerate() {
+            assert_eq!(found[row * LENGTH..][..10], [epoch; 10]);
+        }
+    }
+    let mut made = source.made.lock().unwrap().clone();
+    made.sort_unstable();
+    assert_eq!(made, [(5, 0), (5, 1), (5, 70_000), (6, 1)]);
+    let short = Plan {
+        epoch: vec![1],
+        ..plan
+    };
+    let error = engine.submit(short).unwrap_err();
+    assert!(error.message().contains("epoch has 1"), "{error}");
+}
+
 /// More batches of some pages than are written ahead: every page has uses left.
 fn many_batches(pages: &[u64]) -> Plan {
     let (one, count) = (first_tokens(pages), 40);

@@ -12,7 +12,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 
 use crate::decode::conform;
-use crate::engine::{ExtraReads, Page, PageEntry, PagePart, PartReads, PartSource};
+use crate::engine::{ExtraReads, Loading, Page, PageEntry, PagePart, PartReads, PartSource};
 use crate::error::{Error, Result};
 use crate::metadata::{spans, unwrapped};
 use crate::page::PageOpener;
@@ -21,7 +21,7 @@ use crate::pages::reader::read_array;
 use crate::pages::row_column::mean_row_bytes;
 use crate::pages::row_ranges::{PageRows, SharedPage, SharedPages};
 use crate::pages::sizes::saturated;
-use crate::pages::source::{ColumnSource, Loading};
+use crate::pages::source::ColumnSource;
 use crate::pages::stream_spans::StreamSpans;
 use crate::storage::{Fetched, FileRanges};
 use crate::tokens::TokenPage;
