@@ -67,14 +67,14 @@ class _Notice:
             _shared(PIECE_BYTES, torch.uint8)
             for _ in range(0, MAX_STATE_BYTES, PIECE_BYTES)
         ]
-        self._number = _shared(1, torch.int64)
+        self._serial = _shared(1, torch.int64)
         self._used_by_workers = _shared(1, torch.int64)
         self._over = _shared(1, torch.int64)
         self._num_seen = 0  # Each process has its own.
 
     def moved(self, state: LoaderState) -> None:
         """Let worker processes know the position that the loader was moved to."""
-        self._write(state, int(self._number.item()) + 1)
+        self._write(state, int(self._serial.item()) + 1)
         self._used_by_workers.fill_(0)
         self._over.fill_(0)
 
@@ -93,15 +93,15 @@ class _Notice:
         """Return whether the iteration that began at ``again`` is known to be over."""
         return again is not None and self._over.item() == again.first_epoch + 1
 
-    def _write(self, state: LoaderState, number: int) -> None:
+    def _write(self, state: LoaderState, serial: int) -> None:
         plain = state.to_dict()
         plain.pop("ended", None)
         text = json.dumps(plain).encode().ljust(MAX_STATE_BYTES)
         for index, piece in enumerate(self._pieces):
             content = bytearray(text[index * PIECE_BYTES : (index + 1) * PIECE_BYTES])
             piece.copy_(torch.frombuffer(content, dtype=torch.uint8))
-        self._num_seen = number
-        self._number.fill_(number)
+        self._num_seen = serial
+        self._serial.fill_(serial)
 
     def started_here(self) -> None:
         """Note that this process iterates itself."""
@@ -110,10 +110,10 @@ class _Notice:
     def news(self) -> dict[str, Any] | None:
         """Return the position the loader was moved to, if it is new to this worker."""
         self._used_by_workers.fill_(1)
-        number = int(self._number.item())
-        if number == self._num_seen:
+        serial = int(self._serial.item())
+        if serial == self._num_seen:
             return None
-        self._num_seen = number
+        self._num_seen = serial
         text = b"".join(bytes(piece.numpy()) for piece in self._pieces)
         return json.loads(text)
 

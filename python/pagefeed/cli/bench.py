@@ -34,24 +34,26 @@ ARGUMENTS = SOME_PATHS | READS | STORAGE
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
     files = located(options.paths, storage_options(options, *options.paths))
-    found = bench_storage(files, **same_named(options, bench_storage))
-    return tell(options, asdict(found) | {"advice": found.advice}, _lines(found))
+    measured = bench_storage(files, **same_named(options, bench_storage))
+    return tell(
+        options, asdict(measured) | {"advice": measured.advice}, _lines(measured)
+    )
 
 
-def _lines(found: StorageBench) -> list[str]:
-    least, median, most = (f"{1e3 * time:.1f}" for time in found.latency_seconds)
+def _lines(bench: StorageBench) -> list[str]:
+    least, median, most = (f"{1e3 * time:.1f}" for time in bench.latency_seconds)
     facts = [
-        ("file", f"{format_bytes(found.file_bytes)}, of {found.files:,}"),
+        ("file", f"{format_bytes(bench.file_bytes)}, of {bench.files:,}"),
         ("latency", f"{median} ms ({least} to {most})"),
     ]
     rows = [
         (
-            *(format_bytes(one.request_bytes), one.depth),
-            f"{one.bytes_per_second / one.request_bytes:.1f}",
-            f"{one.bytes_per_second / 1e6:.1f}",
+            *(format_bytes(measured.request_bytes), measured.depth),
+            f"{measured.bytes_per_second / measured.request_bytes:.1f}",
+            f"{measured.bytes_per_second / 1e6:.1f}",
         )
-        for one in found.measured
+        for measured in bench.measured
     ]
     header = ("a request", "at a time", "requests/s", "MB/s")
-    advice = [f"- {line}" for line in found.advice]
+    advice = [f"- {line}" for line in bench.advice]
     return [*fact_lines(facts), "", *table_lines(header, rows), "", *advice]

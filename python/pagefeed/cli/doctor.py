@@ -46,9 +46,9 @@ ARGUMENTS = RUN | {
 def run(options: argparse.Namespace) -> int:
     """Measure and report."""
     loader, damage = make_sound_loader(options, num_threads=options.threads)
-    found = find_limit(loader, _train(options), seconds=options.seconds)
-    damage += found.damage
-    return tell(options, asdict(found), [str(found)], damage)
+    diagnosis = find_limit(loader, _train(options), seconds=options.seconds)
+    damage += diagnosis.damage
+    return tell(options, asdict(diagnosis), [str(diagnosis)], damage)
 
 
 def _train(options: argparse.Namespace) -> Callable[[Batch], object] | None:

@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
     asked = options.code.strip("[]")
     code = named.get(asked.lower(), asked.upper())
     if code not in kinds:
-        known = [*kinds, *(kind.__name__ for kind in kinds.values())]
-        near = difflib.get_close_matches(asked, known) or ["PF-010 to PF-050"]
+        names = [*kinds, *(kind.__name__ for kind in kinds.values())]
+        near = difflib.get_close_matches(asked, names) or ["PF-010 to PF-050"]
         raise InvalidArgumentError(
             f"there is no error {options.code}: expected {' or '.join(near)}"
         )
@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _kinds() -> list[type[PagefeedError]]:
-    found = (getattr(errors, name) for name in errors.__all__)
-    return [kind for kind in found if issubclass(kind, PagefeedError)]
+    classes = (getattr(errors, name) for name in errors.__all__)
+    return [kind for kind in classes if issubclass(kind, PagefeedError)]
 
 
 def _summary(kind: type[PagefeedError]) -> str:

@@ -60,11 +60,11 @@ def run(options: argparse.Namespace) -> int:
     shown, lines = list[Row](), list[str]()
     for name, dataset in data.parts.items():
         with_columns = _with_columns(dataset, tuple(options.columns))
-        for number, row in _rows(with_columns, options, damage):
+        for index, row in _rows(with_columns, options, damage):
             values = row | _texts(row, tokenizer)
-            place = {"dataset": name} if name else {}
-            shown.append(place | {"row": number} | values)
-            lines.append(f"row {number:,}" + f" of {name}" * bool(name))
+            of_dataset = {"dataset": name} if name else {}
+            shown.append(of_dataset | {"row": index} | values)
+            lines.append(f"row {index:,}" + f" of {name}" * bool(name))
             lines += _lines(values, full=options.full)
     return tell(options, {"rows": shown}, lines, damage)
 
@@ -91,14 +91,14 @@ def _rows(
 ) -> Iterator[tuple[int, Row]]:
     """Yield the rows that can be read, and collect each damage once."""
     seen = set()
-    for number in range(options.start, min(len(dataset), options.start + options.rows)):
+    for row in range(options.start, min(len(dataset), options.start + options.rows)):
         try:
-            yield number, dataset[number]
+            yield row, dataset[row]
         except UNREADABLE as error:
-            found = damage_of(error)
-            if found not in seen:
-                seen.add(found)
-                damage.append(found)
+            defect = damage_of(error)
+            if defect not in seen:
+                seen.add(defect)
+                damage.append(defect)
 
 
 def _texts(row: Row, tokenizer: TextTokenizer | None) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _lines(row: Row, *, full: bool) -> Iterator[str]:
         yield f"  {column}"
         for line in _short(value, full=full).splitlines() or [""]:
             wrapped = textwrap.wrap(line, width) or [""]
-            yield from (f"    {part}" for part in wrapped)
+            yield from (f"    {words}" for words in wrapped)
 
 
 def _short(value: object, *, full: bool) -> str:

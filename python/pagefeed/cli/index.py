@@ -74,12 +74,12 @@ def _write(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    found = check_index(**same_named(options, check_index))
+    check = check_index(**same_named(options, check_index))
     names = ("added", "removed", "changed")
-    counts = {f"num_{name}": len(getattr(found, name)) for name in names}
-    first = {name: " ".join(getattr(found, name)[:_SHOWN]) or None for name in names}
-    about = {"written": found.written, "files": found.num_files}
-    return tell_facts(options, about | counts | first, ok=found.ok)
+    counts = {f"num_{name}": len(getattr(check, name)) for name in names}
+    first = {name: " ".join(getattr(check, name)[:_SHOWN]) or None for name in names}
+    about = {"written": check.written, "files": check.num_files}
+    return tell_facts(options, about | counts | first, ok=check.ok)
 
 
 def _report(index: PageIndex, seconds: float) -> dict[str, Any]:

@@ -37,42 +37,43 @@ def run(options: argparse.Namespace) -> int:
     """Look and report; 1 if something cannot be read."""
     data, damage = make_sound_dataset(options)
     cut = make_sequences(options) if options.length else None
-    found = {
+    inspections = {
         name: inspect(
             dataset, sequences=cut, memory=options.memory, whole=options.whole
         )
         for name, dataset in data.parts.items()
     }
-    damage = [*damage, *(one for each in found.values() for one in each.damage)]
-    made: dict[str, Any] = {name: asdict(one) for name, one in found.items()}
+    for facts in inspections.values():
+        damage = [*damage, *facts.damage]
+    reports: dict[str, Any] = {n: asdict(facts) for n, facts in inspections.items()}
     lines = [
         line
-        for name, one in found.items()
-        for line in [f"{name}:"] * bool(name) + _lines(one)
+        for name, facts in inspections.items()
+        for line in [f"{name}:"] * bool(name) + _lines(facts)
     ]
-    shown = made if options.mix else made[""]
+    shown = reports if options.mix else reports[""]
     return tell(options, shown, lines, damage)
 
 
-def _lines(found: Inspection) -> list[str]:
-    lines = fact_lines(facts_of_inspection(found))
-    if found.storage is not None:
+def _lines(inspection: Inspection) -> list[str]:
+    lines = fact_lines(facts_of_inspection(inspection))
+    if inspection.storage is not None:
         rows = [
             (
                 *(column.name, f"{column.type}, {' '.join(column.encodings)}"),
                 *(" ".join(column.codecs), format_bytes(column.stored_bytes)),
                 format_bytes(column.decoded_bytes),
             )
-            for column in found.storage.columns
+            for column in inspection.storage.columns
         ]
         header = ("column", "type", "codec", "stored", "decoded")
         lines += ["", *table_lines(header, rows, left=3)]
-    lines += [*_length_lines(found), *_cost_lines(found)]
-    return [*lines, *(f"- {advice}" for advice in found.advice)]
+    lines += [*_length_lines(inspection), *_cost_lines(inspection)]
+    return [*lines, *(f"- {advice}" for advice in inspection.advice)]
 
 
-def _length_lines(found: Inspection) -> list[str]:
-    lengths = found.lengths
+def _length_lines(inspection: Inspection) -> list[str]:
+    lengths = inspection.lengths
     if lengths is None:
         return []
     of = f"{lengths.rows_read:,} rows" + " (a sample)" * lengths.is_sample
@@ -82,16 +83,16 @@ def _length_lines(found: Inspection) -> list[str]:
     lines = ["", f"{lengths.unit} of a document, mean {lengths.mean:,.0f}, by {of}"]
     lines.append(f"  at most, by share of documents: {quantiles}")
     most = max(rows for _, _, rows, _ in lengths.histogram)
-    total = max(1, sum(each for _, _, _, each in lengths.histogram))
-    for least, greatest, rows, each in lengths.histogram:
+    total = max(1, sum(tokens for _, _, _, tokens in lengths.histogram))
+    for least, greatest, rows, tokens in lengths.histogram:
         bar = "#" * -(-BAR * rows // most)
         span = f"{least:,}-{greatest:,}"
-        lines.append(f"  {span:>21} {rows:>10,}{each / total:>7.1%}  {bar}")
+        lines.append(f"  {span:>21} {rows:>10,}{tokens / total:>7.1%}  {bar}")
     return lines
 
 
-def _cost_lines(found: Inspection) -> list[str]:
-    if not found.costs:
+def _cost_lines(inspection: Inspection) -> list[str]:
+    if not inspection.costs:
         return []
     header = ("an epoch with shuffle", "reads", "bytes", "CPU", "memory", "same file")
     costs = [
@@ -100,14 +101,14 @@ def _cost_lines(found: Inspection) -> list[str]:
             *(f"{cost.cpu_seconds:.1f} s", format_bytes(cost.needed_bytes)),
             f"{cost.same_file_pairs:.2f}x",
         )
-        for cost in found.costs
+        for cost in inspection.costs
     ]
     lines = ["", *table_lines(header, costs)]
     lines.append("(same file: pairs of a batch from one file, against a random order)")
-    if found.rewritings:
+    if inspection.rewritings:
         rows = [
-            (one.setting, f"{one.bytes_per_token:.2f}", f"{one.gain:.0%}")
-            for one in found.rewritings
+            (way.setting, f"{way.bytes_per_token:.2f}", f"{way.gain:.0%}")
+            for way in inspection.rewritings
         ]
         lines += ["", *table_lines(("rewritten as", "bytes a token", "saves"), rows)]
     return [*lines, ""]

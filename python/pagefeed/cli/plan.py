@@ -138,5 +138,5 @@ def _line(options: argparse.Namespace) -> int:
 
 
 def _is_remote(data: AnyDataset) -> bool:
-    parts = data.parts.values()
-    return any(is_url(part.files[0]) for part in parts if part.files)
+    datasets = data.parts.values()
+    return any(is_url(dataset.files[0]) for dataset in datasets if dataset.files)

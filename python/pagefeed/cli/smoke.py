@@ -53,12 +53,12 @@ def run(options: argparse.Namespace) -> int:
         vocab_size = tokenizer.vocab_size
     model = _model(options.model, vocab_size) if options.model else None
     given = {"vocab_size": vocab_size, "tokenizer": tokenizer, "model": model}
-    found = try_run(loader, **same_named(options, try_run) | given)
-    damage += found.damage
-    ok = found.ok and not damage
-    report = asdict(found) | {"ok": ok}
-    state = f"plan {found.plan}: {'ready' if ok else 'NOT READY'}"
-    return tell(options, report, [*check_lines(found.checks), state], damage, ok=ok)
+    trial = try_run(loader, **same_named(options, try_run) | given)
+    damage += trial.damage
+    ok = trial.ok and not damage
+    report = asdict(trial) | {"ok": ok}
+    state = f"plan {trial.plan}: {'ready' if ok else 'NOT READY'}"
+    return tell(options, report, [*check_lines(trial.checks), state], damage, ok=ok)
 
 
 def _model(name: str, vocab_size: int | None) -> Any:

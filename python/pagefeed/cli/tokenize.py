@@ -89,16 +89,16 @@ def run(options: argparse.Namespace) -> int:
     }
     done = tokenize(**given)
     seconds = time.perf_counter() - started
-    told = {"tokenizer": tokenizer.name, "engine": tokenizer.engine}
+    used = {"tokenizer": tokenizer.name, "engine": tokenizer.engine}
     written = f"{len(done.files)} files of {done.folder}, {seconds:.1f} s"
-    made = f"{done.num_documents:,} documents, {done.num_tokens:,} tokens"
-    lines = [f"{made} in {written} with {tokenizer.engine}"]
+    amounts = f"{done.num_documents:,} documents, {done.num_tokens:,} tokens"
+    lines = [f"{amounts} in {written} with {tokenizer.engine}"]
     if done.num_learned is not None:
         lines += [f"{done.num_learned:,} chats with something to learn"]
     if done.num_rejected:
         lines += [f"{done.num_rejected:,} records rejected: {done.folder}/_rejected"]
     lines += [f"  {count:,} {reason}" for reason, count in done.reasons.items()]
-    return tell(options, asdict(done) | told | {"seconds": round(seconds, 3)}, lines)
+    return tell(options, asdict(done) | used | {"seconds": round(seconds, 3)}, lines)
 
 
 def _text(path: str | None) -> str | None:

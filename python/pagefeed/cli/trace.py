@@ -111,15 +111,15 @@ def _trace_rows(loader: Loader, options: argparse.Namespace) -> int:
 
 
 def _trace_weights(loader: Loader, options: argparse.Namespace) -> int:
-    found = mixture_weights(loader)
-    names = [*found[0][1]]
+    weights = mixture_weights(loader)
+    names = [*weights[0][1]]
     rows = [
         (f"{step:,}", *(f"{shares[name]:.2%}" for name in names))
-        for step, shares in found
+        for step, shares in weights
     ]
     lines = [*table_lines(("from step", *names), rows)]
-    told = [{"step": step, "shares": shares} for step, shares in found]
-    return tell(options, told, lines)
+    listed = [{"step": step, "shares": shares} for step, shares in weights]
+    return tell(options, listed, lines)
 
 
 def _trace_document(loader: Loader, options: argparse.Namespace) -> int:
@@ -129,7 +129,7 @@ def _trace_document(loader: Loader, options: argparse.Namespace) -> int:
             f"--document {options.document} is not FILE:ROW, such as part-7.parquet:812"
         )
     slots: list[Slot] = loader.steps_of(file, int(row))
-    lines = [f"step {one.step:,}, rank {one.rank}, row {one.row}" for one in slots]
+    lines = [f"step {slot.step:,}, rank {slot.rank}, row {slot.row}" for slot in slots]
     lines = lines or [
         "it is not seen in this epoch: not selected, skipped, dropped, or empty"
     ]
@@ -146,13 +146,13 @@ def _write_steps(loader: Loader, options: argparse.Namespace) -> int:
         Work("writing batches", total=len(steps), unit="steps") as work,
         warnings.catch_warnings(action="ignore", category=PaddingWarning),
     ):
-        for number in steps:
+        for wanted in steps:
             try:
-                for step, batch in steps_again(loader, [number]):
+                for step, batch in steps_again(loader, [wanted]):
                     name = f"step-{step:08d}-rank-{loader.rank}"
                     written.append(str(_write(folder / name, batch)))
             except UNREADABLE as error:
-                damage.append(damage_of(error, (number,)))
+                damage.append(damage_of(error, (wanted,)))
             work.advance()
     lines = [f"{len(written):,} of {len(steps):,} steps written to {folder}"]
     return tell(options, {"files": written}, lines, damage)

@@ -49,24 +49,25 @@ def run(options: argparse.Namespace) -> int:
     if result.ok:
         times = "as often as it should be" if options.mix else "exactly once"
         lines += [f"every other sequence is delivered {times}, on equal steps per rank"]
-    told, ok = asdict(result), result.ok
+    report, ok = asdict(result), result.ok
     if options.statistics:
-        found = order_statistics(loader)
-        told["statistics"], ok = asdict(found), ok and found.ok
-        lines += _statistics(found)
-    return tell(options, told | {"ok": ok}, lines, ok=ok)
+        statistics = order_statistics(loader)
+        report["statistics"], ok = asdict(statistics), ok and statistics.ok
+        lines += _statistics(statistics)
+    return tell(options, report | {"ok": ok}, lines, ok=ok)
 
 
-def _statistics(found: OrderStatistics) -> list[str]:
-    about = f"{found.num_seeds} seeds, two epochs of {found.num_units:,} units each"
+def _statistics(statistics: OrderStatistics) -> list[str]:
+    about = f"{statistics.num_seeds} seeds, two epochs of "
+    about += f"{statistics.num_units:,} units each"
     header, rows = ("test", "measured", "random order", "allowed"), []
-    for finding in found.findings:
+    for finding in statistics.findings:
         numbers = finding.measured, finding.random, finding.allowed
         rows.append(
             (finding.test, *("-" if n is None else f"{n:.4g}" for n in numbers))
         )
     table = table_lines(header, rows)
-    wrong = [f"WRONG: {problem}" for problem in found.problems]
+    wrong = [f"WRONG: {problem}" for problem in statistics.problems]
     return ["", f"the order of {about}:", *table, *wrong]
 
 
@@ -82,7 +83,7 @@ def _legs(options: argparse.Namespace, batch_size: int) -> list[Leg]:
     legs = []
     for resume in options.resume:
         try:
-            steps, *sizes = [int(part) for part in resume.split(":")]
+            steps, *sizes = [int(field) for field in resume.split(":")]
             next_world_size, next_batch_size = (*sizes, batch_size)[:2]
         except ValueError:
             raise InvalidArgumentError(

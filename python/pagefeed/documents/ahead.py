@@ -46,11 +46,11 @@ class Decoding:
         """
         for name, begun in self.begun.items():
             values = []
-            for number, value in enumerate(begun):
+            for row, value in enumerate(begun):
                 try:
                     values.append(None if value is None else value.result())
                 except Exception as cause:
-                    raise refuse(name, number, cause) from cause
+                    raise refuse(name, row, cause) from cause
             self.into[name] = values
         return self.batch
 
@@ -113,8 +113,8 @@ class AheadEngine:
 
     def stats(self) -> dict[str, Any]:
         """Return counters since the start; what waits here counts as memory."""
-        told: dict[str, Any] = self._engine.stats()
-        return told | {"peak_bytes": told["peak_bytes"] + int(self._peak)}
+        counters: dict[str, Any] = self._engine.stats()
+        return counters | {"peak_bytes": counters["peak_bytes"] + int(self._peak)}
 
     def next_batch(self) -> Decoding:
         """Return the next batch, and start to decode later ones."""
@@ -127,7 +127,7 @@ class AheadEngine:
                     raise
                 begun.append(error)
                 break
-        self._peak = max(self._peak, self._held())
+        self._peak = max(self._peak, self._bytes_ahead())
         first = begun.popleft()
         if isinstance(first, Exception):
             raise first
@@ -149,25 +149,26 @@ class AheadEngine:
         return self.pool.submit(function, value)
 
     def _waiting(self) -> list[Decoding]:
-        return [one for one in self._begun if isinstance(one, Decoding)]
+        return [decoding for decoding in self._begun if isinstance(decoding, Decoding)]
 
-    def _held(self, *also: Sizes) -> float:
-        sizes = [*(one.sizes for one in self._waiting()), *also]
-        return sum(given + made * self.scale for given, made in sizes)
+    def _bytes_ahead(self, *also: Sizes) -> float:
+        sizes = [*(decoding.sizes for decoding in self._waiting()), *also]
+        return sum(stored + decoded * self.scale for stored, decoded in sizes)
 
     def _is_short(self) -> bool:
         """Return whether more values should be decoded ahead, and fit."""
         # A batch without values is one, too.
         ahead = sum(
-            max(1, *map(len, one.begun.values())) for one in self._waiting()[1:]
+            max(1, *map(len, decoding.begun.values()))
+            for decoding in self._waiting()[1:]
         )
         is_short = ahead < VALUES_AHEAD * self._workers
-        return is_short and self._held(self._of_step) <= self._most_bytes
+        return is_short and self._bytes_ahead(self._of_step) <= self._most_bytes
 
     def clear(self, *, keep_pages: bool = False) -> None:
         """Forget all batches that were submitted and not taken."""
-        for one in self._waiting():
-            one.cancel()
+        for decoding in self._waiting():
+            decoding.cancel()
         self._begun.clear()
         self._engine.clear(keep_pages=keep_pages)
 

@@ -155,30 +155,30 @@ class DocumentBatchIndex(PackedRuns, DocumentIndex):
         block = self.block_of(sequences)
         local = sequences - self._first_sequence[block]
         nothing = np.empty(0, dtype=np.int64)
-        documents, places = [nothing], [nothing]
-        for number in distinct(block).tolist():
-            here, batches = np.flatnonzero(block == number), self._batches(number)
+        documents, positions = [nothing], [nothing]
+        for at_block in distinct(block).tolist():
+            here, batches = np.flatnonzero(block == at_block), self._batches(at_block)
             begin, end = batches.first[local[here]], batches.first[local[here] + 1]
-            found = batches.document[joined_ranges(begin, end)]
-            documents.append(found + self._first_row[number])
-            places.append(np.repeat(here, end - begin))
-        which = np.concatenate(places)
+            rows = batches.document[joined_ranges(begin, end)]
+            documents.append(rows + self._first_row[at_block])
+            positions.append(np.repeat(here, end - begin))
+        which = np.concatenate(positions)
         in_order = np.argsort(which, kind="stable")
         return np.concatenate(documents)[in_order], which[in_order]
 
     def batches_of(self, documents: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the batch of each document, and its position there: int64 each."""
         block = np.searchsorted(self._first_row, documents, side="right") - 1
-        batch, place = np.empty((2, len(documents)), dtype=np.int64)
-        for number in distinct(block).tolist():
-            here, batches = block == number, self._batches(number)
+        batch, position = np.empty((2, len(documents)), dtype=np.int64)
+        for at_block in distinct(block).tolist():
+            here, batches = block == at_block, self._batches(at_block)
             at = np.empty(len(batches.document), dtype=np.int64)
             at[batches.document] = np.arange(len(at))
-            at = at[documents[here] - self._first_row[number]]
+            at = at[documents[here] - self._first_row[at_block]]
             local = np.searchsorted(batches.first, at, side="right") - 1
-            batch[here] = local + self._first_sequence[number]
-            place[here] = at - batches.first[local]
-        return batch, place
+            batch[here] = local + self._first_sequence[at_block]
+            position[here] = at - batches.first[local]
+        return batch, position
 
     def segments(self, sequences: Int64Array) -> Segments:
         """Return a segment for each document.

@@ -63,10 +63,10 @@ class DecodingFeed(Feed):
         return batch, batch, (0, 0)
 
 
-def _failed(name: str, number: int, cause: Exception) -> DataError:
+def _failed(name: str, row: int, cause: Exception) -> DataError:
     error = DataError(
-        f"decode of column {name!r} failed in row {number} of a batch: "
+        f"decode of column {name!r} failed in row {row} of a batch: "
         f"{type(cause).__name__}: {cause}"
     )
-    error.column, error.batch_row = name, number
+    error.column, error.batch_row = name, row
     return error

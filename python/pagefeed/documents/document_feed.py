@@ -73,9 +73,9 @@ class DocumentFeed(EngineFeed):
                 "gives rows as files have them: give a max_length"
             )
         sources, beside = [], []
-        for number, (dataset, names) in enumerate(zip(datasets, called, strict=True)):
+        for member, (dataset, names) in enumerate(zip(datasets, called, strict=True)):
             nothing = FolderColumn((), _first_values(dataset))
-            lacks = self._aligned.lacked_by(number)
+            lacks = self._aligned.lacked_by(member)
             sources.append(
                 [nothing if n in lacks else dataset.source_of(n) for n in names]
             )
@@ -83,12 +83,14 @@ class DocumentFeed(EngineFeed):
                 replace(nothing, values=() if n in lacks else (1,))
                 for n in self._lacked
             ]
-            beside.append([*_told(dataset, metadata), *has])
+            beside.append([*_columns_beside(dataset, metadata), *has])
         if not settings.drop_last or metadata is not None:
-            for dataset, told in zip(datasets, beside, strict=True):
-                told.append(FolderColumn((1,), _first_values(dataset)))
+            for dataset, own_beside in zip(datasets, beside, strict=True):
+                own_beside.append(FolderColumn((1,), _first_values(dataset)))
         both = zip(sources, beside, strict=True)
-        self._columns = [each for own, told in both for each in (*own, *told)]
+        self._columns = [
+            column for own, own_beside in both for column in (*own, *own_beside)
+        ]
         names = (*self.names, *(f"metadata {n}" for n in range(len(beside[0]))))
         self._num_columns = len(names)
         infilled = [isinstance(c, PageIndex) and c.is_infilled for c in self._columns]
@@ -135,33 +137,33 @@ class DocumentFeed(EngineFeed):
         """Plan batches in the order of ``sequences``; ``NO_SEQUENCE`` is a null row."""
         num_batches, num_rows = sequences.shape
         sequences = sequences.reshape(-1)
-        places = np.flatnonzero(sequences != NO_SEQUENCE)
-        given = sequences[places]
-        found = self._run.index.documents_of(numbers_of(given))
-        rows, part, which, are_left = found
-        places, epochs = places[which], epochs_of(given)[which]
+        slots = np.flatnonzero(sequences != NO_SEQUENCE)
+        given = sequences[slots]
+        documents = self._run.index.documents_of(numbers_of(given))
+        rows, dataset, which, are_left = documents
+        slots, epochs = slots[which], epochs_of(given)[which]
         if self._takes_batches:
             # A sequence is a batch; the rows of those of a step follow each other.
-            batch = places // num_rows
-            place = np.arange(len(batch)) - np.searchsorted(batch, batch)
-            num_rows = max(self._num_rows, int(place.max(initial=0)) + 1)
-            places = batch * num_rows + place
-        places, part = places[are_left], part[are_left]
-        page, row = self._cells(rows[are_left], part)
+            batch = slots // num_rows
+            slot = np.arange(len(batch)) - np.searchsorted(batch, batch)
+            num_rows = max(self._num_rows, int(slot.max(initial=0)) + 1)
+            slots = batch * num_rows + slot
+        slots, dataset = slots[are_left], dataset[are_left]
+        page, row = self._cells(rows[are_left], dataset)
         num_columns = self._num_columns
         epoch = None
         if self._is_infilled.any():
-            epoch = np.where(self._is_infilled[part], epochs[are_left][:, None], 0)
+            epoch = np.where(self._is_infilled[dataset], epochs[are_left][:, None], 0)
             epoch = epoch.reshape(-1).astype(np.uint32)
         columns = np.arange(num_columns, dtype=np.uint32)
         return BatchPlan(
             segments=Segments(
-                sequence=np.repeat(places, num_columns),
+                sequence=np.repeat(slots, num_columns),
                 page=page.reshape(-1),
                 row=row.reshape(-1),
                 first_token=np.zeros(page.size, dtype=np.uint32),
                 num_tokens=np.ones(page.size, dtype=np.uint32),
-                offset=np.tile(columns, len(places)),
+                offset=np.tile(columns, len(slots)),
             ),
             num_batches=num_batches,
             epoch=epoch,
@@ -171,12 +173,12 @@ class DocumentFeed(EngineFeed):
     def batch(self, delivered: _core.Buffer) -> Batch:
         """Make a batch of what the engine delivers."""
         columns = delivered.take_columns(only_filled=self._takes_batches)
-        told = columns[len(self.names) :]
+        beside = columns[len(self.names) :]
         del columns[len(self.names) :]
-        there = told.pop() if len(told) > len(self._lacked) else None
-        begin = len(told) - len(self._lacked)
-        has = dict(zip(self._lacked, told[begin:], strict=True))
-        del told[begin:]
+        there = beside.pop() if len(beside) > len(self._lacked) else None
+        begin = len(beside) - len(self._lacked)
+        has = dict(zip(self._lacked, beside[begin:], strict=True))
+        del beside[begin:]
         batch: dict[str, Any] = dict(zip(self.names, columns, strict=True))
         most = self._documents.max_length
         if most is None or not self._documents.makes_tokens:
@@ -199,14 +201,14 @@ class DocumentFeed(EngineFeed):
             fields=fields.settings,
             starts=starts,
         )
-        made: Batch = fields.arrays(memory, shape, settings.dtype)
-        made |= {"lengths": lengths}
+        result: Batch = fields.arrays(memory, shape, settings.dtype)
+        result |= {"lengths": lengths}
         if self._metadata is not None and there is not None:
-            made["metadata"] = self._metadata.of_documents(told, there, whole, most)
+            result["metadata"] = self._metadata.of_documents(beside, there, whole, most)
         # Columns called like what is made are the user's.
         del batch[self.names[0]]
-        made |= batch
-        made |= self._aligned.of_documents(
+        result |= batch
+        result |= self._aligned.of_documents(
             batch,
             whole,
             shape,
@@ -214,53 +216,53 @@ class DocumentFeed(EngineFeed):
             across_documents=fields.across_documents,
             has=has,
         )
-        made |= self._aligned.loss_mask(made)
-        return self._aligned.typed(self._taken(made, length))
+        result |= self._aligned.loss_mask(result)
+        return self._aligned.typed(self._taken(result, length))
 
     def dataset_ids(
-        self, made: Batch, of_sequences: npt.NDArray[np.int32]
+        self, batch: Batch, of_sequences: npt.NDArray[np.int32]
     ) -> npt.NDArray[np.int32]:
         """Return the dataset of each row of a batch."""
         if self._documents.pad is None:  # One row; null rows stand behind.
             return of_sequences[:1]
         if self._takes_batches:
-            return np.repeat(of_sequences.max(), len(made["lengths"]))
+            return np.repeat(of_sequences.max(), len(batch["lengths"]))
         return of_sequences
 
-    def _taken(self, made: Batch, length: int) -> Batch:
+    def _taken(self, batch: Batch, length: int) -> Batch:
         """Return the values of rows of ``length`` tokens, converted."""
         taken = {
             name: as_taken(value) if isinstance(value, _core.ArrowArray) else value
-            for name, value in made.items()
+            for name, value in batch.items()
         }
         return self._handed_out(taken, length)
 
     def _padded(self, columns: dict[str, Any]) -> Batch:
         """Return the columns that have padding values of their own."""
-        made: dict[str, Any] = {}
+        padded: dict[str, Any] = {}
         for name, filling in self._documents.padded_columns.items():
-            found = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
-            length = self._documents.max_length or max(1, int(found.max(initial=0)))
+            lengths = np.frombuffer(columns[name].list_lengths(), dtype=np.int64)
+            length = self._documents.max_length or max(1, int(lengths.max(initial=0)))
             memory = _core.padded(columns[name], length, filling, "int64")
-            shape = len(found), length
-            made[name] = np.ndarray(shape, np.int64, memoryview(memory))
-            made[f"{name}_lengths"] = np.minimum(found, length)
-        return made
+            shape = len(lengths), length
+            padded[name] = np.ndarray(shape, np.int64, memoryview(memory))
+            padded[f"{name}_lengths"] = np.minimum(lengths, length)
+        return padded
 
     def _cells(
-        self, all_rows: Int64Array, part: Int64Array
+        self, all_rows: Int64Array, dataset: Int64Array
     ) -> tuple[Int64Array, UInt32Array]:
         """Return page and row in the page of each cell: [documents, columns] each."""
         num_columns = self._num_columns
         page = np.empty((len(all_rows), num_columns), dtype=np.int64)
         row = np.empty((len(all_rows), num_columns), dtype=np.uint32)
-        for number in distinct(part).tolist():
-            which = np.flatnonzero(part == number)
-            index = self._run.datasets[number].index
+        for member in distinct(dataset).tolist():
+            which = np.flatnonzero(dataset == member)
+            index = self._run.datasets[member].index
             rows = all_rows[which]
             for column in range(num_columns):
-                place = number * num_columns + column
-                source = self._columns[place]
+                entry = member * num_columns + column
+                source = self._columns[entry]
                 if isinstance(source, FolderColumn):
                     local = np.zeros_like(rows)
                     row[which, column] = source.number_of_file[
@@ -269,7 +271,7 @@ class DocumentFeed(EngineFeed):
                 else:
                     local = source.pages_of_rows(rows)
                     row[which, column] = rows - source.first_rows(local)
-                page[which, column] = local + self._first_pages[place]
+                page[which, column] = local + self._first_pages[entry]
         return page, row
 
 
@@ -300,16 +302,16 @@ def _refuse_wide(datasets: Sequence[Dataset]) -> None:
         if not dataset.index.is_infilled:
             continue
         both = zip(dataset.aligned, dataset.aligned_sources, strict=True)
-        for each, source in both:
-            if each.filling(source) is None:
+        for aligned, source in both:
+            if aligned.filling(source) is None:
                 raise InvalidArgumentError(
-                    f"column {each.column!r} cannot be infilled in Documents: it has "
-                    "several numbers a token, or width, first, count, scale or of_next "
-                    "are set. Give Windows or Packed, or leave the column out"
+                    f"column {aligned.column!r} cannot be infilled in Documents: it "
+                    "has several numbers a token, or width, first, count, scale or "
+                    "of_next are set. Give Windows or Packed, or leave the column out"
                 )
 
 
-def _told(dataset: Dataset, metadata: Any) -> list[PageIndex | FolderColumn]:
+def _columns_beside(dataset: Dataset, metadata: Any) -> list[PageIndex | FolderColumn]:
     """Return the sources of the metadata of a dataset."""
     if metadata is None:
         return []

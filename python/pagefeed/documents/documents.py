@@ -141,7 +141,8 @@ class Documents(Cut):
         """Return a cut whose sequences are batches of at most ``batch_tokens``."""
         if not self.makes_tokens:  # Refused with what else they cannot do.
             return self, 1
-        same = {each.name: getattr(self, each.name) for each in fields(Documents)}
+        names = [setting.name for setting in fields(Documents)]
+        same = {name: getattr(self, name) for name in names}
         return DocumentBatches(**same, batch_tokens=batch_tokens), 1
 
 
@@ -186,6 +187,6 @@ class DocumentBatches(Documents):
     @property
     def identity(self) -> str:
         """Text that identifies the cut."""
-        kept = f"max_length={self.max_length}, pad={self.pad!r}"
-        cut = f"DocumentBatches(batch_tokens={self.batch_tokens}, {kept})"
+        limits = f"max_length={self.max_length}, pad={self.pad!r}"
+        cut = f"DocumentBatches(batch_tokens={self.batch_tokens}, {limits})"
         return f"{cut}, version {PACKING}"

@@ -71,13 +71,13 @@ def _counted(spans: Spans) -> LengthCounts:
         lengths = lengths_of_rows(spans, first, stop)
         return np.unique(lengths, return_counts=True)
 
-    found = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
+    counts = LengthCounts(*np.zeros((2, 0), dtype=np.int64))
     with Work("lengths of rows", total=spans.num_rows, unit="rows") as work:
         for length, num_rows in in_order(count, range(0, len(spans), SPANS_AT_ONCE)):
-            both = np.concatenate([found.length, length])
-            distinct, place = np.unique(both, return_inverse=True)
+            both = np.concatenate([counts.length, length])
+            distinct, index = np.unique(both, return_inverse=True)
             totals = np.zeros(len(distinct), dtype=np.int64)
-            np.add.at(totals, place, np.concatenate([found.num_rows, num_rows]))
-            found = LengthCounts(distinct, totals)
+            np.add.at(totals, index, np.concatenate([counts.num_rows, num_rows]))
+            counts = LengthCounts(distinct, totals)
             work.advance(int(num_rows.sum()))
-    return found
+    return counts

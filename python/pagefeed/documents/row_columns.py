@@ -47,12 +47,12 @@ def row_columns(
         ]
         _check_same(datasets, named)
         unknown = [name for name in documents.padded_columns if name not in named[0]]
-        made = {f"{name}_lengths" for name in documents.padded_columns}
-        if unknown or made & set(named[0]):
+        added = {f"{name}_lengths" for name in documents.padded_columns}
+        if unknown or added & set(named[0]):
             raise InvalidArgumentError(
                 f"pad names {sorted(documents.padded_columns)}, and a batch has "
                 f"{list(named[0])}: name columns that are there, and none that is "
-                f"called like one of {sorted(made)}"
+                f"called like one of {sorted(added)}"
             )
         return named[0], named
     named = [
@@ -102,5 +102,5 @@ def as_taken(column: _core.ArrowArray) -> Any:
     if numbers is not None:
         dtype, values = numbers
         return np.frombuffer(values, dtype)
-    found = column.texts_or_bytes()
-    return column if found is None else found
+    texts = column.texts_or_bytes()
+    return column if texts is None else texts

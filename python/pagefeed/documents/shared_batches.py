@@ -33,8 +33,8 @@ class Holding(Protocol):
 
 def num_documents(cursor: Holding, sequences: Iterable[int]) -> int:
     """Return the documents of sequences, of which padding has none."""
-    here = (each for each in sequences if each >= 0)
-    return sum(len(cursor.run.documents_of(sequence)) for sequence in here)
+    real = (own for own in sequences if own >= 0)
+    return sum(len(cursor.run.documents_of(sequence)) for sequence in real)
 
 
 def document_at(cursor: Holding, step: int, row: int) -> tuple[int, int]:
@@ -54,15 +54,15 @@ def document_at(cursor: Holding, step: int, row: int) -> tuple[int, int]:
     raise InvalidArgumentError(f"row={row} must lie below {before}")
 
 
-def slots_in_batches(cursor: Holding, slots: Iterable[Slot], place: int) -> list[Slot]:
+def slots_in_batches(cursor: Holding, slots: Iterable[Slot], offset: int) -> list[Slot]:
     """Return the slots of a document, by those of the batches that it is in.
 
     Args:
         cursor: Knows the sequences of steps.
         slots: Of the batches, among those of their step and rank.
-        place: Which document of each batch it is.
+        offset: Which document of each batch it is.
     """
-    return [s._replace(row=_rows_before(cursor, s) + place) for s in slots]
+    return [s._replace(row=_rows_before(cursor, s) + offset) for s in slots]
 
 
 def _rows_before(cursor: Holding, slot: Slot) -> int:
@@ -70,5 +70,5 @@ def _rows_before(cursor: Holding, slot: Slot) -> int:
     if slot.row == 0:
         return 0
     route = replace(cursor.route, rank=slot.rank)
-    found = cursor.sequences_of(route, route.index_of(slot.step))
-    return num_documents(cursor, found[: slot.row].tolist())
+    sequences = cursor.sequences_of(route, route.index_of(slot.step))
+    return num_documents(cursor, sequences[: slot.row].tolist())

@@ -36,17 +36,17 @@ class ImageDataset(ParquetDataset):
     """Whether a row with a broken image is left out; otherwise it is an error."""
     decode: Any = None
     """The function that decodes images, and its workers."""
-    known: dict[Any, ImageNumbers] = field(default_factory=dict, compare=False)
+    cached: dict[Any, ImageNumbers] = field(default_factory=dict, compare=False)
     """Sizes and tokens by the files that have them; derived datasets share it."""
 
     @property
     def numbers(self) -> ImageNumbers:
         """Sizes and tokens of all images, read on first use."""
-        if self.files not in self.known:
+        if self.files not in self.cached:
             sizes = None if self.sizes is None else self.column_index(self.sizes)
             columns = SizesOf(self.column_index(self.images), sizes, self.drops)
-            self.known[self.files] = ImageNumbers(columns, self.of_size)
-        return self.known[self.files]
+            self.cached[self.files] = ImageNumbers(columns, self.of_size)
+        return self.cached[self.files]
 
     def column_index(self, column: str) -> PageIndex:
         """Return the page index of another column of the same rows."""

@@ -92,9 +92,9 @@ class ImageFeed(Feed):
         super().close()
         self._tokens.close()
 
-    def dataset_ids(self, made: Batch, of_sequences: Any) -> Any:
+    def dataset_ids(self, batch: Batch, of_sequences: Any) -> Any:
         """Return the number of the dataset of each row of a batch."""
-        return self._tokens.dataset_ids(made, of_sequences)
+        return self._tokens.dataset_ids(batch, of_sequences)
 
     def plan(self, sequences: Int64Array) -> ImagePlan:
         """Plan batches of ``sequences``: int64 [batches, rows]."""
@@ -103,11 +103,11 @@ class ImageFeed(Feed):
         documents = self._run.index.documents_of(numbers)
         has, page, row_in_page = np.zeros((3, len(documents.row)), dtype=np.int64)
         pages_before = 0  # The engine numbers the pages of all datasets through.
-        for number, dataset in self._datasets.items():
-            known, source = dataset.numbers, dataset.numbers.source
-            here = np.flatnonzero(documents.dataset == number)
+        for member, dataset in self._datasets.items():
+            sizes, source = dataset.numbers, dataset.numbers.source
+            here = np.flatnonzero(documents.dataset == member)
             rows = documents.row[here]
-            has[here] = known.first[rows + 1] > known.first[rows]
+            has[here] = sizes.first[rows + 1] > sizes.first[rows]
             pages = source.pages_of_rows(rows)
             row_in_page[here] = rows - source.first_rows(pages)
             page[here] = pages_before + pages
@@ -154,8 +154,8 @@ class ImageFeed(Feed):
         """Return a batch, its images, and their bytes as stored and decoded."""
         batch, documents = delivered
         decoded = [
-            self._datasets[number].numbers.of_rows("decoded", np.array([row]))[0]
-            for number, row in documents.tolist()
+            self._datasets[dataset].numbers.of_rows("decoded", np.array([row]))[0]
+            for dataset, row in documents.tolist()
         ]
         images = batch["images"]
         return batch, images, (bytes_of(images["data"]), int(sum(decoded)))
@@ -192,9 +192,9 @@ class ImageFeed(Feed):
         files, data = list[str](), list[memoryview | None]()
         for (dataset, row), column in zip(documents.tolist(), columns, strict=True):
             _, stored = images_of(pyarrow().array(*column.take_columns()))
-            known = self._datasets[dataset].numbers
-            images = np.arange(*known.first[row : row + 2])
-            file, row_of_file = known.file_of(row)
+            sizes = self._datasets[dataset].numbers
+            images = np.arange(*sizes.first[row : row + 2])
+            file, row_of_file = sizes.file_of(row)
             if len(stored) != len(images):
                 raise DataError(
                     f"{file}, row {row_of_file} of the file, has {len(stored)} "
@@ -203,9 +203,9 @@ class ImageFeed(Feed):
             data += stored
             files += [file] * len(images)
             of_file = np.full(len(images), row_of_file), np.arange(len(images))
-            shapes = known.shapes(images).T
-            numbers.append(np.stack([known.tokens[images], *of_file, *shapes], axis=1))
-        num_tokens, row, number, *shape = np.concatenate(numbers).T.copy()
+            shapes = sizes.shapes(images).T
+            numbers.append(np.stack([sizes.tokens[images], *of_file, *shapes], axis=1))
+        num_tokens, row, image_of_row, *shape = np.concatenate(numbers).T.copy()
         positions = np.flatnonzero(is_image)
         if num_tokens.sum() != len(positions):
             raise DataError(
@@ -219,7 +219,7 @@ class ImageFeed(Feed):
             "first_token": first % is_image.shape[1],
             "num_tokens": num_tokens,
             "row": row,
-            "number": number,
+            "number": image_of_row,
             "size": np.stack(shape, axis=1),
         }
         converted = {name: self._convert(values) for name, values in arrays.items()}

@@ -192,10 +192,10 @@ class ImageNumbers:
 
     def _refuse(self, image: int) -> NoReturn:
         row = int(np.searchsorted(self.first, image, side="right")) - 1
-        file, number = self.file_of(row)
+        file, file_row = self.file_of(row)
         count = int((self.tokens == BROKEN).sum())
         raise CorruptFileError(
-            f"{file}, column {self.source.column}, row {number}, image "
+            f"{file}, column {self.source.column}, row {file_row}, image "
             f"{image - int(self.first[row])}: its header has no size that can be read, "
             f"nor have {count - 1} more of {len(self.tokens)} images. PNG, JPEG, WebP "
             "and GIF can be read: leave such rows out with broken='drop', or name a "
@@ -251,16 +251,16 @@ def _checked(
     """Return what a function returns for a width and height, if it is in range."""
     width, height = side
     try:
-        number = function(width, height)
+        value = function(width, height)
     except Exception as problem:
         raise InvalidArgumentError(
             f"{name}({width}, {height}) raised {type(problem).__name__}: {problem}"
         ) from problem
     whole = "whole " * (kind is np.int32)
-    is_number = np.issubdtype(type(number), np.integer if whole else np.number)
-    if not (is_number and least <= number < 1 << 31):
+    is_number = np.issubdtype(type(value), np.integer if whole else np.number)
+    if not (is_number and least <= value < 1 << 31):
         raise InvalidArgumentError(
-            f"{name}({width}, {height}) returned {number!r:.60}: it must return a "
+            f"{name}({width}, {height}) returned {value!r:.60}: it must return a "
             f"{whole}number, {least} or more"
         )
-    return number
+    return value

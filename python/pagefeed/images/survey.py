@@ -63,44 +63,44 @@ def check_images(
     Raises:
         InvalidArgumentError: If an image would be cut, or a step does not fit.
     """
-    for number, dataset in datasets.items():
-        _check_lengths(settings, run.indexes[number], dataset.numbers)
+    for member, dataset in datasets.items():
+        _check_lengths(settings, run.indexes[member], dataset.numbers)
     is_decoded = any(dataset.decode is not None for dataset in datasets.values())
 
     def of_largest_step(name: str) -> int:
-        indexes: list[Any] = [run.indexes[number] for number in datasets]
+        indexes: list[Any] = [run.indexes[member] for member in datasets]
         sums = [index.stored_sums(name)[:] for index in indexes]
         largest = np.sort(np.concatenate(sums))[-settings.batch_size :]
         return int(largest.sum(dtype=np.float64))
 
     stored = of_largest_step("bytes")
-    made = of_largest_step("decoded") if is_decoded else 0
+    decoded = of_largest_step("decoded") if is_decoded else 0
     columns = [dataset.numbers.source for dataset in datasets.values()]
     pages = [column.stored_bytes(np.arange(len(column))) for column in columns]
     page = int(np.concatenate(pages).max(initial=0))
-    ahead = stored + made if is_decoded else 0
+    ahead = stored + decoded if is_decoded else 0
     needed = stored + PAGES_HELD * page + ahead
     if needed > memory:
-        decoded = f" and {format_bytes(made)} decoded (decoded_bytes= may say less)"
+        also = f" and {format_bytes(decoded)} decoded (decoded_bytes= may say less)"
         enough = settings.memory + 2 * (needed - memory)
         raise InvalidArgumentError(
             f"memory={format_bytes(settings.memory)} leaves {format_bytes(memory)} for "
             f"images, and {format_bytes(needed)} are needed: the images of a step have "
-            f"up to {format_bytes(stored)}{decoded * is_decoded}, and a page of their "
-            f"column {format_bytes(page)}. Give memory='{format_bytes(enough)}' or "
-            "smaller batches"
+            f"up to {format_bytes(stored)}{also * is_decoded}, and a page of "
+            f"their column {format_bytes(page)}. Give "
+            f"memory='{format_bytes(enough)}' or smaller batches"
         )
     if is_decoded:
         ahead += (memory - needed) // 2
-    return memory - ahead, ahead, (stored, made)
+    return memory - ahead, ahead, (stored, decoded)
 
 
 def long_rows(numbers: ImageNumbers, count: int, row: int, most: int) -> str:
     """Return a message: how many rows are longer than ``most``, and the first one."""
-    file, number = numbers.file_of(row)
+    file, file_row = numbers.file_of(row)
     return (
-        f"{count:,} rows have more than {most:,} tokens, the first is row {number} of "
-        f"{file}"
+        f"{count:,} rows have more than {most:,} tokens, the first is row {file_row} "
+        f"of {file}"
     )
 
 

@@ -174,16 +174,16 @@ class PreparedLoader(_Mixin, Skippable):
         if is_even and (left is None or left > 1):
             return None  # Padding is in the last two steps alone.
         session, ranks = self.loader.view(), self._ranks
-        kept = [
-            (session.last_datasets(rank) >= 0) & (ranks.index(rank) == number)
-            for number, rank in enumerate(ranks)
+        is_kept = [
+            (session.last_datasets(rank) >= 0) & (ranks.index(rank) == process)
+            for process, rank in enumerate(ranks)
         ]
         if not session.run.takes_batches:
-            return kept
+            return is_kept
         # A budget of documents: as many rows as fit, of each rank another number.
         counts = accelerate.utils.gather_object([self._num_rows])
-        both = zip(kept, counts, strict=True)
-        return [np.repeat(one.any(), count) for one, count in both]
+        both = zip(is_kept, counts, strict=True)
+        return [np.repeat(of_rank.any(), count) for of_rank, count in both]
 
 
 class _Gather:
@@ -196,25 +196,26 @@ class _Gather:
     def __call__(self, input_data: Any, use_gather_object: bool = False) -> Any:  # noqa: FBT001, FBT002
         """Gather over all processes."""
         active = self._accelerator.gradient_state.active_dataloader
-        kept = active.rows_gathered() if isinstance(active, PreparedLoader) else None
-        if kept is None:
+        is_kept = active.rows_gathered() if isinstance(active, PreparedLoader) else None
+        if is_kept is None:
             return self._gather(input_data, use_gather_object)
         if use_gather_object or not _are_tensors(input_data):
-            found, rows = self._gather(input_data, use_gather_object), np.hstack(kept)
-            is_of_rows = isinstance(found, list) and len(found) == len(rows)
-            return list(compress(found, rows)) if is_of_rows else found
+            rows = np.hstack(is_kept)
+            gathered = self._gather(input_data, use_gather_object)
+            is_of_rows = isinstance(gathered, list) and len(gathered) == len(rows)
+            return list(compress(gathered, rows)) if is_of_rows else gathered
         return accelerate.utils.recursively_apply(
-            lambda tensor: self._rows(tensor, kept), input_data
+            lambda tensor: self._rows(tensor, is_kept), input_data
         )
 
-    def _rows(self, tensor: Any, kept: list[NDArray[np.bool_]]) -> Any:
+    def _rows(self, tensor: Any, is_kept: list[NDArray[np.bool_]]) -> Any:
         """Gather a tensor.
 
         If its rows are those of the batch, return only those to keep.
         """
         if not tensor.ndim:
             return self._gather(tensor)
-        counts = [len(rows) for rows in kept]
+        counts = [len(rows) for rows in is_kept]
         most, mine = max(counts), len(tensor)
         sizes = [mine] * len(counts)
         if min(counts) < most:
@@ -222,8 +223,9 @@ class _Gather:
         if sizes != counts:
             return self._gather(tensor)
         filled = tensor.new_zeros((most - mine, *tensor.shape[1:]))
-        found = self._gather(_torch.cat([tensor, filled]) if mine < most else tensor)
-        return found[np.hstack([np.pad(rows, (0, most - len(rows))) for rows in kept])]
+        gathered = self._gather(_torch.cat([tensor, filled]) if mine < most else tensor)
+        padded = [np.pad(rows, (0, most - len(rows))) for rows in is_kept]
+        return gathered[np.hstack(padded)]
 
 
 def _are_tensors(values: Any) -> bool:
@@ -307,13 +309,13 @@ def evaluate(
     check_has(accelerator, *ACCELERATOR)
     check_has(model, ["training", "eval"], "a torch.nn.Module as the second argument")
     loss = check_callable(loss, "loss") or _loss_of
-    found: dict[str, float] = {}
+    all_losses: dict[str, float] = {}
     was_training = model.training
     model.eval()
-    for name, each in held_out(evaluation).items():
-        batches = PreparedLoader(accelerator, each, kind="again")
+    for name, held in held_out(evaluation).items():
+        batches = PreparedLoader(accelerator, held, kind="again")
         batches.loader.check_ranks()
-        means = TokenMeans(each)
+        means = TokenMeans(held)
         with _torch.no_grad():
             for batch in batches:
                 outcome = loss(model, batch)
@@ -325,9 +327,9 @@ def evaluate(
                 means.add(batch["labels"], *outcome)
         batches.rewind()
         losses = means.result()
-        found |= {f"{name}_{key}" if name else key: losses[key] for key in losses}
+        all_losses |= {f"{name}_{key}" if name else key: losses[key] for key in losses}
     model.train(was_training)
-    return found
+    return all_losses
 
 
 def _loss_of(model: Any, batch: Any) -> tuple[Any, Any]:

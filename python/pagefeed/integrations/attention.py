@@ -121,10 +121,10 @@ def check_isolation(attend: Attention, batch: Mapping[str, Any]) -> None:
         torch.randn(shape, generator=generator).to(ids.device) for _ in range(3)
     )
     usual = attend(query, key, value)
-    for row, number in enumerate(ids.amax(dim=1).tolist()):
-        for document in range(number + 1):
-            places = torch.nonzero(ids[row] == document)[:, 0]
-            for changed in {int(places[0]), int(places[len(places) // 2])}:
+    for row, last_document in enumerate(ids.amax(dim=1).tolist()):
+        for document in range(last_document + 1):
+            tokens = torch.nonzero(ids[row] == document)[:, 0]
+            for changed in {int(tokens[0]), int(tokens[len(tokens) // 2])}:
                 other_key, other_value = key.clone(), value.clone()
                 other_key[row, :, changed] += 1
                 other_value[row, :, changed] += 1

@@ -184,12 +184,12 @@ class Delivery:
 
     def _begin_anew(self) -> None:
         """Go to the beginning of an epoch, a policy and its weights to their first."""
-        session, place = self._session, self._session.position.next
+        session, position = self._session, self._session.position.next
         if session.epoch > self.epoch:  # An iteration without end is in a later one.
-            place = self.loader.view().run.beginning(session.epoch)
+            position = self.loader.view().run.beginning(session.epoch)
         if session.learning is not None:
-            place = place.having(mixture=self._beginning.parts["mixture"])
-        session.resume(place)
+            position = position.having(mixture=self._beginning.parts["mixture"])
+        session.resume(position)
         if session.learning is not None:
             session.learning = None
 
@@ -197,7 +197,7 @@ class Delivery:
         """Learn how many steps' gradients the framework adds up, for a warning."""
         self._session.accumulated = steps
 
-    def place(self, epoch: int, step: int) -> None:
+    def go_to(self, epoch: int, step: int) -> None:
         """Go to a step as a checkpoint without a position counts it, with a warning."""
         warnings.warn(
             "the checkpoint has no position of a loader: training continues as if all "
@@ -263,15 +263,15 @@ class Delivery:
         loader, session = self.loader, self._session
         if loader.rank:
             return
-        place, steps, left = session.position.next, "no end", "all"
+        position, steps, left = session.position.next, "no end", "all"
         if loader.num_steps_left is not None:
-            route = loader.view().run.at(place).route
+            route = loader.view().run.at(position).route
             steps, left = str(len(loader)), str(route.num_sequences)
         loaded = "a state that was loaded" if session.position.is_loaded else "none"
         logger.info(
             "%s begins at epoch %d, step %d of %s, %s sequences left, on %d rank(s), "
             "checkpoint: %s",
-            *(self._who, self.epoch, place.step, steps, left, loader.world_size),
+            *(self._who, self.epoch, position.step, steps, left, loader.world_size),
             self._checkpoint or loaded,
         )
         self._checkpoint = None

@@ -31,12 +31,12 @@ def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
     With ``position_ids`` their SDPA, eager and flex masks keep documents apart. They
     do not beside an ``attention_mask`` or with a cache, so this turns the cache off.
     """
-    kept = {
+    taken = {
         name: value
         for name, value in batch.items()
         if name not in FIELDS or FIELDS[name].is_for_models
     }
-    return kept | {"use_cache": False} if "position_ids" in kept else kept
+    return taken | {"use_cache": False} if "position_ids" in taken else taken
 
 
 def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -72,13 +72,13 @@ def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     """
     check_borders(batch)
     borders, longest = batch["cu_seqlens"], int(batch["max_seqlen"])
-    kept = {
+    taken = {
         name: value.reshape(1, -1, *value.shape[2:])
         if hasattr(value, "reshape")
         else value
         for name, value in in_rows(batch).items()
     }
-    return kept | {
+    return taken | {
         "cu_seq_lens_q": borders,
         "cu_seq_lens_k": borders,
         "max_length_q": longest,
@@ -181,8 +181,8 @@ def olmo(batch: Mapping[str, Any]) -> dict[str, Any]:
     padded with 0, and the list ``max_doc_lens`` keep attention inside documents.
     ``dataset_ids`` [batch_size] are for a learner: models of OLMo-core ignore them.
     """
-    kept = {"input_ids": batch["input_ids"], "label_mask": batch["loss_mask"]}
-    return kept | _those(batch, "doc_lens", "max_doc_lens", "dataset_ids")
+    taken = {"input_ids": batch["input_ids"], "label_mask": batch["loss_mask"]}
+    return taken | _those(batch, "doc_lens", "max_doc_lens", "dataset_ids")
 
 
 def _those(batch: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -109,7 +109,9 @@ def local_rows(array: Any) -> npt.NDArray[Any]:
     Args:
         array: A ``jax.Array`` [rows, ...], of which only the rows are sharded.
     """
-    shards = {each.index[0].start or 0: each.data for each in array.addressable_shards}
+    shards = {
+        shard.index[0].start or 0: shard.data for shard in array.addressable_shards
+    }
     return np.concatenate([np.asarray(shards[start]) for start in sorted(shards)])
 
 

@@ -110,8 +110,8 @@ class LoaderDataModule(_DataModule):
         self._learner: Learner | None = None
         named = {} if evaluation is None else by_name(evaluation)
         self._named: dict[str, Any] = {
-            name: _checked(each, f"evaluation[{name!r}]" if name else "evaluation")
-            for name, each in named.items()
+            name: _checked(loader, f"evaluation[{name!r}]" if name else "evaluation")
+            for name, loader in named.items()
         }
         self._train: Any = _checked(train, "train")
         check_choice(start, get_args(Start), "start")
@@ -172,7 +172,7 @@ class LoaderDataModule(_DataModule):
                 check_sizes(self._loaded[SIZES], _sizes(loader), WHO, settings)
         elif trainer.ckpt_path:
             progress = trainer.fit_loop.epoch_loop.batch_progress.total
-            run.place(*divmod(progress.ready, len(run)))
+            run.go_to(*divmod(progress.ready, len(run)))
         is_resumed = self._loaded or trainer.ckpt_path
         run.begin_run("Lightning's" if is_resumed else None)
         is_whole = trainer.limit_train_batches == 1.0 and (trainer.max_epochs or 0) > 0
@@ -187,14 +187,17 @@ class LoaderDataModule(_DataModule):
     def val_dataloader(self) -> list[Delivery]:
         """Return the batches of validation."""
         ranks = _expected_ranks(self.trainer)
-        self._named = {name: _made(each, ranks) for name, each in self._named.items()}
-        found = []
+        self._named = {
+            name: _made(loader_or_make, ranks)
+            for name, loader_or_make in self._named.items()
+        }
+        deliveries = []
         if self._named:
             held_out(self._named, self._train)
         for loader in self._named.values():
-            found.append(Delivery(loader, WHO, ranks=ranks, kind="again"))
+            deliveries.append(Delivery(loader, WHO, ranks=ranks, kind="again"))
             loader.check_ranks()
-        return found
+        return deliveries
 
     def log_training(self, module: Any, batch: Mapping[str, Any], logits: Any) -> None:
         """Log ``loss/DATASET`` in ``training_step``, and let the policy work.

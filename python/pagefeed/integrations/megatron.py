@@ -106,7 +106,7 @@ class MicroBatches(Iterator[Any]):
         self.learner = make_learner(loader, policy, every)
         """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
         datasets = loader.view().run.datasets
-        given = any(each.column == "loss_mask" for each in datasets[0].aligned)
+        given = any(column.column == "loss_mask" for column in datasets[0].aligned)
         batches.convert = partial(micro_batch, mask_is_given=given)
         self._delivery, self._batches = batches, iter(batches)
 

@@ -69,11 +69,11 @@ class CompressedLogits:
             self._term_dtype = str(config.get("term_dtype", "float32"))
             self._bins = [
                 _Bin(
-                    str(each["scale_dtype"]),
-                    int(each["element_bits"]),
-                    int(each["num_elements"]),
+                    str(residual["scale_dtype"]),
+                    int(residual["element_bits"]),
+                    int(residual["num_elements"]),
                 )
-                for each in config.get("residual_bins") or ()
+                for residual in config.get("residual_bins") or ()
             ]
             self._is_delta = bool(config.get("delta_encoding", True))
             self._is_normal = bool(config.get("normalize_t", False))
@@ -82,15 +82,15 @@ class CompressedLogits:
             self._num_bytes = (
                 self._exact * WIDTHS[self._dtype]
                 + len(self._functions) * WIDTHS[self._term_dtype]
-                + sum(each.num_bytes for each in self._bins)
+                + sum(residual.num_bytes for residual in self._bins)
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidArgumentError(
                 f"{config!r:.200} is no compression_config.yaml of open-instruct: "
                 f"{type(error).__name__}: {error}"
             ) from None
-        others = self.k - self._exact - sum(each.count for each in self._bins)
-        are_known = all(1 <= each.bits <= 32 for each in self._bins)
+        others = self.k - self._exact - sum(residual.count for residual in self._bins)
+        are_known = all(1 <= residual.bits <= 32 for residual in self._bins)
         if not (0 <= self._exact <= self.k and self.k and others >= 0 and are_known):
             raise InvalidArgumentError(
                 f"{config!r:.200} says k={self.k}, which is not what its exact and "
@@ -117,15 +117,15 @@ class CompressedLogits:
             teacher says nothing, and ``teacher_logprobs``, float32, -inf there.
         """
         own = [batch.pop(name) for name in (IDS, LOGPROBS, COUNT)]
-        ids, logprobs, count = (np.asarray(each) for each in own)
+        ids, logprobs, count = (np.asarray(column) for column in own)
         # Bytes have an axis of their own, also where there is one a token.
-        found, numbers = self.decode(np.atleast_3d(ids), np.atleast_3d(logprobs))
+        tokens, numbers = self.decode(np.atleast_3d(ids), np.atleast_3d(logprobs))
         nothing = (count == 0)[..., None]
-        made = {
-            "teacher_ids": np.where(nothing, -1, found),
+        fields = {
+            "teacher_ids": np.where(nothing, -1, tokens),
             "teacher_logprobs": np.where(nothing, np.float32(-np.inf), numbers),
         }
-        for name, values in made.items():
+        for name, values in fields.items():
             of = own[0]
             batch[name] = values if isinstance(of, np.ndarray) else _like(of, values)
         return batch
@@ -147,17 +147,21 @@ class CompressedLogits:
         factors, rest = _floats(rest, self._term_dtype, len(self._functions))
         end = 1 if self._is_normal else count - 1
         points = np.linspace(0, end, count, dtype=np.float32)
-        for number, function in enumerate(self._functions):
-            approximate += factors[..., number, None] * function(points)
+        for index, function in enumerate(self._functions):
+            approximate += factors[..., index, None] * function(points)
         first = 0
-        for each in self._bins:
-            scale, rest = _floats(rest, each.scale, 1)
-            size = each.num_bytes - WIDTHS[each.scale]
-            whole = _unpacked(rest[..., :size], each.bits, each.count)
+        for residual in self._bins:
+            scale, rest = _floats(rest, residual.scale, 1)
+            size = residual.num_bytes - WIDTHS[residual.scale]
+            whole = _unpacked(rest[..., :size], residual.bits, residual.count)
             rest = rest[..., size:]
-            signed = 2 * whole - 1 if each.bits == 1 else whole - (1 << each.bits - 1)
-            approximate[..., first : first + each.count] += signed * scale
-            first += each.count
+            signed = (
+                2 * whole - 1
+                if residual.bits == 1
+                else whole - (1 << residual.bits - 1)
+            )
+            approximate[..., first : first + residual.count] += signed * scale
+            first += residual.count
         values = np.concatenate([numbers, approximate], axis=-1)
         if self._is_delta:
             values = np.cumsum(values, axis=-1, dtype=np.float32)

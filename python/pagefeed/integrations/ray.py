@@ -131,7 +131,7 @@ class PagefeedDatasource(_Datasource):
         blocks = require("ray.data.block", extra="ray", purpose="reading")
         total = len(self._view)
         count = min(check_positive(parallelism, "parallelism"), total)
-        borders = [total * number // count for number in range(count + 1)]
+        borders = [total * task // count for task in range(count + 1)]
         tasks = []
         for first, stop in pairwise(borders):
             metadata = blocks.BlockMetadata(

@@ -115,7 +115,7 @@ class LoaderCallback(TrainerCallback):
         self._steps.num_behind = update * accumulated
         saved = state.stateful_callbacks.get(KEY)
         if saved is None:
-            self._steps.place(epoch, self._steps.num_behind // self._steps.times)
+            self._steps.go_to(epoch, self._steps.num_behind // self._steps.times)
             self._run["first_epoch"] = 0
         else:
             saved_state = saved["attributes"]["state"]
@@ -207,7 +207,7 @@ class _Evaluations:
             use_gather_object=trainer.args.eval_use_gather_object,
         )
         try:
-            found = self._loop(dataloader, *args, **settings)
+            output = self._loop(dataloader, *args, **settings)
         finally:
             trainer.compute_loss = before
         prefix = settings.get("metric_key_prefix", "eval")
@@ -221,8 +221,8 @@ class _Evaluations:
                 stacklevel=2,
             )
         named = {f"{prefix}_{name}": loss for name, loss in losses.items()}
-        found.metrics.update(named)
-        return found
+        output.metrics.update(named)
+        return output
 
 
 def _learning(trainer: Any, learner: Learner, steps: _Repeated) -> None:
@@ -344,9 +344,9 @@ def attach(
     needed = PACKED if steps.convert is flattened else ["labels"]
     evaluations = _Evaluations(trainer, loader, steps.convert, needed)
     sets = trainer.eval_dataset
-    for each in sets.values() if isinstance(sets, dict) else [sets]:
-        if isinstance(getattr(each, "loader", each), Loader):
-            evaluations.dataloader(each)
+    for evaluation_set in sets.values() if isinstance(sets, dict) else [sets]:
+        if isinstance(getattr(evaluation_set, "loader", evaluation_set), Loader):
+            evaluations.dataloader(evaluation_set)
     if learner is not None:
         _learning(trainer, learner, steps)
     trainer.gather_function = trainer.accelerator.gather_for_metrics
@@ -399,23 +399,23 @@ def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:
         InvalidArgumentError: If a checkpoint could be saved while answers are in use,
             or those to one prompt would lie on two ranks.
     """
-    args, each = trainer.args, trainer.num_generations
+    args, generations = trainer.args, trainer.num_generations
     steps = args.steps_per_generation * trainer.num_iterations
     rows = args.per_device_train_batch_size * args.steps_per_generation
-    if steps != args.gradient_accumulation_steps or rows % each:
+    if steps != args.gradient_accumulation_steps or rows % generations:
         raise InvalidArgumentError(
             f"steps_per_generation={args.steps_per_generation} x num_iterations="
             f"{trainer.num_iterations} must be gradient_accumulation_steps="
             f"{args.gradient_accumulation_steps}, so that no checkpoint divides what "
-            f"was generated at once; and num_generations={each} must divide "
+            f"was generated at once; and num_generations={generations} must divide "
             f"per_device_train_batch_size x steps_per_generation = {rows}, so that "
             "the answers to a prompt are on one rank"
         )
     prompts = "per_device_train_batch_size x steps_per_generation / num_generations"
-    check_rows(loader, rows // each, prompts)
+    check_rows(loader, rows // generations, prompts)
 
     def convert(batch: Mapping[str, Any]) -> Any:
-        records = [row for row in in_records(batch) for _ in range(each)]
+        records = [row for row in in_records(batch) for _ in range(generations)]
         return trainer.data_collator(records)
 
     return convert, steps

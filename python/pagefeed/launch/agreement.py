@@ -43,9 +43,9 @@ def gather_from(group: Any = None) -> Gather:
         return lambda facts: [facts]
 
     def gather(facts: Any) -> list[Any]:
-        found = [None] * distributed.get_world_size(group)
-        distributed.all_gather_object(found, facts, group=group)
-        return found
+        gathered = [None] * distributed.get_world_size(group)
+        distributed.all_gather_object(gathered, facts, group=group)
+        return gathered
 
     return gather
 
@@ -61,13 +61,13 @@ def members(same: Any, group: Any = None) -> list[int]:
         return list(same)
     distributed = require("torch.distributed", extra="torch", purpose="check_ranks")
     everyone = distributed.get_process_group_ranks(group or distributed.group.WORLD)
-    return [everyone.index(one) for one in distributed.get_process_group_ranks(same)]
+    return [everyone.index(rank) for rank in distributed.get_process_group_ranks(same)]
 
 
 def check_ranks(
     ranks: tuple[int | None, int],
     settings: Mapping[str, Any],
-    part: tuple[int, int],
+    shard: tuple[int, int],
     group: Any,
     same: Any,
 ) -> None:
@@ -75,7 +75,7 @@ def check_ranks(
     check_agreement(
         ranks,
         settings,
-        Ranks(*part),
+        Ranks(*shard),
         gather=gather_from(group),
         same=None if same is None else members(same, group),
     )
@@ -84,7 +84,7 @@ def check_ranks(
 def check_agreement(
     ranks: tuple[int | None, int],
     settings: Mapping[str, Any],
-    part: Ranks,
+    shard: Ranks,
     *,
     gather: Gather,
     same: Sequence[int] | None = None,
@@ -96,7 +96,7 @@ def check_agreement(
             a fleet that gets no batch.
         settings: All that decides what a rank gets, by name: must be the same
             everywhere.
-        part: Which part of each sequence this process gets, of how many.
+        shard: Which part of each sequence this process gets, of how many.
         gather: Gathers over all processes that train.
         same: Numbers of the processes, as gathered, that must get the same batches as
             this one, itself included; those of its tensor, pipeline and context
@@ -107,8 +107,8 @@ def check_agreement(
         InvalidArgumentError: On all processes, naming two that disagree.
     """
     peers = None if same is None else sorted(same)
-    found = gather((tuple(ranks), dict(settings), peers, tuple(part)))
-    every_rank, plans, groups, parts = zip(*found, strict=True)
+    gathered = gather((tuple(ranks), dict(settings), peers, tuple(shard)))
+    every_rank, plans, groups, shards = zip(*gathered, strict=True)
     for name in plans[0]:
         values = [plan.get(name) for plan in plans]
         other = next((n for n, value in enumerate(values) if value != values[0]), None)
@@ -120,15 +120,15 @@ def check_agreement(
             )
     if None in (rank for rank, _ in every_rank) and not any(groups):
         # Who gets no batch of a fleet need not be told from others.
-        kept = [rank is not None for rank, _ in every_rank]
-        every_rank, parts, groups = (
-            tuple(compress(each, kept)) for each in (every_rank, parts, groups)
+        is_fed = [rank is not None for rank, _ in every_rank]
+        every_rank, shards, groups = (
+            tuple(compress(values, is_fed)) for values in (every_rank, shards, groups)
         )
-    all_ranks = [Ranks(*each) for each in every_rank]
+    all_ranks = [Ranks(*values) for values in every_rank]
     _check_sizes(all_ranks)
-    _check_parts(all_ranks, [Ranks(*each) for each in parts])
-    if any(each is not None for each in groups):
-        _check_same(all_ranks, [each or [n] for n, each in enumerate(groups)])
+    _check_parts(all_ranks, [Ranks(*values) for values in shards])
+    if any(values is not None for values in groups):
+        _check_same(all_ranks, [values or [n] for n, values in enumerate(groups)])
     else:
         _say_unproven(all_ranks, _model_parallel_groups())
 
@@ -163,21 +163,21 @@ def _say_unproven(ranks: list[Ranks], groups: list[str]) -> None:
 def _check_sizes(ranks: list[Ranks]) -> None:
     """Check that all ranks are present, equally often."""
     first = ranks[0].world_size
-    for number, each in enumerate(ranks):
-        if each.world_size != first:
+    for process, feed in enumerate(ranks):
+        if feed.world_size != first:
             raise InvalidArgumentError(
-                f"process 0 has world_size={first}, process {number} "
-                f"{each.world_size}: give all loaders the same number of data-parallel "
+                f"process 0 has world_size={first}, process {process} "
+                f"{feed.world_size}: give all loaders the same number of data-parallel "
                 "ranks"
             )
-    held = [each.rank for each in ranks]
-    counts = Counter(held)
+    rank_of = [feed.rank for feed in ranks]
+    counts = Counter(rank_of)
     missing = [rank for rank in range(first) if rank not in counts]
     if missing:
-        twice = [n for n, rank in enumerate(held) if counts[rank] > 1]
+        twice = [n for n, rank in enumerate(rank_of) if counts[rank] > 1]
         raise InvalidArgumentError(
             f"nobody has rank {missing[0]} of world_size={first}: its data would never "
-            f"be trained on; the processes have ranks [{some_of(held)}]"
+            f"be trained on; the processes have ranks [{some_of(rank_of)}]"
             + (f", so [{some_of(twice)}] train on the same" if twice else "")
             + ". Take them from pagefeed.launch.from_mesh or from_group"
         )
@@ -189,18 +189,19 @@ def _check_sizes(ranks: list[Ranks]) -> None:
         )
 
 
-def _check_parts(ranks: list[Ranks], parts: list[Ranks]) -> None:
+def _check_parts(ranks: list[Ranks], shards: list[Ranks]) -> None:
     """Check that each rank has all parts of the sequences, equally often."""
     counts = Counter(
-        (each.rank, part.rank) for each, part in zip(ranks, parts, strict=True)
+        (feed.rank, shard.rank) for feed, shard in zip(ranks, shards, strict=True)
     )
-    for rank, number in product(range(ranks[0].world_size), range(parts[0].world_size)):
-        found = counts[rank, number]
-        if found != counts[ranks[0].rank, parts[0].rank]:
+    for rank, piece in product(range(ranks[0].world_size), range(shards[0].world_size)):
+        count = counts[rank, piece]
+        first = counts[ranks[0].rank, shards[0].rank]
+        if count != first:
             raise InvalidArgumentError(
-                f"{found or 'no'} processes get part {number} of {parts[0].world_size} "
+                f"{count or 'no'} processes get part {piece} of {shards[0].world_size} "
                 f"of the sequences of rank {rank}, and "
-                f"{counts[ranks[0].rank, parts[0].rank]} part {parts[0].rank} of rank "
+                f"{first} part {shards[0].rank} of rank "
                 f"{ranks[0].rank}: give each process its rank in the context-parallel "
                 "group, ContextParallel.from_mesh(mesh['cp'])"
             )
@@ -209,15 +210,15 @@ def _check_parts(ranks: list[Ranks], parts: list[Ranks]) -> None:
 def _check_same(ranks: list[Ranks], groups: list[list[int]]) -> None:
     """Two processes have one rank exactly if they are in one group."""
     by_rank = defaultdict[int, set[int]](set)
-    for number, each in enumerate(ranks):
-        by_rank[each.rank].add(number)
-    for one, (mine, group) in enumerate(zip(ranks, groups, strict=True)):
-        wrong = by_rank[mine.rank].symmetric_difference(group) - {one}
+    for process, feed in enumerate(ranks):
+        by_rank[feed.rank].add(process)
+    for own, (mine, group) in enumerate(zip(ranks, groups, strict=True)):
+        wrong = by_rank[mine.rank].symmetric_difference(group) - {own}
         if wrong:
             other = min(wrong)
             need = "the same batches" if other in group else "different batches"
             raise InvalidArgumentError(
-                f"processes {one} and {other} need {need}, and have ranks {mine.rank} "
+                f"processes {own} and {other} need {need}, and have ranks {mine.rank} "
                 f"and {ranks[other].rank} of {mine.world_size}: rank must be that of "
                 "the data-parallel group (pagefeed.launch.from_mesh)"
             )

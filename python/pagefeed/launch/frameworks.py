@@ -137,8 +137,8 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
     world_size = groups._get_data_parallel_world_size()  # noqa: SLF001
     if ulysses_adapter:
         size = groups._get_sequence_parallel_world_size()  # noqa: SLF001
-        place = groups._get_sequence_parallel_rank()  # noqa: SLF001
-        return Ranks(rank * size + place, world_size * size)
+        sequence_rank = groups._get_sequence_parallel_rank()  # noqa: SLF001
+        return Ranks(rank * size + sequence_rank, world_size * size)
     return Ranks(rank, world_size)
 
 
@@ -163,15 +163,15 @@ def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
     for device, index in _index_map(sharding, shape).items():
         begin, stop, _ = index[axis].indices(rows)
         spans.setdefault(device.process_index, set()).add((begin, stop))
-    held = {process: tuple(sorted(parts)) for process, parts in spans.items()}
-    ranks = sorted(set(held.values()))
-    num_rows = [sum(stop - begin for begin, stop in parts) for parts in ranks]
+    rows_of = {process: tuple(sorted(own)) for process, own in spans.items()}
+    ranks = sorted(set(rows_of.values()))
+    num_rows = [sum(stop - begin for begin, stop in row_spans) for row_spans in ranks]
     if len(set(num_rows)) > 1 or sum(num_rows) != rows:
         raise InvalidArgumentError(
-            f"the sharding {sharding} gives the processes rows {held} of {rows}, which "
-            "are no equal shares: choose a batch that divides evenly"
+            f"the sharding {sharding} gives the processes rows {rows_of} of {rows}, "
+            "which are no equal shares: choose a batch that divides evenly"
         )
-    return Ranks(ranks.index(held[jax.process_index()]), len(ranks))
+    return Ranks(ranks.index(rows_of[jax.process_index()]), len(ranks))
 
 
 def _index_map(sharding: Any, shape: tuple[int, ...]) -> dict[Any, Any]:

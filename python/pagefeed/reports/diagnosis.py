@@ -146,7 +146,7 @@ compete for the same processors. Give the loader fewer num_threads if the traini
 the slower one, or keep cores free for it
 """
 CAUSES = {
-    key: Cause(*(" ".join(part.split()) for part in cause))
+    key: Cause(*(" ".join(text.split()) for text in cause))
     for key, *cause in (text.split(" | ") for text in _ADVICE.strip().split("\n\n"))
 }
 """All causes: name, the setting to change, and how to change it."""

@@ -37,7 +37,6 @@ __all__ = [
     "check_storage_options",
     "group",
     "in_flags",
-    "number",
     "pairs_of",
     "repeated",
     "storage_options",
@@ -209,7 +208,7 @@ TEXT_TOKENIZER = {"--tokenizer": arg(str, "a tokenizer.json", metavar="FILE")}
 BESIDE = parameters(parquet, "aligned metadata spans")
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Return a number.
 
     Raises:
@@ -227,10 +226,10 @@ def whole_number(text: str) -> int:
     Raises:
         InvalidArgumentError: If the text is none.
     """
-    found = number(text)
-    if not found.is_integer():
+    value = parse_number(text)
+    if not value.is_integer():
         raise InvalidArgumentError(f"{text!r} is not a whole number, such as 1e9")
-    return int(found)
+    return int(value)
 
 
 MIXTURE = {
@@ -283,7 +282,7 @@ def check_storage_options(options: argparse.Namespace) -> None:
     """
     pairs = pairs_of(getattr(options, "storage_option", []), f"--storage-option {PAIR}")
     given = (getattr(options, name, None) or [] for name in PLACES)
-    words = [[one] if isinstance(one, str) else one for one in given]
+    words = [[word] if isinstance(word, str) else word for word in given]
     # Some are NAME=URL.
     if pairs and not any(re.match(URL, word) for some in words for word in some):
         raise InvalidArgumentError(
@@ -304,8 +303,8 @@ def in_flags(message: str, options: argparse.Namespace) -> str:
     return re.sub(rf"(?<![\w.(\[{{-])({names})(=|\b)", _as_flag, message)
 
 
-def _as_flag(found: re.Match[str]) -> str:
-    name, end = found.groups()
+def _as_flag(match: re.Match[str]) -> str:
+    name, end = match.groups()
     if not end and "_" not in name:  # An ordinary word.
         return name
     return "--" + OTHERS.get(name, name).replace("_", "-") + end

@@ -16,8 +16,8 @@ from typing import Any
 
 from pagefeed.cli.common.arguments import (
     BESIDE,
-    number,
     pairs_of,
+    parse_number,
     storage_options,
     whole_number,
 )
@@ -102,12 +102,12 @@ def same_named(
     Settings of remote storage are given if one of its paths is a URL.
     """
     names = inspect.signature(function).parameters
-    found = {name: given for name, given in vars(options).items() if name in names}
+    arguments = {name: given for name, given in vars(options).items() if name in names}
     if "storage_options" in names:
-        places = [found.get(name) or [] for name in ("paths", "inputs", "output")]
-        listed = [[one] if isinstance(one, str) else one for one in places]
-        found["storage_options"] = storage_options(options, *chain(*listed))
-    return found
+        paths = [arguments.get(name) or [] for name in ("paths", "inputs", "output")]
+        listed = [[path] if isinstance(path, str) else path for path in paths]
+        arguments["storage_options"] = storage_options(options, *chain(*listed))
+    return arguments
 
 
 def _parameters(name: str) -> set[str]:
@@ -116,8 +116,8 @@ def _parameters(name: str) -> set[str]:
 
 def _format_of(paths: Sequence[str]) -> str | None:
     """Return the format of files by their names; None if names do not show it."""
-    for name, each in TOKEN_FORMATS.items():
-        if all(_holds(path, each.writer.signs) for path in paths):
+    for name, token_format in TOKEN_FORMATS.items():
+        if all(_holds(path, token_format.writer.signs) for path in paths):
             return name
     return None
 
@@ -147,23 +147,23 @@ def _make_mixture(options: argparse.Namespace) -> Mixture:
     Raises:
         InvalidArgumentError: If an argument cannot be read.
     """
-    parts: dict[str, Any] = {}
-    for name, place in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
-        path, colon, weight = place.rpartition(":")
+    datasets: dict[str, Any] = {}
+    for name, source in pairs_of(options.mix, "--mix NAME=PATH[:WEIGHT]"):
+        path, colon, weight = source.rpartition(":")
         try:
-            share = number(weight if colon else "")
+            share = parse_number(weight if colon else "")
         except InvalidArgumentError:  # A path without a weight.
-            if colon and Path(path).exists() > Path(place).exists():
+            if colon and Path(path).exists() > Path(source).exists():
                 raise
-            parts[name] = open_parquet(options, place)
+            datasets[name] = open_parquet(options, source)
         else:
-            parts[name] = open_parquet(options, path), share
+            datasets[name] = open_parquet(options, path), share
     caps = pairs_of(options.max_epochs, "--max-epochs NAME=N")
     given = same_named(options, mix) | {
         "stages": [_stage(words) for words in options.stage],
         "max_epochs": {name: whole_number(count) for name, count in caps},
     }
-    return mix(parts, **given)
+    return mix(datasets, **given)
 
 
 def _stage(words: list[str]) -> Stage:
@@ -174,7 +174,7 @@ def _stage(words: list[str]) -> Stage:
         if key in given
     }
     anneal = whole_number(given.pop("anneal", "0"))
-    weights = {name: number(weight) for name, weight in given.items()}
+    weights = {name: parse_number(weight) for name, weight in given.items()}
     return Stage(weights=weights, anneal=anneal, **starts)
 
 
@@ -259,11 +259,12 @@ def make_sound_dataset(options: argparse.Namespace) -> tuple[AnyDataset, list[Da
     if not options.mix:
         sound, damage = sound_part(open_paths(options))
         return selected(options, sound), damage
-    mixed, found, parts = _make_mixture(options), list[Damage](), dict[str, Dataset]()
+    mixed, all_damage = _make_mixture(options), list[Damage]()
+    datasets: dict[str, Any] = {}
     for name, dataset in mixed.datasets.items():
-        parts[name], damage = sound_part(dataset)
-        found += damage
-    return replace(mixed, datasets=parts), found
+        datasets[name], damage = sound_part(dataset)
+        all_damage += damage
+    return replace(mixed, datasets=datasets), all_damage
 
 
 def make_sound_loader(
@@ -282,16 +283,16 @@ def named_function(name: str, option: str) -> Callable[..., Any]:
     """
     sys.path.insert(0, os.getcwd())
     try:
-        found = pkgutil.resolve_name(name)
+        function = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidArgumentError(
             f"{option} {name} is not MODULE:NAME of a function: {error}"
         ) from error
     finally:
         sys.path.remove(os.getcwd())
-    if not callable(found):
+    if not callable(function):
         raise InvalidArgumentError(f"{option} {name} is no function")
-    return found
+    return function
 
 
 def selected(
@@ -352,10 +353,10 @@ def read_json(file: str, wrong: str) -> dict[str, Any]:
         InvalidArgumentError: If there is none.
     """
     try:
-        found = json.loads(Path(file).read_text())
-        if isinstance(found, dict):
-            return found
-        problem = f"{type(found).__name__} in place of an object"
+        content = json.loads(Path(file).read_text())
+        if isinstance(content, dict):
+            return content
+        problem = f"{type(content).__name__} in place of an object"
     except (OSError, ValueError) as error:
         problem = str(error)
     raise InvalidArgumentError(f"{wrong}: {problem}")

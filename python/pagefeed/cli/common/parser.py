@@ -37,9 +37,9 @@ class Parser(argparse.ArgumentParser):
             self._refuse(
                 [name for name in names if name not in self._option_string_actions]
             )
-        found, others = super().parse_known_args(args, namespace)
+        parsed, others = super().parse_known_args(args, namespace)
         self._refuse(others)
-        return found, others
+        return parsed, others
 
     def _refuse(self, words: list[str]) -> None:
         if words:
@@ -53,6 +53,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}\nSee {self.prog} --help\n")
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    found = get_close_matches(name, list(known), n=1)
-    return f": did you mean {found[0]}?" if found else ""
+def _near(name: str, names: Iterable[str]) -> str:
+    near = get_close_matches(name, list(names), n=1)
+    return f": did you mean {near[0]}?" if near else ""

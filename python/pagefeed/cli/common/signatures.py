@@ -40,7 +40,7 @@ def parameters(
         {'help': 'number of rows (3)', 'type': <class 'int'>, 'default': 3}
     """
     declared = inspect.signature(function, locals=TYPES, eval_str=True).parameters
-    found = {}
+    flags = {}
     for name in names.split():
         default, kinds = declared[name].default, [*_kinds(declared[name].annotation)]
         given: dict[str, Any] = {"help": _sentence(function, name)}
@@ -49,7 +49,7 @@ def parameters(
         elif bool in kinds:
             given["action"] = "store_true"
         else:
-            given["type"] = next(one for one in (str, float, int) if one in kinds)
+            given["type"] = next(t for t in (str, float, int) if t in kinds)
         if Sequence in kinds or Iterable in kinds:
             given["nargs"] = "+"
         if default is inspect.Parameter.empty:
@@ -57,15 +57,15 @@ def parameters(
         elif default not in (None, ()) and bool not in kinds:
             given["default"] = default
             given["help"] += f" ({default})".replace("%", "%%")
-        found["--" + name.replace("_", "-")] = given
-    return found
+        flags["--" + name.replace("_", "-")] = given
+    return flags
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
     """Yield the types in a hint, and the choices of a literal."""
     yield get_origin(hint) or hint
-    for each in get_args(hint):
-        yield from _kinds(each)
+    for argument in get_args(hint):
+        yield from _kinds(argument)
 
 
 def _sentence(function: Callable[..., object], name: str) -> str:

@@ -44,23 +44,23 @@ def tell(
         damage: What cannot be read; None where a verb does not look for it.
         ok: Whether all else is well.
     """
-    found = list(damage or ())
+    damaged = list(damage or ())
     if damage is not None and isinstance(report, dict):
-        report = report | {"damage": [asdict(one) for one in found]}
-    made = _json(report) if options.json else None
-    print("\n".join(lines) if made is None else made)
-    for one in found[:MOST_LINES]:
-        steps = f" (steps {some_of(one.steps)})" if one.steps else ""
-        print(f"DAMAGED: {one.kind}: {one.message}{steps}", file=sys.stderr)
-    if len(found) > MOST_LINES:
-        print(f"DAMAGED: {len(found) - MOST_LINES:,} places more", file=sys.stderr)
-    return 1 if found or not ok else 0
+        report = report | {"damage": [asdict(defect) for defect in damaged]}
+    text = _json(report) if options.json else None
+    print("\n".join(lines) if text is None else text)
+    for defect in damaged[:MOST_LINES]:
+        steps = f" (steps {some_of(defect.steps)})" if defect.steps else ""
+        print(f"DAMAGED: {defect.kind}: {defect.message}{steps}", file=sys.stderr)
+    if len(damaged) > MOST_LINES:
+        print(f"DAMAGED: {len(damaged) - MOST_LINES:,} places more", file=sys.stderr)
+    return 1 if damaged or not ok else 0
 
 
 def _json(report: object) -> str:
     """Return a report as JSON, with a list of numbers on one line."""
     text = json.dumps(report, indent=2, default=_plain)
-    return NUMBERS.sub(lambda found: " ".join(found[0].split()), text)
+    return NUMBERS.sub(lambda match: " ".join(match[0].split()), text)
 
 
 def _plain(value: object) -> str:
@@ -86,7 +86,7 @@ def fact_lines(facts: Iterable[tuple[str, str]]) -> list[str]:
     """Return a line for each label and value."""
     given = list(facts)
     width = max([0, *(len(label) for label, _ in given)]) + 2
-    return [f"{label:{width}}{found}" for label, found in given]
+    return [f"{label:{width}}{value}" for label, value in given]
 
 
 def table_lines(
@@ -110,4 +110,4 @@ def _cell(value: object) -> str:
 
 def check_lines(checks: Iterable[Check]) -> list[str]:
     """Return a line for each check."""
-    return [f"{MARKS[one.ok]:6} {one.name:14} {one.result}" for one in checks]
+    return [f"{MARKS[check.ok]:6} {check.name:14} {check.result}" for check in checks]

@@ -24,7 +24,7 @@ def make_corpus(folder: Path) -> list[Path]:
     ``text-*.parquet`` hold a document per row (``text``); beside them lies
     ``tokenizer.json``. Files of an earlier run are used again.
     """
-    files = [folder / f"text-{number}.parquet" for number in range(NUM_FILES)]
+    files = [folder / f"text-{index}.parquet" for index in range(NUM_FILES)]
     if all(path.exists() for path in files):
         return files
     make_folder(str(folder))
@@ -33,8 +33,8 @@ def make_corpus(folder: Path) -> list[Path]:
     print(f"  {len(texts):,} documents, {sum(map(len, texts)) / 1e6:.1f} M characters")
     tokenizer = train_bpe(texts[::4], VOCABULARY, [EOS])
     tokenizer.save(str(folder / "tokenizer.json"))
-    for number, path in enumerate(files):
-        _write(documents[number::NUM_FILES], path)
+    for index, path in enumerate(files):
+        _write(documents[index::NUM_FILES], path)
     return files
 
 

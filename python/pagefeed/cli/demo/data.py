@@ -52,43 +52,43 @@ def write_data(folder: Path) -> list[Path]:
     """
     chosen = random.Random(0)  # noqa: S311 - nobody guesses these
     rows = {
-        "web": [_web(chosen, number) for number in range(DOCUMENTS["web"])],
-        "code": [_code(chosen, number) for number in range(DOCUMENTS["code"])],
+        "web": [_web(chosen, index) for index in range(DOCUMENTS["web"])],
+        "code": [_code(chosen, index) for index in range(DOCUMENTS["code"])],
     }
     chats = [_chat(chosen) for _ in range(100)]
-    texts = [row["text"] for part in rows.values() for row in part]
+    texts = [row["text"] for of_source in rows.values() for row in of_source]
     make_folder(str(folder))
     tokenizer = _train(texts, folder / "tokenizer.json")
     files = [
         path
-        for name, part in rows.items()
-        for path in _write(folder / name, part, tokenizer, FILES[name])
+        for name, of_source in rows.items()
+        for path in _write(folder / name, of_source, tokenizer, FILES[name])
     ]
     lines = "".join(json.dumps(chat, ensure_ascii=False) + "\n" for chat in chats)
     (folder / "chats.jsonl").write_text(lines, encoding="utf-8")
     return [*files, folder / "chats.jsonl", folder / "tokenizer.json"]
 
 
-def _web(chosen: random.Random, number: int) -> dict[str, Any]:
+def _web(chosen: random.Random, index: int) -> dict[str, Any]:
     lang = chosen.choices(["en", "de"], [4, 1])[0]
     many = _how_many(chosen)
     return {
-        "id": f"web-{number:04}",
-        "url": f"https://example.org/{lang}/{number}",
+        "id": f"web-{index:04}",
+        "url": f"https://example.org/{lang}/{index}",
         "lang": lang,
         "quality": round(chosen.betavariate(4, 2), 3),
         "text": " ".join(_sentence(chosen, lang) for _ in range(many)),
     }
 
 
-def _code(chosen: random.Random, number: int) -> dict[str, Any]:
-    parts = [_function(chosen) for _ in range(1 + _how_many(chosen) // 3)]
+def _code(chosen: random.Random, index: int) -> dict[str, Any]:
+    functions = [_function(chosen) for _ in range(1 + _how_many(chosen) // 3)]
     return {
-        "id": f"code-{number:04}",
-        "repo": f"example/{number % 40}",
+        "id": f"code-{index:04}",
+        "repo": f"example/{index % 40}",
         "license": chosen.choice(["mit", "apache-2.0", "gpl-3.0"]),
         "quality": round(chosen.betavariate(3, 2), 3),
-        "text": "\n\n".join(parts) + "\n",
+        "text": "\n\n".join(functions) + "\n",
     }
 
 
@@ -130,12 +130,12 @@ def _function(chosen: random.Random) -> str:
 
 def train_bpe(texts: list[str], vocab_size: int, special_tokens: list[str]) -> Any:
     """Return a byte-level BPE of texts, as a ``tokenizers.Tokenizer``."""
-    made = require("tokenizers", extra="demo", purpose="the demo")
-    byte_level = made.pre_tokenizers.ByteLevel
-    tokenizer = made.Tokenizer(made.models.BPE())
+    tokenizers = require("tokenizers", extra="demo", purpose="the demo")
+    byte_level = tokenizers.pre_tokenizers.ByteLevel
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = byte_level(add_prefix_space=False)
-    tokenizer.decoder = made.decoders.ByteLevel()
-    trainer = made.trainers.BpeTrainer(
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=special_tokens,
         initial_alphabet=byte_level.alphabet(),
@@ -163,12 +163,12 @@ def _write(
     parquet = require("pyarrow.parquet", extra="demo", purpose="example data")
     make_folder(str(folder))
     paths = []
-    for number in range(num_files):
-        part = rows[number::num_files]
-        tokens = [encode(row["text"]) for row in part]
-        table = pa.Table.from_pylist(part)
+    for index in range(num_files):
+        of_file = rows[index::num_files]
+        tokens = [encode(row["text"]) for row in of_file]
+        table = pa.Table.from_pylist(of_file)
         column = pa.array(tokens, pa.list_(pa.int32()))
-        paths.append(folder / f"part-{number}.parquet")
+        paths.append(folder / f"part-{index}.parquet")
         parquet.write_table(
             table.append_column("input_ids", column),
             paths[-1],

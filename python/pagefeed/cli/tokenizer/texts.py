@@ -78,12 +78,12 @@ def rate_lines(
     header = ["source", "rows", "bytes", "tokens", "per byte", "per word"]
     header += ["tokens before", "per byte", "fewer"] * bool(before)
     rows = []
-    for number, rate in enumerate(after):
+    for index, rate in enumerate(after):
         row: list[object] = [rate.source, rate.num_rows, rate.num_bytes]
         row += [rate.num_tokens, _shown(rate.tokens_per_byte)]
         row.append(_shown(rate.tokens_per_word))
         if before:
-            was = before[number]
+            was = before[index]
             fewer = 1 - rate.num_tokens / was.num_tokens if was.num_tokens else 0
             row += [was.num_tokens, _shown(was.tokens_per_byte), f"{fewer:.1%}"]
         rows.append(row)
