@@ -39,7 +39,7 @@ class FleetSession(RunView):
         """Whether the iteration delivers the step after it next."""
 
     @property
-    def place(self) -> tuple[int | None, int]:
+    def rank_and_size(self) -> tuple[int | None, int]:
         """The rank that gets batches, and the world size.
 
         None for a rank that gets none.
