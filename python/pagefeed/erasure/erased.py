@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import ArrayWriter, Int64Array, Work, lazy, logger
-from pagefeed.core.dataset import Spans, derived_arrays, derived_key
+from pagefeed.core.dataset import Dataset, Spans, derived_arrays, derived_key
+from pagefeed.core.run import StatePart, reading_state
+from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
-__all__ = ["ErasedRows"]
+__all__ = ["ERASED", "ErasedRows", "records_after"]
 
 PAGES_AT_ONCE = 16
 VERSION = 1
@@ -118,3 +121,49 @@ def _record(runs: Int64Array) -> str:
         return ""
     digest = hashlib.blake2b(runs.astype("<i8").tobytes(), digest_size=DIGITS // 2)
     return f"{int(np.diff(runs).sum())} {digest.hexdigest()}"
+
+
+Records: TypeAlias = tuple[tuple[str, str], ...]
+"""Records of :class:`ErasedRows` by the name of the dataset, or ""."""
+
+
+def records_after(
+    then: Records, names: Sequence[str | None], datasets: Sequence[Dataset]
+) -> Records | None:
+    """Return the records of rows erased now; None without any.
+
+    Raises:
+        StateMismatchError: If erased documents would come again.
+    """
+    erased = {
+        name or "": dataset.spans.erased
+        for name, dataset in zip(names, datasets, strict=True)
+    }
+    now = {name: rows.records[-1] for name, rows in erased.items() if rows is not None}
+    for name, record in then:
+        if name not in erased:  # A mixture may have the dataset again.
+            now[name] = record
+            continue
+        rows = erased[name]
+        if rows is None or record not in rows.records:
+            of = f" of {name!r}" if name else ""
+            raise StateMismatchError(
+                f"{record.split()[0]} documents{of} were erased when the state was "
+                "saved, and this loader would deliver them: erase the same ones, by "
+                "the same calls of dataset.erase() in their order, and others after"
+            )
+    records = sorted((name, record) for name, record in now.items() if record)
+    return tuple(records) or None
+
+
+def _read_records(given: Any) -> Records | None:
+    are_texts = isinstance(given, Mapping) and all(
+        isinstance(text, str) and text for text in given.values()
+    )
+    with reading_state({}, {}):
+        if not are_texts or not all(isinstance(name, str) for name in given):
+            raise InvalidArgumentError(f"erased={given!r:.60} must be records by name")
+    return tuple(sorted(given.items())) or None
+
+
+ERASED = StatePart(to_json=dict, from_json=_read_records)

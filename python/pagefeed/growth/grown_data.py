@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, starmap
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
+from pagefeed.core._base import check_whole
 from pagefeed.core.dataset import (
     Dataset,
     identity_of_data,
@@ -16,6 +17,7 @@ from pagefeed.core.dataset import (
     snapshot_in,
     what_changed,
 )
+from pagefeed.core.run import StatePart, reading_state
 from pagefeed.erasure import lost_rows
 from pagefeed.errors import (
     InvalidArgumentError,
@@ -27,7 +29,7 @@ from pagefeed.growth.rewritten import rewritten_rows
 from pagefeed.parquet_files import DescribedRows
 from pagefeed.selection import Selection, rows_of
 
-__all__ = ["before_growth", "before_rewriting", "growth_parts"]
+__all__ = ["GROWN", "before_growth", "before_rewriting", "growth_parts"]
 
 
 def before_growth(dataset: Dataset, then: str) -> DescribedRows:
@@ -253,3 +255,21 @@ def _candidates(dataset: DescribedRows, count: int) -> Iterator[list[int]]:
     yield [*everything[:count]]
     by_age = sorted(everything, key=lambda n: dataset.storage.written(dataset.files[n]))
     yield sorted(by_age[:count])
+
+
+def _read_growths(given: Any) -> tuple[tuple[str, int], ...] | None:
+    with reading_state({}, {}):
+        if not isinstance(given, list | tuple):
+            raise InvalidArgumentError(f"grown={given!r:.60} must be a list")
+        growths = [(str(data), check_whole(at, "grown", least=0)) for data, at in given]
+        if [at for _, at in growths] != sorted(at for _, at in growths):
+            raise InvalidArgumentError(f"grown={given!r:.60} must rise")
+    return tuple(growths) or None
+
+
+def _growths_in_json(growths: Iterable[tuple[str, int]]) -> list[list[str | int]]:
+    return [[record, at] for record, at in growths]
+
+
+GROWN = StatePart(to_json=_growths_in_json, from_json=_read_growths)
+"""Records of the data before others were added, and where in the epoch."""

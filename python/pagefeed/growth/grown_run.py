@@ -16,10 +16,7 @@ from pagefeed.core.run import (
     DatasetRun,
     Grown,
     LoaderState,
-    Records,
     Run,
-    records_after,
-    records_of,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.growth.grown_data import before_growth, before_rewriting, growth_parts
@@ -66,10 +63,11 @@ def rest_of_dataset(
         )
     can_look_back = not begin.skipped and begin.epoch == begin.first_epoch
     begin = replace(
-        begin,
-        grown=(*begin.grown, (state.dataset, begin.position)),
+        begin.having(
+            grown=(*begin.grown, (state.dataset, begin.position)),
+            erased=whole.erased_after(None),
+        ),
         dataset=whole.initial.dataset,
-        erased=whole.initial.erased,
         skipped=(),
         sizes=begin.sizes if can_look_back else None,
     )
@@ -143,10 +141,8 @@ class GrownCursor(DatasetCursor):
         further = following * whole.num_sequences - first
         ahead = [(max(begin, first), end) for begin, end in moved.skipped]
         return replace(
-            moved,
+            moved.having(erased=whole.erased_after(None), grown=None),
             dataset=whole.initial.dataset,
-            erased=whole.erased,
-            grown=(),
             sizes=None,
             skipped=tuple((a + further, b + further) for a, b in ahead if a < b),
         )
@@ -206,12 +202,12 @@ class GrownRun(DatasetRun):
                 run=self, dataset_number=self.num_parts, seed=self.seed
             )
         self.initial = replace(
-            self.whole.initial,
+            self.whole.initial.having(
+                erased=self.erased_after(None), grown=self.begun.parts.get("grown")
+            ),
             dataset=identity_of_data(self.dataset),
-            erased=records_of([None], [self.dataset]),
             num_lanes=self.begun.num_lanes,
             ranks=self.begun.ranks,
-            grown=self.begun.grown,
         )
 
     def beginning(self, epoch: int) -> LoaderState:
@@ -225,9 +221,10 @@ class GrownRun(DatasetRun):
         """Return the state in which the next iteration begins, which is of all data."""
         return replace(super().after(begin), ended=None)
 
-    def erased_after(self, state: LoaderState) -> Records:
-        """Return the records of rows erased now, of all data together."""
-        return records_after(state.erased, [None], [self.dataset])
+    @property
+    def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
+        """All data together, of which a state tells what was erased."""
+        return [None], [self.dataset]
 
     def _adopt(self, state: LoaderState) -> LoaderState:
         if state.grown != self.begun.grown or state.epoch > self.begun.epoch + 1:

@@ -16,10 +16,7 @@ from pagefeed.core.run import (
     DatasetOrder,
     Grown,
     LoaderState,
-    Records,
     Run,
-    records_after,
-    records_of,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.growth import (
@@ -217,16 +214,8 @@ class GrownMixtureRun(MixtureRun):
         return [dataset]
 
     @property
-    def erased(self) -> Records:
-        """Records of erased rows, as a state has them."""
-        return records_of(*self._of_now)
-
-    def erased_after(self, state: LoaderState) -> Records:
-        """Return the records of rows erased now; refuse fewer than a state has."""
-        return records_after(state.erased, *self._of_now)
-
-    @property
-    def _of_now(self) -> tuple[Sequence[str], Sequence[Dataset]]:
+    def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
+        """The components without those of before."""
         count = len(self.components)
         return self.names[:count], self.datasets[:count]
 

@@ -19,12 +19,9 @@ from pagefeed.core.run.run import NO_SEQUENCE, Cursor, Positions, Run, Sequences
 from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.run.state_parts import (
     MOST_RANGES,
-    Records,
     StatePart,
     check_same_run,
     reading_state,
-    records_after,
-    records_of,
 )
 
 __all__ = [
@@ -41,7 +38,6 @@ __all__ = [
     "Origin",
     "Positions",
     "Ranges",
-    "Records",
     "Route",
     "Run",
     "SequencesOf",
@@ -51,6 +47,4 @@ __all__ = [
     "check_same_run",
     "merge_ranges",
     "reading_state",
-    "records_after",
-    "records_of",
 ]

@@ -32,7 +32,6 @@ from pagefeed.core.run.route import (
     in_pieces,
 )
 from pagefeed.core.run.state import LoaderState
-from pagefeed.core.run.state_parts import Records, records_after, records_of
 from pagefeed.core.sequences import (
     Cut,
     JoinedIndex,
@@ -40,7 +39,7 @@ from pagefeed.core.sequences import (
     numbers_of,
     with_epoch,
 )
-from pagefeed.core.wiring import room
+from pagefeed.core.wiring import provided, room
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = ["NO_SEQUENCE", "Cursor", "Positions", "Run", "SequencesOf"]
@@ -126,9 +125,7 @@ class Run(ABC):
             shuffle=self.shuffle.identity,
             balance=self.balance.identity if self.balance else None,
             ranks=self.world_size if self.balance else None,
-            erased=self.erased,
-            parts=parts,
-        )
+        ).having(erased=self.erased_after(None), **parts)
 
     @abstractmethod
     def _adopt(self, state: LoaderState) -> LoaderState:
@@ -221,7 +218,8 @@ class Run(ABC):
         Raises:
             StateMismatchError: If it belongs to another run, or lies beyond the end.
         """
-        accepted = replace(self._adopt(state), erased=self.erased_after(state))
+        erased = self.erased_after(state.parts.get("erased"))
+        accepted = self._adopt(state).having(erased=erased)
         cursor = self.at(accepted)
         start, end = cursor.start, cursor.end
         if end is not None and end < start:
@@ -234,13 +232,15 @@ class Run(ABC):
         return accepted
 
     @property
-    def erased(self) -> Records:
-        """Records of erased rows, as a state has them."""
-        return records_of(self.names, self.datasets)
+    def datasets_of_now(self) -> tuple[Sequence[str | None], Sequence[Dataset]]:
+        """Names and datasets of now, of which a state tells what was erased."""
+        return self.names, self.datasets
 
-    def erased_after(self, state: LoaderState) -> Records:
-        """Return the records of rows erased now; refuse fewer than a state has."""
-        return records_after(state.erased, self.names, self.datasets)
+    def erased_after(self, then: Any) -> Any:
+        """Return what is erased now; None for nothing. Refuse less than a state has."""
+        if then is None and not any(d.spans.erased for d in self.datasets_of_now[1]):
+            return None
+        return provided("records of erased rows")(then or (), *self.datasets_of_now)
 
     def check_steps(self, begin: LoaderState) -> None:
         """Refuse to iterate over nothing.

@@ -12,10 +12,8 @@ from pagefeed.core.dataset import what_changed
 from pagefeed.core.order import ORDER_VERSION
 from pagefeed.core.run.route import Ranges, Route, merge_ranges
 from pagefeed.core.run.state_parts import (
-    Records,
     StatePart,
     check_same_run,
-    checked_records,
     packed_ranges,
     ranges_fit,
     reading_state,
@@ -29,8 +27,7 @@ __all__ = ["Grown", "LoaderState"]
 VERSIONS = {"version": 4, "order_version": ORDER_VERSION}
 Grown: TypeAlias = Literal["next-epoch", "now"]
 """When data are delivered that were added."""
-Growths: TypeAlias = tuple[tuple[str, int], ...]
-OPTIONAL = ("balance", "ranks", "erased", "grown", "ended", "parts")
+OPTIONAL = ("balance", "ranks", "ended", "parts")
 """Fields that only the states of some runs have."""
 MOST_USUAL_LANES = 48
 """Lanes of a run at most, if the dataset has fewer blocks."""
@@ -72,15 +69,16 @@ class LoaderState:
     """Identity of the balance; None without balance."""
     ranks: int | None = None
     """Number of ranks that the epoch's order balances."""
-    erased: Records = ()
-    """Records of erased rows by dataset; "" for a dataset without erased rows."""
-    grown: Growths = ()
-    """Positions in the epoch where data were added, with the record of the data before.
-    """
     parts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What rooms add, by name: each a :class:`StatePart`."""
     ended: LoaderState | None = None
     """State at the end of the iteration before, until a step of this one is taken."""
+
+    @property
+    def grown(self) -> tuple[tuple[str, int], ...]:
+        """Records of the data before others were added, and where in the epoch."""
+        growths: tuple[tuple[str, int], ...] = self.parts.get("grown", ())
+        return growths
 
     def having(self, **parts: Any) -> LoaderState:
         """Return this state with other parts; None takes one out."""
@@ -128,8 +126,6 @@ class LoaderState:
         values = asdict(replace(self, parts={}, ended=None))
         values["sizes"] = self.sizes and list(self.sizes)
         values["skipped"] = packed_ranges(self.skipped)
-        values["erased"] = dict(self.erased) or None
-        values["grown"] = [list(growth) for growth in self.grown] or None
         for name in OPTIONAL:
             if not values[name]:
                 del values[name]
@@ -192,7 +188,7 @@ class LoaderState:
         with reading_state(state, VERSIONS):
             values = _checked(state)
         parts = {name: _part(name).from_json(state[name]) for name in added}
-        return cls(**values, parts=parts, ended=cls._ended(state))
+        return cls(**values, ended=cls._ended(state)).having(**parts)
 
     @classmethod
     def _ended(cls, state: Mapping[str, Any]) -> LoaderState | None:
@@ -286,8 +282,6 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(balance, str):
             raise InvalidArgumentError(f"balance={balance!r:.60} must be text")
         values |= {"balance": balance, "ranks": check_positive(ranks, "ranks")}
-    values["grown"] = _checked_growths(state.get("grown", []))
-    values["erased"] = checked_records(state.get("erased", {}))
     values["skipped"] = unpacked_ranges(state["skipped"])
     sizes = state["sizes"]
     if sizes is not None:
@@ -297,15 +291,6 @@ def _checked(state: Mapping[str, Any]) -> dict[str, Any]:
             check_whole(world_size, "sizes", least=0),
         )
     return values | {"sizes": sizes}
-
-
-def _checked_growths(given: Any) -> Growths:
-    if not isinstance(given, list | tuple):
-        raise InvalidArgumentError(f"grown={given!r:.60} must be a list")
-    growths = [(str(record), check_whole(at, "grown", least=0)) for record, at in given]
-    if [at for _, at in growths] != sorted(at for _, at in growths):
-        raise InvalidArgumentError(f"grown={given!r:.60} must rise")
-    return tuple(growths)
 
 
 def _runs(steps: Iterable[int]) -> Ranges:

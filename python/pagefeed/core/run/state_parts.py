@@ -1,4 +1,4 @@
-"""Parts of a state: skipped steps, erased rows; and checks that all states share.
+"""Parts of a state: skipped steps, what rooms add; and checks that all states share.
 
 Skipped positions are stored as one short list, so that a state stays below 1 KB.
 """
@@ -11,24 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import gcd
-from typing import Any, TypeAlias
+from typing import Any
 
 from pagefeed.core._base import MOST, check_whole
-from pagefeed.core.dataset import Dataset
 from pagefeed.core.run.route import Ranges
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = [
     "MOST_RANGES",
-    "Records",
     "StatePart",
     "check_same_run",
-    "checked_records",
     "packed_ranges",
     "ranges_fit",
     "reading_state",
-    "records_after",
-    "records_of",
     "unpacked_ranges",
 ]
 
@@ -45,59 +40,6 @@ class StatePart:
 
     to_json: Callable[[Any], Any]
     from_json: Callable[[Any], Any]
-
-
-Records: TypeAlias = tuple[tuple[str, str], ...]
-"""Records of :class:`~pagefeed.dataset.Erased` by the name of the dataset, or ""."""
-
-
-def records_of(names: Sequence[str | None], datasets: Sequence[Dataset]) -> Records:
-    """Return the records of the datasets of which something was erased."""
-    records = {
-        name or "": dataset.spans.erased.records[-1]
-        for name, dataset in zip(names, datasets, strict=True)
-        if dataset.spans.erased is not None
-    }
-    return tuple(sorted((name, record) for name, record in records.items() if record))
-
-
-def records_after(
-    then: Records, names: Sequence[str | None], datasets: Sequence[Dataset]
-) -> Records:
-    """Return the records of rows erased now; refuse fewer than there were then.
-
-    Raises:
-        StateMismatchError: If erased documents would come again.
-    """
-    now = dict(records_of(names, datasets))
-    by_name = {name or "": data for name, data in zip(names, datasets, strict=True)}
-    for name, record in then:
-        if name not in by_name:  # A mixture may have the dataset again.
-            now[name] = record
-            continue
-        erased = by_name[name].spans.erased
-        if erased is None or record not in erased.records:
-            of = f" of {name!r}" if name else ""
-            raise StateMismatchError(
-                f"{record.split()[0]} documents{of} were erased when the state was "
-                "saved, and this loader would deliver them: erase the same ones, by "
-                "the same calls of dataset.erase() in their order, and others after"
-            )
-    return tuple(sorted(now.items()))
-
-
-def checked_records(given: Any) -> Records:
-    """Return the records that a state has.
-
-    Raises:
-        InvalidArgumentError: If they are none.
-    """
-    are_texts = isinstance(given, Mapping) and all(
-        isinstance(text, str) and text for text in given.values()
-    )
-    if not are_texts or not all(isinstance(name, str) for name in given):
-        raise InvalidArgumentError(f"erased={given!r:.60} must be records by name")
-    return tuple(sorted(given.items()))
 
 
 MOST_CHARACTERS = 400
