@@ -6,11 +6,13 @@ MkDocs calls `on_files`; the pages are made in memory, from signatures and docst
 from __future__ import annotations
 
 import html
+import inspect
 import json
 import posixpath
 import re
 import subprocess
-from functools import cache
+from functools import cache, partial
+from itertools import cycle
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -20,6 +22,7 @@ from reference_pages import (
     errors_page,
     linked_table,
     names_pages,
+    public_names,
     subjects,
     verbs_page,
     with_links,
@@ -30,7 +33,10 @@ import pagefeed
 NAMES = "reference/names"
 """Folder of the pages of public names."""
 LONG = 24
-"""Characters of code that may fill a line of a narrow screen."""
+"""A word of code with as many characters breaks, where a line ends inside it."""
+LONG_IN_TABLES = 14
+LONGEST_LINE = 100
+"""Printed lines with more characters than this are wrapped."""
 TABLE = "reference/api.md"
 """The table of all names, by subject."""
 
@@ -46,12 +52,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     ]
     by_subject = subjects((docs / TABLE).read_text(), names_pages())
     parts["Reference"] += [
-        {subject: [f"{NAMES}/{name}.md" for name in names]}
-        for subject, names in by_subject.items()
-    ]
-    parts["Reference"] += [
         {"Errors": "reference/errors.md"},
         {"Command line": "reference/command-line.md"},
+    ]
+    parts["Reference"] += [
+        {subject: [f"{NAMES}/{name}.md" for name in names]}
+        for subject, names in by_subject.items()
     ]
     return config
 
@@ -92,29 +98,75 @@ def on_page_markdown(
     else:
         folder = posixpath.relpath(NAMES, posixpath.dirname(source) or ".")
         markdown = with_links(markdown, names, folder)
-    date = _dates(str(Path(config.docs_dir).parent)).get(f"docs/{source}")
+    root = Path(config.docs_dir).parent
+    markdown = _with_guides(markdown, root, posixpath.dirname(source))
+    date = _dates(str(root)).get(_written_in(source, root))
     changed = f", last changed {date}" if date else ""
     version = f"True of version {pagefeed.__version__}{changed}."
     return f'{markdown}\n\n<p class="checked">{version}</p>\n'
 
 
+def _with_guides(markdown: str, root: Path, folder: str) -> str:
+    """Return a page on which docstrings link the guides that they name by path."""
+
+    def link(match: re.Match[str]) -> str:
+        path = match[1]
+        title = _title((root / "docs" / path).read_text())
+        return f"[{title}]({posixpath.relpath(path, folder or '.')})"
+
+    return re.sub(r"`?(?<![\w/])docs/([\w/-]+\.md)`?", link, markdown)
+
+
+def _written_in(source: str, root: Path) -> str:
+    """Return the path of the file that a page is made of."""
+    folder, name = posixpath.split(source.removesuffix(".md"))
+    if (root / "docs" / source).exists():
+        return f"docs/{source}"
+    if folder == NAMES:
+        written = inspect.getsourcefile(inspect.unwrap(public_names()[name]))
+        return str(Path(written or "").relative_to(root))
+    return {
+        "reference/errors": "python/pagefeed/errors.py",
+        "reference/command-line": "python/pagefeed/cli/__init__.py",
+    }.get(source.removesuffix(".md"), f"docs/{folder}/{name}.ipynb")
+
+
 def on_page_content(
     content: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Let names break behind a dot, an underscore or a bracket, not in mid-word."""
+    """Wrap long lines of output, and let names break behind a dot or an underscore."""
     del page, config, files
-    return re.sub(
-        r"(?<!</span>)(?<!<pre>)<code>([^<]*)</code>",
-        lambda code: f"<code>{_breakable(code[1])}</code>",
+    content = re.sub(
+        r'<div class="highlight(?=">(.*?)</pre>)',
+        lambda block: block[0] + " wrapped" * _has_long_lines(block[1]),
         content,
+        flags=re.DOTALL,
+    )
+    parts = re.split(r"(<table>.*?</table>)", content, flags=re.DOTALL)
+    return "".join(
+        re.sub(
+            r"(?<!</span>)(?<!<pre>)<code>([^<]*)</code>",
+            partial(_breakable, long=LONG_IN_TABLES if is_table else LONG),
+            part,
+        )
+        for part, is_table in zip(parts, cycle((False, True)), strict=False)
     )
 
 
-def _breakable(code: str) -> str:
-    if len(code) < LONG:
-        return code
-    text = re.sub(r"(?<=\w)([._/=(\[,]+)(?=\w)", r"\1\0", html.unescape(code))
-    return html.escape(text, quote=False).replace("\0", "<wbr>")
+def _has_long_lines(block: str) -> bool:
+    text = html.unescape(re.sub(r"<[^>]*>", "", block))
+    return any(len(line) > LONGEST_LINE for line in text.splitlines())
+
+
+def _breakable(code: re.Match[str], long: int) -> str:
+    """Return the code in which long words break between their parts, others nowhere."""
+    words = [
+        re.sub(r"(?<=\w)([._/=(\[,]+)(?=\w)", r"\1<wbr>", word)
+        if len(html.unescape(word)) >= long
+        else re.sub(r".*[-/].*", r'<span class="word">\g<0></span>', word)
+        for word in code[1].split(" ")
+    ]
+    return f"<code>{' '.join(words)}</code>"
 
 
 def _uses(pages: dict[str, str], names: dict[str, str]) -> dict[str, str]:
@@ -145,6 +197,7 @@ def _dates(root: str) -> dict[str, str]:
         "--name-only",
         "--",
         "docs",
+        "python",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     dates: dict[str, str] = {}

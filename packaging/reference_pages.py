@@ -224,6 +224,7 @@ def _signature(name: str, thing: Any) -> list[str]:
         if each.annotation is not each.empty
         else each
         for each in signature.parameters.values()
+        if each.name != "self"
     ]
     returned = signature.return_annotation
     signature = signature.replace(

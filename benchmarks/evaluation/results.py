@@ -11,7 +11,7 @@ __all__ = ["draw", "page"]
 
 BEGINNING = """# Orders measured on a model
 
-After this page you know what an order costs a model, and how long starts take.
+What does an order cost a model, and how long do starts take?
 `make evaluation ARGS="--json results.json --page evaluation.md"` measures all of it and
 writes this page.
 """

@@ -24,7 +24,7 @@ COLUMNS = (
 )
 
 ABOUT = """\
-After this page you can compare pagefeed with the loader you use, on the same data:
+Compare pagefeed with the loader you use, on the same data:
 rate, waits, memory, shuffle and resume. `make loaders` repeats this on your machine,
 and `benchmarks/loaders/README.md` says how to add a loader.
 

@@ -51,6 +51,14 @@ _NAMES = {
 EXPORTS = {name: module for module, names in _NAMES.items() for name in names}
 """Module of each public name."""
 
+CALLED = (
+    *("Loader", "Mixture", "SequenceView", "StreamWriter", "TeacherWriter", "Tokenizer"),
+    *("FlatDataset", "MegatronDataset", "ParquetDataset", "StreamDataset"),
+    *("UncountedText", "Learner"),
+)
+"""Classes whose methods users call; those of others are called while batches are made,
+where another frame would cost time."""
+
 
 def imported(name: str) -> Any:
     """Return the object with a public name, or the module of that name."""
@@ -64,7 +72,7 @@ def name_as_imported(module: str) -> None:
     """Make exports of a module behave as names of the module users import them from.
 
     Reprs, tracebacks and pickles name that module. An unknown argument of a public
-    function or class raises an error that suggests the nearest known one.
+    function, class or method raises an error that suggests the nearest known one.
     """
     exports = sys.modules[module].__dict__
     own = module.removeprefix("pagefeed.")
@@ -78,7 +86,20 @@ def name_as_imported(module: str) -> None:
                 exports[name] = thing = _suggesting(thing)
             elif is_public and "__init__" in vars(thing):
                 thing.__init__ = _suggesting(thing.__init__)
+            if name in CALLED:
+                _suggest_in_methods(thing)
             thing.__module__ = "pagefeed" if is_public else module
+
+
+def _suggest_in_methods(kind: type) -> None:
+    """Let errors of a class's public methods suggest the nearest known argument."""
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] != "pagefeed":
+            continue
+        for name, method in list(vars(base).items()):
+            is_wrapped = hasattr(method, "__wrapped__")
+            if name[0] != "_" and isinstance(method, FunctionType) and not is_wrapped:
+                setattr(base, name, _suggesting(method))
 
 
 def _suggesting(function: Callable[..., Any]) -> Callable[..., Any]:
