@@ -51,11 +51,17 @@ _NAMES = {
 EXPORTS = {name: module for module, names in _NAMES.items() for name in names}
 """Module of each public name."""
 
-CALLED = (
-    *("Loader", "Mixture", "SequenceView", "StreamWriter", "TeacherWriter", "Tokenizer"),
-    *("FlatDataset", "MegatronDataset", "ParquetDataset", "StreamDataset"),
-    *("UncountedText", "Learner"),
-)
+CALLED = {
+    *(
+        "Loader",
+        "Mixture",
+        "SequenceView",
+        "StreamWriter",
+        "TeacherWriter",
+        "Tokenizer",
+    ),
+    *("FlatDataset", "Learner", "MegatronDataset", "ParquetDataset", "StreamDataset"),
+}
 """Classes whose methods users call; those of others are called while batches are made,
 where another frame would cost time."""
 
@@ -76,6 +82,8 @@ def name_as_imported(module: str) -> None:
     """
     exports = sys.modules[module].__dict__
     own = module.removeprefix("pagefeed.")
+    for name in CALLED.intersection(exports["__all__"]):
+        _suggest_in_methods(exports[name])
     for name in exports["__all__"]:
         thing, is_public = exports[name], EXPORTS.get(name) == own
         is_ours = getattr(thing, "__module__", "").startswith("pagefeed.")
@@ -86,8 +94,6 @@ def name_as_imported(module: str) -> None:
                 exports[name] = thing = _suggesting(thing)
             elif is_public and "__init__" in vars(thing):
                 thing.__init__ = _suggesting(thing.__init__)
-            if name in CALLED:
-                _suggest_in_methods(thing)
             thing.__module__ = "pagefeed" if is_public else module
 
 

@@ -2,13 +2,14 @@
 
 import pickle
 from collections.abc import Callable
-from inspect import signature
+from inspect import getmembers, isfunction, signature
 from typing import Any
 
 import numpy as np
 import pytest
 
 import pagefeed as pf
+from pagefeed.dataset import ParquetDataset
 
 CALLS: dict[str, Callable[..., Any]] = {
     name: getattr(pf, name)
@@ -33,6 +34,34 @@ def test_unknown_arguments_suggest_the_nearest(call, argument):
     told = rf"unexpected keyword argument '{wrong}'.*[Dd]id you mean '{argument}'"
     with pytest.raises(TypeError, match=told):
         CALLS[call](**{wrong: 1})
+
+
+METHODS = [
+    (kind, name)
+    for kind in (pf.Loader, pf.Mixture, pf.Tokenizer, pf.StreamWriter, ParquetDataset)
+    for name, method in getmembers(kind, isfunction)
+    if name[0] != "_" and "**" not in str(signature(method))
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    METHODS,
+    ids=[f"{kind.__name__}.{name}" for kind, name in METHODS],
+)
+def test_methods_suggest_the_nearest_argument(kind, method):
+    _, *arguments = signature(getattr(kind, method)).parameters.values()
+    for argument in arguments:
+        wrong = misspelt(argument.name)
+        told = rf"argument '{wrong}'.*[Dd]id you mean '{argument.name}'"
+        with pytest.raises(TypeError, match=told):
+            getattr(kind, method)(None, **{wrong: 1})
+
+
+def test_steps_of_a_loop_are_not_wrapped():
+    for name in ("__iter__", "__next__"):
+        for kind in (pf.Loader, pf.Mixture):
+            assert not hasattr(getattr(kind, name, None), "__wrapped__")
 
 
 def test_other_type_errors_stay_as_they_are():
