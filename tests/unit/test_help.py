@@ -16,9 +16,11 @@ def examples(description):
     commands: list[str] = []
     for line in text.splitlines():
         if line.startswith("  pagefeed "):
+            assert len(line) < 90
             commands.append(line)
         elif line.startswith("      ") and commands:
-            commands[-1] += line
+            assert commands[-1].endswith(" \\"), "a shell reads two commands"
+            commands[-1] = commands[-1][:-1] + line
         else:
             assert not line.strip(), line
     return [shlex.split(command) for command in commands]

@@ -1,4 +1,4 @@
-"""Check many nodes before a run, by a file of facts from each, without communication.
+r"""Check many nodes before a run, by a file of facts from each, without communication.
 
 On every node: `pagefeed checklist PATHS ... --world-size 16 --ranks 0:8 --facts
 shared/node-0.json` writes what it knows. Then on any: `pagefeed checklist --compare
@@ -8,7 +8,7 @@ file limits, disk space, memory and rank layout; and each sequence comes exactly
 Exits with 0, or with 1 if something is wrong.
 
 For example:
-  pagefeed checklist corpus/ --column input_ids --length 2048 --world-size 16
+  pagefeed checklist corpus/ --column input_ids --length 2048 --world-size 16 \
       --ranks 8:16 --facts shared/node-1.json
   pagefeed checklist --compare shared/node-0.json shared/node-1.json
 """

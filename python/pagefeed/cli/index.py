@@ -1,4 +1,4 @@
-"""Build or open the page index of a column, and report its contents.
+r"""Build or open the page index of a column, and report its contents.
 
 With --output the index is written for all nodes of a run, which then read neither a
 listing nor footers: pagefeed.parquet(URL, index=URL/_pagefeed). Written again, only new
@@ -7,7 +7,8 @@ listing, and the exit code is 1 if files were added, removed or changed since.
 
 For example:
   pagefeed index corpus/ --column input_ids
-  pagefeed index s3://bucket/corpus --column input_ids --output s3://bucket/corpus/_pagefeed
+  pagefeed index s3://bucket/corpus --column input_ids \
+      --output s3://bucket/corpus/_pagefeed
   pagefeed index 'corpus/*.parquet' --column text --cache-dir ~/.cache/pagefeed --json
 """
 

@@ -1,11 +1,11 @@
-"""Say what a run will do before it runs: steps, memory, reads, quality of the shuffle.
+r"""Say what a run will do before it runs: steps, memory, reads, quality of the shuffle.
 
 For example:
   pagefeed plan corpus/ --column input_ids --length 2048 --world-size 8
   pagefeed plan corpus/ --column input_ids --length 2048 --passes 4 --memory 256MiB
-  pagefeed plan s3://bucket/corpus --column input_ids --length 2048
+  pagefeed plan s3://bucket/corpus --column input_ids --length 2048 \
       --tokens-per-second 1e6 --bytes-per-second 500MB
-  pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1
+  pagefeed plan --mix web=web/:0.7 code=code/:0.3 --stage step=9000 web=1 code=1 \
       --max-steps 10000 --column input_ids --length 2048 --plot mixture.svg
 """
 

@@ -1,4 +1,4 @@
-"""Write a report of a run as one page of HTML, which needs no network.
+r"""Write a report of a run as one page of HTML, which needs no network.
 
 The dataset and its documents, the mixture over training, the packing, with --balance
 the slowest rank of steps, the order as a picture, and with --metrics throughput and
@@ -9,7 +9,7 @@ Exits with 0, or with 1 if something cannot be read: the page says what.
 
 For example:
   pagefeed report corpus/ --column input_ids --length 2048 --output report.html
-  pagefeed report --mix web=web/:0.7 code=code/:0.3 --column input_ids --length 2048
+  pagefeed report --mix web=web/:0.7 code=code/:0.3 --column input_ids --length 2048 \
       --max-steps 10000 --metrics metrics.jsonl --output report.html
 """
 

@@ -1,4 +1,4 @@
-"""Try a run before it begins: some steps of the real plan and a tiny model.
+r"""Try a run before it begins: some steps of the real plan and a tiny model.
 
 Looks at the rate, token ids, labels, the first loss against ln(vocabulary), whether it
 falls, NaN, the ranks' plans and token counts, a stop and resume, and memory; with
@@ -9,7 +9,7 @@ Exits with 0, or with 1 if something is wrong or cannot be read.
 
 For example:
   pagefeed smoke corpus/ --column input_ids --length 2048 --vocab-size 32000
-  pagefeed smoke corpus/ --column input_ids --length 2048 --world-size 8 --steps 50
+  pagefeed smoke corpus/ --column input_ids --length 2048 --world-size 8 --steps 50 \
       --tokenizer tokenizer.json --json
 """
 

@@ -1,4 +1,4 @@
-"""Tokenize texts of any input into Parquet files, once and for all.
+r"""Tokenize texts of any input into Parquet files, once and for all.
 
 Lines of JSON, CSV, Parquet, Arrow and Feather, folders of save_to_disk, MDS shards, tar
 files of WebDataset and plain text are read, .gz and .zst of most of these. Killed and
@@ -6,11 +6,11 @@ started again, it goes on where it was.
 
 For example:
   pagefeed tokenize web/ --tokenizer tokenizer.json --output web-tokens --keep url
-  pagefeed tokenize chats.jsonl.zst --messages messages --tokenizer tokenizer.json
+  pagefeed tokenize chats.jsonl.zst --messages messages --tokenizer tokenizer.json \
       --output chat-tokens --on-error quarantine
-  pagefeed tokenize books/ --format text --tokenizer cl100k_base.tiktoken
+  pagefeed tokenize books/ --format text --tokenizer cl100k_base.tiktoken \
       --output book-tokens --shard-size 1GiB
-  pagefeed tokenize s3://bucket/web/ --tokenizer tokenizer.json --output web-tokens
+  pagefeed tokenize s3://bucket/web/ --tokenizer tokenizer.json --output web-tokens \
       --engine ray
 """
 

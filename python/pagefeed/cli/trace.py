@@ -1,4 +1,4 @@
-"""Say where a batch came from, when a document is seen, or write steps again.
+r"""Say where a batch came from, when a document is seen, or write steps again.
 
 --weights says from which step on which weights hold, as a state records them.
 --step S says where each row of that batch came from, page and row of the file, with its
@@ -12,10 +12,10 @@ Exits with 0, or with 1 if something cannot be read: that is told, the rest is s
 
 For example:
   pagefeed trace corpus/ --column input_ids --length 2048 --step 1200 --row 3
-  pagefeed trace corpus/ --column input_ids --length 2048 --state loader.json
+  pagefeed trace corpus/ --column input_ids --length 2048 --state loader.json \
       --tokenizer tokenizer.json
   pagefeed trace corpus/ --column input_ids --length 2048 --document part-7.parquet:812
-  pagefeed trace corpus/ --column input_ids --length 2048 --steps 1190:1210
+  pagefeed trace corpus/ --column input_ids --length 2048 --steps 1190:1210 \
       --output spike
 """
 

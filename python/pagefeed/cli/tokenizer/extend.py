@@ -1,13 +1,14 @@
-"""Extend a tokenizer with frequent words of a domain.
+r"""Extend a tokenizer with frequent words of a domain.
 
 Prints what held-out texts come to, before and after; with a checkpoint, gives it rows
 for the new tokens, each the mean of those of the tokens that it replaces.
 
 For example:
   pagefeed tokenizer extend tokenizer.json law/ --column text --new-tokens 2000 \
---output law.json
+      --output law.json
   pagefeed tokenizer extend tokenizer.json law/ --column text --output law.json \
---beside web=web/ --checkpoint model.safetensors --checkpoint-output law.safetensors
+      --beside web=web/ --checkpoint model.safetensors \
+      --checkpoint-output law.safetensors
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Train a tokenizer on texts that are drawn at random straight from Parquet.
+r"""Train a tokenizer on texts that are drawn at random straight from Parquet.
 
 Prints what held-out texts of each source come to, in tokens for a byte and a word.
 
 For example:
   pagefeed tokenizer train web/ --column text --vocab-size 32000 --output tokenizer.json
   pagefeed tokenizer train web/ --column text --vocab-size 64000 --source-column lang \
---temperature 2 --sample 2GiB --output tokenizer.json
+      --temperature 2 --sample 2GiB --output tokenizer.json
   pagefeed tokenizer train --dataset web=web/ code=code/ --column text --model unigram \
---vocab-size 32000 --output unigram.json
+      --vocab-size 32000 --output unigram.json
 """
 
 from __future__ import annotations
