@@ -62,7 +62,7 @@ demo: $(HAVE_DEMO) $(if $(wildcard $(HAVE_CORE)),$(HAVE_CORE),$(HAVE_QUICK))  ##
 	$(BIN)/pagefeed demo $(ARGS)
 
 .PHONY: test
-test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3)  ## Rust and Python tests (ARGS="-k words" for pytest)
+test: $(HAVE_DEV) $(HAVE_CORE) $(HAVE_S3) $(HAVE_DOCS)  ## Rust and Python tests (ARGS="-k words" for pytest)
 	cargo test --quiet --locked --package pagefeed-core --package pagefeed-remote \
 		--package pagefeed-tokenizer --lib --tests
 	$(BIN)/pytest $(PARALLEL) -m "not alone" $(ARGS)

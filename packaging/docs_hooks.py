@@ -15,8 +15,11 @@ from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 
+from check_site import faults
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from reference_pages import (
     errors_page,
@@ -35,8 +38,12 @@ NAMES = "reference/names"
 LONG = 24
 """A word of code with as many characters breaks, where a line ends inside it."""
 LONG_IN_TABLES = 14
+BREAK = re.compile(r"(?<=\w)(?<!\bpf)([._/=(\[,]+)(?=\w)(?!(?:py|json|md)\b)")
+"""Where long words break: behind signs between names, but not before a suffix."""
 LONGEST_LINE = 100
 """Printed lines with more characters than this are wrapped."""
+PAGES: list[str] = []
+"""Paths of all pages, in the order of the navigation."""
 TABLE = "reference/api.md"
 """The table of all names, by subject."""
 
@@ -103,7 +110,22 @@ def on_page_markdown(
     date = _dates(str(root)).get(_written_in(source, root))
     changed = f", last changed {date}" if date else ""
     version = f"True of version {pagefeed.__version__}{changed}."
-    return f'{markdown}\n\n<p class="checked">{version}</p>\n'
+    glossary = posixpath.relpath("reference/words", page.url or ".")
+    words = f'<a href="{glossary}/">Glossary</a>'
+    return f'{markdown}\n\n<p class="checked">{version} {words}</p>\n'
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
+    """Keep the order of the pages."""
+    del config, files
+    PAGES[:] = [page.file.dest_uri for page in nav.pages]
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Refuse pages that lead nowhere, or do not say when they were true."""
+    dates = _dates(str(Path(config.docs_dir).parent))
+    if lacking := faults(Path(config.site_dir), PAGES, date=bool(dates)):
+        raise PluginError("\n".join(lacking))
 
 
 def _with_guides(markdown: str, root: Path, folder: str) -> str:
@@ -161,7 +183,7 @@ def _has_long_lines(block: str) -> bool:
 def _breakable(code: re.Match[str], long: int) -> str:
     """Return the code in which long words break between their parts, others nowhere."""
     words = [
-        re.sub(r"(?<=\w)([._/=(\[,]+)(?=\w)", r"\1<wbr>", word)
+        BREAK.sub(r"\1<wbr>", word)
         if len(html.unescape(word)) >= long
         else re.sub(r".*[-/].*", r'<span class="word">\g<0></span>', word)
         for word in code[1].split(" ")
