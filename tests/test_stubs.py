@@ -13,6 +13,8 @@ ALLOWED = "\n".join(
         "pagefeed._core.Buffer.__buffer__",
         # Settings are dicts at run time, and stubs by subject one module.
         "pagefeed._core.(Engine|Batches|Beside)Config",
+        # So are plans: any object with these columns.
+        "pagefeed._core.(Plan|Segment|Bundle)Table",
         "pagefeed._core.__all__",
         *(f"pagefeed._core.{subject}" for subject in SUBJECTS),
     ]

@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Protocol
 
-from pagefeed.core._base import Int64Array
-from pagefeed.core.run import Route, Slot
+from pagefeed.contract import Cursor, Slot
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["document_at", "num_documents", "slots_in_batches"]
 
 
-class Holding(Protocol):
-    """A cursor, which knows the sequences of steps and their documents."""
-
-    @property
-    def route(self) -> Route:
-        """The positions of this rank's steps."""
-
-    def sequences_of(self, route: Route, index: int) -> Int64Array:
-        """Return the sequences of a step on a route, with their epochs."""
-
-    def sequences_in(self, step: int) -> Int64Array:
-        """Return those of this rank's batch of a step."""
-
-    @property
-    def run(self) -> Any:
-        """The run, which knows the documents of sequences."""
-
-
-def num_documents(cursor: Holding, sequences: Iterable[int]) -> int:
+def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
     """Return the documents of sequences, of which padding has none."""
     real = (own for own in sequences if own >= 0)
     return sum(len(cursor.run.documents_of(sequence)) for sequence in real)
 
 
-def document_at(cursor: Holding, step: int, row: int) -> tuple[int, int]:
+def document_at(cursor: Cursor, step: int, row: int) -> tuple[int, int]:
     """Return the sequence that a row of this rank's batch is of, and its place there.
 
     Raises:
@@ -54,7 +34,7 @@ def document_at(cursor: Holding, step: int, row: int) -> tuple[int, int]:
     raise InvalidArgumentError(f"row={row} must lie below {before}")
 
 
-def slots_in_batches(cursor: Holding, slots: Iterable[Slot], offset: int) -> list[Slot]:
+def slots_in_batches(cursor: Cursor, slots: Iterable[Slot], offset: int) -> list[Slot]:
     """Return the slots of a document, by those of the batches that it is in.
 
     Args:
@@ -65,7 +45,7 @@ def slots_in_batches(cursor: Holding, slots: Iterable[Slot], offset: int) -> lis
     return [s._replace(row=_rows_before(cursor, s) + offset) for s in slots]
 
 
-def _rows_before(cursor: Holding, slot: Slot) -> int:
+def _rows_before(cursor: Cursor, slot: Slot) -> int:
     """Return the rows of a rank's batch before those of one of its sequences."""
     if slot.row == 0:
         return 0

@@ -32,7 +32,7 @@ class BatchEngine(Protocol):
     """Executes plans in order, ahead of the consumer."""
 
     @property
-    def submit(self) -> Callable[[Any], None]:
+    def submit(self) -> Callable[[BatchPlan], None]:
         """Append the batches of a plan; returns at once."""
 
     @property
