@@ -82,7 +82,7 @@ FITTING: list[tuple[str, str]] = [
     ("prepare/vocabulary", "text/vocabulary text/extension"),
     ("prepare/", "text/tokenize convert line_blocks"),
     ("tokenizer", "tokenizer text/chat"),
-    ("arguments loader_facts", "arguments"),
+    ("arguments any_loader", "arguments"),
     ("progress", "progress"),
     ("_base/extras", "no_extras"),
     ("_base/lazy", "unit/lazy"),

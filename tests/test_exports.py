@@ -46,7 +46,16 @@ NOT_EXPORTED = {
     "ArrowArray",  # Of use by the Arrow capsule alone.
     # What cuts, selects and plans: for those who look inside.
     *("DocumentIndex", "PackedIndex", "WindowIndex", "SequenceLayout"),
-    *("Dataset", "RunView", "Selection", "Spans", "SpanParts", "LoaderState", "Cursor"),
+    *(
+        "Dataset",
+        "RunView",
+        "TextView",
+        "Selection",
+        "Spans",
+        "SpanParts",
+        "LoaderState",
+        "Cursor",
+    ),
     *("AlignedColumn", "AlignedColumnNames", "AlignedSource"),
 }
 

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "python" / "pagefeed"
 
 CORE = (
     *("wiring", "_base", "storage", "dataset", "sequences", "order", "run", "ranks"),
-    *("batches", "loader_facts", "loader"),
+    *("batches", "any_loader", "loader"),
 )
 LAYERS = (
     *("_names", "_core", "errors", "core", *(f"core.{name}" for name in CORE)),

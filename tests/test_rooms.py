@@ -78,7 +78,7 @@ USES = {
     "text": {"tokenizer"},
     "tokenizer": {"remote"},
     "torch": {"integrations", "mixture"},
-    "uncounted": {"documents", "text"},
+    "uncounted": {"tokenizer"},
 }
 """Rooms that a room stands on, besides the core."""
 

@@ -51,6 +51,7 @@ if _TYPE_CHECKING:  # The same names as in EXPORTS, for those who read types.
     )
     from pagefeed.tables import delta, iceberg
     from pagefeed.tokenizer import Tokenizer
+    from pagefeed.uncounted import TextLoader
     from pagefeed.view import SequenceView
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Stage",
     "StreamWriter",
     "TeacherWriter",
+    "TextLoader",
     "Tokenizer",
     "Windows",
     "convert",

@@ -45,6 +45,7 @@ _NAMES = {
     "progress": ("Progress", "show_progress"),
     "tables": ("delta", "iceberg"),
     "tokenizer": ("Tokenizer",),
+    "uncounted": ("TextLoader",),
     "view": ("SequenceView",),
 }
 

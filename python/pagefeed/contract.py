@@ -29,6 +29,10 @@ settings, the run, and the :class:`Position`, which three moves change: ``begin`
 is the table that goes to the engine, of any steps: a :class:`Plan` of rows, their
 sequences, and :class:`Segments` of these.
 
+A loader of another kind, whose sequences have no numbers, is an :class:`AnyLoader` with
+an :class:`AnyView` of its own: see :mod:`pagefeed.uncounted`. Adapters that need no
+numbers take any.
+
 The core imports no room. A room that the core needs registers by name in
 :mod:`pagefeed.rooms`, and the core asks for it with :func:`provided` or :func:`room`.
 
@@ -39,8 +43,11 @@ Example:
         loader = pf.Loader(data, sequences=FirstTokens(128), batch_size=8)
 """
 
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.batches import (
+    AnyView,
     Batch,
+    BatchIterator,
     BatchPlan,
     Feed,
     LoaderSettings,
@@ -82,7 +89,10 @@ from pagefeed.core.wiring import provided, room
 
 __all__ = [
     "NO_SEQUENCE",
+    "AnyLoader",
+    "AnyView",
     "Batch",
+    "BatchIterator",
     "BatchPlan",
     "Blocks",
     "Cursor",

@@ -25,7 +25,6 @@ from pagefeed.infilling import Infill
 from pagefeed.parquet_files import ParquetDataset, RecordedTokenizer, parquet
 from pagefeed.remote import IndexDifferences, WrittenIndex, check_index, write_index
 from pagefeed.tables import delta, iceberg
-from pagefeed.text import UncountedText
 
 __all__ = [
     "Aligned",
@@ -46,7 +45,6 @@ __all__ = [
     "StreamDataset",
     "StreamDocument",
     "StreamWriter",
-    "UncountedText",
     "WrittenIndex",
     "check_index",
     "delta",

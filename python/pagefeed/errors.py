@@ -21,7 +21,6 @@ builtin that fits, so that existing ``except`` clauses keep working::
     |   +-- TokenRangeError         a token does not fit the type asked for
     +-- ColumnNotFoundError         KeyError     the file has no such column
     +-- StaleFileError              RuntimeError a file changed since it was indexed
-    +-- UncountedError              TypeError    tokens were not counted ahead
     +-- StateMismatchError          ValueError   a state belongs to another run
     +-- CancelledError              RuntimeError the engine was closed
     +-- InternalError               RuntimeError a defect of pagefeed
@@ -74,7 +73,6 @@ __all__ = [
     "StateMismatchError",
     "TokenRangeError",
     "UnavailableError",
-    "UncountedError",
     "UnsupportedError",
     "WaitWarning",
 ]
@@ -402,20 +400,6 @@ class StaleFileError(PagefeedError, RuntimeError):
     """
 
     code = "PF-041"
-
-
-class UncountedError(PagefeedError, TypeError):
-    """The number of tokens of every row is needed; the message says how to count.
-
-    Cause:
-        The dataset was made by ``tokenize(..., count=False)``, so that no place in it
-        has a number.
-    Remedy:
-        Count once with ``pagefeed count`` or ``tokenize(tokenizer)`` and a
-        ``cache_dir``.
-    """
-
-    code = "PF-042"
 
 
 class StateMismatchError(PagefeedError, ValueError):

@@ -14,6 +14,7 @@ PROVIDED = {
     # What is refused, warned of, told and measured.
     "check of settings": "pagefeed.checks:check_options",
     "notes on errors": "pagefeed.checks:explain",
+    "warnings of texts": "pagefeed.checks:warn_of_texts",
     "watch over a run": "pagefeed.checks:Watch",
     "warning of accelerators": "pagefeed.launch:warn_of_accelerator",
     "check of learning": "pagefeed.mixing.memory:check_unlearned",
@@ -44,7 +45,6 @@ PROVIDED = {
     "state part grown": "pagefeed.growth.grown_data:GROWN",
     "state part learning": "pagefeed.mixing.memory:LEARNING",
     "state part mixture": "pagefeed.mixture:MIXTURE",
-    "session of uncounted text": "pagefeed.uncounted:UncountedSession",
 }
 
 provide(PROVIDED)

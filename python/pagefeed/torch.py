@@ -15,8 +15,8 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import WeakValueDictionary
 
+from pagefeed.core.any_loader import AnyLoader, share
 from pagefeed.core.batches import Batch, RunView
-from pagefeed.core.loader import Loader, share
 from pagefeed.core.run import LoaderState
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
@@ -131,8 +131,8 @@ class _Notice:
 class LoaderDataset(IterableDataset[Batch]):
     """A torch dataset of whole batches; made by :func:`as_dataset`."""
 
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
+    def __init__(self, loader: AnyLoader) -> None:
+        self.loader: Any = loader
         self._notice = _Notice()
         self._is_worker = False
         self._num_begun = 0
@@ -290,7 +290,7 @@ def _shared(size: int, dtype: torch.dtype) -> torch.Tensor:
     return zeros.share_memory_()
 
 
-def as_dataset(loader: Loader) -> LoaderDataset:
+def as_dataset(loader: AnyLoader) -> LoaderDataset:
     """Wrap a loader for ``DataLoader(dataset, batch_size=None)``.
 
     With any number of workers, forked or spawned, every step is delivered once and in

@@ -38,7 +38,7 @@ def write_texts(path):
         )
 
 
-def open_loader(stream, rank=0, world_size=1, **given):
+def open_loader(dataset, rank=0, world_size=1, tokenizer=LETTERS, **given):
     settings = {
         "sequences": pf.Windows(LENGTH, eos=EOS),
         "batch_size": 1,
@@ -46,4 +46,6 @@ def open_loader(stream, rank=0, world_size=1, **given):
         "seed": 5,
         **given,
     }
-    return pf.Loader(stream, rank=rank, world_size=world_size, **settings)
+    return pf.TextLoader(
+        dataset, tokenizer, rank=rank, world_size=world_size, **settings
+    )

@@ -5,7 +5,7 @@ run will regret. ``failures`` finds the steps that need data that cannot be read
 """
 
 from pagefeed.checks.failures import explain
-from pagefeed.checks.options import check_options
+from pagefeed.checks.options import check_options, warn_of_texts
 from pagefeed.checks.watch import Watch
 
-__all__ = ["Watch", "check_options", "explain"]
+__all__ = ["Watch", "check_options", "explain", "warn_of_texts"]

@@ -9,17 +9,16 @@ import warnings
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from pagefeed.core.batches import LoaderSettings
+from pagefeed.core.batches import Fields, LoaderSettings
 from pagefeed.core.sequences import Packed, TokenCut, Windows
 from pagefeed.errors import InvalidArgumentError, PagefeedWarning
 
-__all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options"]
+__all__ = ["CALLS", "KINDS", "OPTIONS", "Option", "check_options", "warn_of_texts"]
 
 KINDS = {
     "tokens": "Parquet columns of tokens, with `Windows` or `Packed`",
     "flat": "token files other than Parquet, with `Windows` or `Packed`",
     "text": "texts with `tokenize(tokenizer)`, and `Windows` or `Packed`",
-    "uncounted": "texts with `tokenize(tokenizer, count=False)`",
     "mixture": "`pagefeed.mix`: its datasets must support the option, too",
     "documents": "`Documents(max_length=)`: padded tokens of a row",
     "rows": "`Documents()`: columns of a row",
@@ -45,89 +44,59 @@ class Option(NamedTuple):
 
 
 def _parts(settings: LoaderSettings) -> list[Any]:
-    """The datasets that are read; of uncounted text that of the texts."""
+    """The datasets that are read."""
     return list(settings.dataset.parts.values())
 
 
-_COUNT = ", or count the tokens, tokenize(tokenizer), ahead by `pagefeed count`"
-"""Advice for texts that are not counted."""
-_BLOCKS = "blocks are permuted, and rows inside each: give 'page' or None"
-_CUT = "texts are cut by Windows(length, eos=...) or packed by Packed(length, ...)"
 _ROWS = "take rows with Documents(columns=[...])"
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         "Packed(multiple_of=)",
         lambda s: isinstance(s.sequences, Packed) and s.sequences.multiple_of > 1,
-        ("uncounted",),
-        "context parallelism does not go with them: leave it out",
         never=("documents", "rows"),
     ),
     Option(
         "Documents(...)",
         lambda s: s.sequences.delivers != "tokens",
-        ("uncounted",),
-        _CUT,
         never=_LINES,
     ),
     Option(
         "Windows(overlap=)",
         lambda s: isinstance(s.sequences, Windows) and s.sequences.overlap,
-        ("uncounted",),
-        _CUT,
         never=("documents", "rows"),
     ),
     Option(
         "Windows(join='file')",
         lambda s: isinstance(s.sequences, Windows) and s.sequences.join == "file",
-        ("uncounted",),
-        _CUT,
         never=("documents", "rows"),
     ),
     Option("shuffle='page'", lambda s: s.shuffle.block == "page"),
     Option("shuffle='row_group'", lambda s: s.shuffle.block == "row_group"),
     Option("shuffle=None", lambda s: s.shuffle.block is None),
-    Option(
-        "shuffle='row'", lambda s: s.shuffle.block == "row", ("uncounted",), _BLOCKS
-    ),
-    Option(
-        "shuffle='buffer'",
-        lambda s: s.shuffle.block == "buffer",
-        ("uncounted",),
-        _BLOCKS,
-    ),
-    Option(
-        "Shuffle(window=)",
-        lambda s: s.shuffle.window != "auto",
-        ("uncounted",),
-        _BLOCKS,
-    ),
-    Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1, ("uncounted",), _BLOCKS),
+    Option("shuffle='row'", lambda s: s.shuffle.block == "row"),
+    Option("shuffle='buffer'", lambda s: s.shuffle.block == "buffer"),
+    Option("Shuffle(window=)", lambda s: s.shuffle.window != "auto"),
+    Option("Shuffle(passes=)", lambda s: s.shuffle.passes > 1),
     Option(
         "batch_tokens=",
         lambda s: s.batch_tokens is not None,
-        ("uncounted", "rows"),
+        ("rows",),
         "tokens are counted: give batch_size, or Documents a max_length and no pad= by "
         "columns",
     ),
-    Option(
-        "global_batch_size=",
-        lambda s: s.fleet,
-        ("uncounted",),
-        "the texts have no numbers by which a step could be the same for any number of "
-        "ranks: give batch_size",
-    ),
+    Option("global_batch_size=", lambda s: s.fleet),
     Option(
         "balance=",
         lambda s: s.balance,
-        ("uncounted", "rows"),
+        ("rows",),
         "what a sequence costs is told by its tokens: leave it out, or give Documents "
         "a max_length and no pad= by columns",
     ),
     Option(
         "context_parallel=",
         lambda s: s.context_parallel,
-        ("uncounted", "rows"),
+        ("rows",),
         "sequences of one length are cut: give Windows, Packed or "
         "Documents(max_length=..., pad='max_length')",
     ),
@@ -137,23 +106,16 @@ OPTIONS: tuple[Option, ...] = (
         ("rows",),
         "fields are of padded tokens: give Documents a max_length",
     ),
-    Option(
-        "fields=('dataset_ids',)",
-        lambda s: "dataset_ids" in s.fields.names,
-        ("uncounted",),
-        "these texts are one dataset: leave it out",
-    ),
+    Option("fields=('dataset_ids',)", lambda s: "dataset_ids" in s.fields.names),
     Option(
         "fields=('metadata',)",
         lambda s: "metadata" in s.fields.names,
-        ("uncounted", "rows"),
+        ("rows",),
         "columns come as they are with Documents(columns=[...])",
     ),
     Option(
         "metadata=",
         lambda s: any(data.metadata for data in _parts(s)),
-        ("uncounted",),
-        "it would not arrive: leave it out",
         never=("flat",),
     ),
     Option(
@@ -164,16 +126,16 @@ OPTIONS: tuple[Option, ...] = (
             and (data.kind != "flat" or s.sequences.delivers == "tokens")
             for data in _parts(s)
         ),
-        ("uncounted", "rows"),
+        ("rows",),
         "they would not arrive: leave them out, or name their columns in "
         "Documents(columns=[...])",
     ),
     Option(
         "aligned=",
         lambda s: any(data.aligned for data in _parts(s)),
-        never=("text", "uncounted"),
+        never=("text",),
     ),
-    Option("decode=", lambda s: s.decode, (*_LINES, "uncounted"), _ROWS),
+    Option("decode=", lambda s: s.decode, _LINES, _ROWS),
     Option("transform=", lambda s: s.transform),
     Option("format='torch'", lambda s: s.format == "torch"),
     Option("pin_memory=True", lambda s: s.pin_memory),
@@ -183,13 +145,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("num_threads=", lambda s: s.num_threads),
     Option("drop_last=False", lambda s: not s.drop_last),
     Option("epochs=1", lambda s: s.epochs == 1),
-    Option(
-        "epochs=1 on several ranks",
-        lambda s: s.epochs is not None and s.world_size > 1,
-        ("uncounted",),
-        "the texts of ranks come to unequal numbers of tokens, so that ranks would end "
-        "at different steps: give epochs=None and end by step",
-    ),
     Option(
         "epochs=2",
         lambda s: s.epochs not in (1, None),
@@ -212,17 +167,17 @@ CALLS: dict[str, Collection[str]] = {
     "set_epoch, epoch, step": (),
     "stats, metrics, check_ranks": (),
     "as_dataset": (),
-    "DataLoader(num_workers=2)": ("uncounted",),
-    "len, num_sequences": ("uncounted",),
-    "seek, skip": ("uncounted",),
-    "locate, steps_of, plan": ("uncounted",),
-    "set_weights": (*_LINES, "uncounted", "documents", "rows"),
-    "verify, diagnose, trace": ("uncounted",),
-    "forecast": ("uncounted",),
-    "inspect": ("uncounted", "mixture"),
-    "mix, SequenceView": ("uncounted",),
-    "dataset.infill": ("uncounted", "mixture"),
-    "dataset.erase": ("uncounted", "mixture"),
+    "DataLoader(num_workers=2)": (),
+    "len, num_sequences": (),
+    "seek, skip": (),
+    "locate, steps_of, plan": (),
+    "set_weights": (*_LINES, "documents", "rows"),
+    "verify, diagnose, trace": (),
+    "forecast": (),
+    "inspect": ("mixture",),
+    "mix, SequenceView": (),
+    "dataset.infill": ("mixture",),
+    "dataset.erase": ("mixture",),
 }
 """Later calls of a loader or dataset, and the kinds that refuse them."""
 
@@ -230,8 +185,6 @@ CALLS: dict[str, Collection[str]] = {
 def kinds_of(settings: LoaderSettings) -> set[str]:
     """Return what kinds of source settings are of."""
     source, delivers = settings.dataset, settings.sequences.delivers
-    if source.kind == "uncounted":
-        return {source.kind}
     parts = source.parts.values()
     kinds = {data.kind if delivers == "tokens" else delivers for data in parts}
     return kinds | ({source.kind} & {"mixture"})
@@ -247,15 +200,14 @@ def check_options(settings: LoaderSettings) -> None:
     for option in OPTIONS:
         for kind in kinds.intersection(option.refused):
             if option.is_asked(settings):
-                count = _COUNT if kind == "uncounted" else ""
                 raise InvalidArgumentError(
                     f"{_asked(option, settings)} does not go with {KINDS[kind]}: "
-                    f"{option.instead}{count}"
+                    f"{option.instead}"
                 )
     _check_parts(settings)
     _check_fleet(settings)
-    _warn_of_joined(settings)
-    _warn_of_endless(settings)
+    tokenizer = _tokenizer_of_texts(settings)
+    warn_of_texts(tokenizer, settings.sequences, settings.fields, stacklevel=6)
 
 
 def _check_fleet(settings: LoaderSettings) -> None:
@@ -299,44 +251,40 @@ def _asked(option: Option, settings: LoaderSettings) -> str:
     return option.name if value is None or len(shown) > 80 else shown
 
 
-def _warn_of_joined(settings: LoaderSettings) -> None:
-    """Warn if documents are joined without the separator that the tokenizer has."""
-    tokenizer, windows = _tokenizer_of_texts(settings), settings.sequences
-    if not isinstance(windows, Windows) or (windows.eos, windows.bos) != (None, None):
+def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields, *, stacklevel: int) -> None:
+    """Warn of texts that are joined without a separator, or whose end has no label.
+
+    Args:
+        tokenizer: Of plain texts; None warns of nothing, as rows of tokens may end with
+            a separator of their own.
+        cut: How the texts are cut.
+        fields: What batches carry.
+        stacklevel: Of the warning, as seen from here.
+    """
+    if tokenizer is None or not isinstance(cut, TokenCut) or cut.eos is not None:
         return
-    if tokenizer is not None and tokenizer.eos is not None:
+    if isinstance(cut, Windows) and cut.bos is None and tokenizer.eos is not None:
         warnings.warn(
-            f"{windows!r} joins documents without a separator, and the tokenizer "
-            f"{tokenizer.name!r} has one: give Windows({windows.length}, "
+            f"{cut!r} joins documents without a separator, and the tokenizer "
+            f"{tokenizer.name!r} has one: give Windows({cut.length}, "
             f"eos={tokenizer.eos})",
             PagefeedWarning,
-            stacklevel=6,
+            stacklevel=stacklevel,
         )
-
-
-def _warn_of_endless(settings: LoaderSettings) -> None:
-    """Warn if no label marks the end of a document: ``bos`` follows without loss."""
-    cut, fields = settings.sequences, settings.fields
     has_labels = not {"labels", "loss_mask"}.isdisjoint(fields.names)
-    if not isinstance(cut, TokenCut) or cut.bos is None or cut.eos is not None:
-        return
-    if not has_labels or fields.across_documents:
-        return
-    if _tokenizer_of_texts(settings) is None:
-        return  # Rows of tokens may end with one of their own.
-    warnings.warn(
-        f"no label of {cut!r} says where a document ends: bos begins the next one and "
-        "carries no loss. Give eos=, or fields=pagefeed.Fields(names="
-        f"{fields.names!r}, across_documents=True), where bos is the last label",
-        PagefeedWarning,
-        stacklevel=6,
-    )
+    if cut.bos is not None and has_labels and not fields.across_documents:
+        warnings.warn(
+            f"no label of {cut!r} says where a document ends: bos begins the next one "
+            "and carries no loss. Give eos=, or fields=pagefeed.Fields(names="
+            f"{fields.names!r}, across_documents=True), where bos is the last label",
+            PagefeedWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def _tokenizer_of_texts(settings: LoaderSettings) -> Any:
     """Return the tokenizer of the first plain texts, without a template; or None."""
-    dataset = settings.dataset
-    for data in [dataset] if dataset.kind == "uncounted" else _parts(settings):
+    for data in _parts(settings):
         tokenizer = getattr(data, "tokenizer", None)
         if tokenizer is not None and getattr(data, "row_encoder", None) is None:
             return tokenizer

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal
 
 from pagefeed._names import name_as_imported
 from pagefeed.core._base import (
@@ -19,6 +17,7 @@ from pagefeed.core._base import (
     check_whole,
     parse_bytes,
 )
+from pagefeed.core.any_loader import AnyLoader, Setting, rebuild
 from pagefeed.core.batches import (
     Batch,
     DType,
@@ -34,18 +33,17 @@ from pagefeed.core.batches import (
     sized,
 )
 from pagefeed.core.dataset import Source, check_dataset
-from pagefeed.core.loader_facts import LoaderFacts
 from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_rank, resolve_threads
 from pagefeed.core.run import Origin, Slot
 from pagefeed.core.sequences import Cut, check_sequences
-from pagefeed.core.wiring import offered, parsed, room
-from pagefeed.errors import InvalidArgumentError, PositionWarning
+from pagefeed.core.wiring import parsed, room
+from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["Loader", "as_rank", "share"]
+__all__ = ["Loader", "as_rank"]
 
 
-class Loader(LoaderFacts):
+class Loader(AnyLoader):
     """Feeds shuffled batches of token sequences, straight from Parquet.
 
     ``for batch in loader`` runs through one epoch. The next loop runs through the next
@@ -60,7 +58,7 @@ class Loader(LoaderFacts):
 
     Args:
         dataset: A dataset, such as :func:`pagefeed.parquet` returns, or a mixture of
-            :func:`pagefeed.mix`, or uncounted text of ``tokenize(count=False)``.
+            :func:`pagefeed.mix`.
         sequences: How to cut it, such as ``Windows(2048)``.
         batch_size: Sequences per step on this rank.
         global_batch_size: Sequences per step on all ranks, in place of ``batch_size``,
@@ -102,8 +100,7 @@ class Loader(LoaderFacts):
             warns.
         epochs: Epochs of one iteration, joined without a gap. None never ends. An epoch
             of a mixture is its whole schedule: leave 1, or give None if the mixture has
-            no end. With 1 a loop over such a mixture warns. An epoch of uncounted text
-            is a pass of all lanes, and needs one rank.
+            no end. With 1 a loop over such a mixture warns.
         drop_last: Drop the last, incomplete step of an iteration. With False the step
             is filled up with rows of padding, which ``stats()`` counts. Every rank gets
             at least one sequence, if the step before had more than one for each.
@@ -123,6 +120,15 @@ class Loader(LoaderFacts):
         >>> for batch in loader:  # doctest: +SKIP
         ...     batch["input_ids"]  # int64 [8, 2048]
     """
+
+    _open = staticmethod(open_session)
+    _session: RunView
+
+    batch_tokens = Setting[int | None]()
+    global_batch_size = Setting[Any]()
+    balance = Setting[Any]()
+    context_parallel = Setting[Any]()
+    drop_last = Setting[bool]()
 
     def __init__(
         self,
@@ -151,7 +157,7 @@ class Loader(LoaderFacts):
         world_size: int | None = None,
         num_threads: int | None = None,
     ) -> None:
-        if getattr(dataset, "kind", None) not in ("mixture", "uncounted"):
+        if getattr(dataset, "kind", None) != "mixture":
             check_dataset(dataset, "dataset")
         check_sequences(sequences)
         token_dtype = parse_dtype(dtype)
@@ -187,49 +193,7 @@ class Loader(LoaderFacts):
             num_threads=resolve_threads(num_threads),
             fleet=parsed("global_batch_size", global_batch_size),
         )
-        self._session = open_session(settings)
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Start the current epoch, or continue where a state was loaded."""
-        if not self._session.is_adapted:
-            self._session.is_adapted = offered("warning of accelerators", bool)()
-        return self._session.iterate()
-
-    def __getitem__(self, index: object) -> NoReturn:
-        """Refuse to be a dataset with numbers, as torch's ``DataLoader`` takes it for.
-
-        Raises:
-            InvalidArgumentError: Naming what to call.
-        """
-        raise InvalidArgumentError(
-            f"a Loader has no item {index!r:.40}, it is iterated: `for batch in "
-            "loader` needs no DataLoader; where there must be one, "
-            "DataLoader(pagefeed.torch.as_dataset(loader), batch_size=None)"
-        )
-
-    def __reduce__(self) -> tuple[Callable[..., Loader], tuple[Any, ...]]:
-        """Pickle settings and position, without threads and open files."""
-        session = self._session
-        return _rebuild, (self._settings, session.position.saved, session.learning)
-
-    def close(self) -> None:
-        """Stop the threads of this process and give their memory back.
-
-        Batches that were returned stay valid, and the position can still be saved. The
-        next ``next`` raises :class:`CancelledError`. Loaders are also closed when they
-        are garbage collected, and when the program ends.
-
-        Example:
-            >>> with Loader(...) as loader:  # doctest: +SKIP
-            ...     batch = next(iter(loader))
-        """
-        self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._session = self._open(settings)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position as plain JSON types.
@@ -254,9 +218,7 @@ class Loader(LoaderFacts):
         """Make the next iteration continue at ``state``, by a seek.
 
         World size, batch size, memory and threads may differ from those of the run
-        that saved it. An empty state changes nothing. For uncounted text, pass this
-        rank's state; when the number of ranks changed, pass the list of all ranks'
-        states.
+        that saved it. An empty state changes nothing.
 
         Args:
             state: What ``state_dict`` returned.
@@ -290,6 +252,49 @@ class Loader(LoaderFacts):
         else:
             self._session.load_state_dict(state, grown)
 
+    @property
+    def dataset_names(self) -> tuple[str, ...]:
+        """Names of a mixture's datasets, by the numbers in ``dataset_ids``.
+
+        Datasets without a sequence have none. One dataset alone, which is number 0, has
+        no name.
+        """
+        names = dict.fromkeys(self._session.run.names)
+        return tuple(name for name in names if name is not None)
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences of an epoch on all ranks.
+
+        A mixture counts those of all datasets.
+        """
+        return self._session.run.num_sequences
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens that are in no sequence of an epoch, with ``tail="drop"``."""
+        return self._session.run.index.num_dropped_tokens
+
+    @property
+    def num_padding_tokens(self) -> int:
+        """Padding tokens in the sequences of an epoch."""
+        return self._session.run.index.num_padding_tokens
+
+    def __len__(self) -> int:
+        """Return the steps of a whole iteration, the same on every rank.
+
+        Raises:
+            TypeError: If it never ends.
+        """
+        run = self._session.run
+        steps = run.at(run.beginning(0)).route.num_steps
+        if steps is None:
+            raise TypeError(
+                "this loader has no length: it never ends; give it epochs, or a "
+                "mixture stop, max_steps or max_tokens"
+            )
+        return steps
+
     def at(self, step: int, *, rank: int | None, world_size: int) -> Batch | None:
         """Return the batch of a step for any rank of any world size.
 
@@ -316,7 +321,7 @@ class Loader(LoaderFacts):
             >>> batch = loader.at(1200, rank=1, world_size=3)  # doctest: +SKIP
             >>> loss = model(batch) * loader.weight  # doctest: +SKIP
         """
-        return self._session.at(step, rank, world_size)
+        return self._fleet_view("at()").at(step, rank, world_size)
 
     @property
     def weight(self) -> float:
@@ -330,23 +335,16 @@ class Loader(LoaderFacts):
             InvalidArgumentError: If no batch was taken, or the loader has no
                 ``global_batch_size``.
         """
-        return self._session.weight
+        return self._fleet_view("weight").weight
 
-    def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration the ``epoch``-th.
-
-        Trainers count iterations: with ``epochs=2``, iteration ``epoch`` runs epochs
-        ``2 * epoch`` and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch
-        ``epoch``. Nothing changes if ``epoch`` is the iteration that runs or goes on,
-        so that a trainer's call after a resume does not undo it. For uncounted text
-        that holds for every epoch of this iteration. A lower number goes back before
-        the state that was loaded, and warns.
-
-        Raises:
-            InvalidArgumentError: If it is not a whole number, at least 0.
-        """
-        epoch = check_whole(epoch, "epoch", least=0)
-        self._session.set_epoch(epoch)
+    def _fleet_view(self, asked: str) -> Any:
+        """Return the view, if its steps are those of a fleet."""
+        if self._session.settings.fleet is None:
+            raise InvalidArgumentError(
+                f"{asked} needs steps that are the same for any number of ranks: give "
+                "the Loader global_batch_size= in place of batch_size"
+            )
+        return self._session
 
     def seek(self, step: int) -> None:
         """Go to a step of the current iteration; a running loop continues there.
@@ -505,30 +503,8 @@ class Loader(LoaderFacts):
         - ``storage/requests``, ``storage/retries``, ``storage/hedges``,
           ``storage/in_flight``, ``storage/bytes_fetched``, ``storage/bytes_wanted`` of
           remote files: of all that uses this storage, indexing included.
-        - ``passes`` and ``coverage`` of uncounted text: passes that all lanes of this
-          rank have made, and their share of the next one.
         """
         return self._session.stats()
-
-    def metrics(self, group: Any = None) -> dict[str, float]:
-        """Return the numbers of this rank's run, for any tracker.
-
-        While worker processes of a ``DataLoader`` iterate, this process does not know
-        the numbers: all are NaN, and a warning says so.
-
-        Args:
-            group: A process group, such as ``torch.distributed.group.WORLD``. All its
-                members must call, and all get the numbers of the whole group. Times
-                are those of the slowest rank.
-        """
-        numbers = self._session.metrics(group)
-        try:
-            self._session.check_state()
-        except InvalidArgumentError as error:
-            told = f"metrics() knows nothing: {error}"
-            warnings.warn(told, PositionWarning, stacklevel=2)
-            return dict.fromkeys(numbers, math.nan)
-        return numbers
 
     def view(self) -> RunView:
         """Return the run behind this loader, for adapters and reports.
@@ -538,48 +514,12 @@ class Loader(LoaderFacts):
         """
         return self._session
 
-    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:
-        """Prove by one exchange that every rank gets the right batches.
-
-        All processes must call it. Processes that need the same batches get the same,
-        others get different ones, no rank is missing, and all have the same settings
-        and position.
-
-        Args:
-            group: The process group of all that train; None for all processes.
-            same: The group of processes that must get the same batches as this one, as
-                with tensor, pipeline or context parallelism. If a job has such groups
-                and this is None, a warning says what is not proved.
-
-        Raises:
-            InvalidArgumentError: Naming two processes that disagree.
-        """
-        self._session.check_ranks(group, same)
-
-
-def share(loader: Loader, num_shares: int) -> Loader:
-    """Return a copy of a loader that begins where its next iteration would.
-
-    The copy has a part of the memory and threads. It does not pin memory: that is left
-    to the process that talks to the device.
-    """
-    session = loader.view()
-    return _rebuild(session.settings.share(num_shares), session.position.next)
-
 
 def as_rank(loader: Loader, rank: int) -> Loader:
     """Return a loader for another rank of the same run, at the position of this one."""
     session = loader.view()
-    return _rebuild(replace(session.settings, rank=rank), session.position.saved)
-
-
-def _rebuild(settings: LoaderSettings, state: Any, learning: object = None) -> Loader:
-    loader = Loader.__new__(Loader)
-    loader._session = session = open_session(settings)  # noqa: SLF001 - a twin
-    session.resume(state)
-    if learning is not None:
-        session.learning = learning
-    return loader
+    settings = replace(session.settings, rank=rank)
+    return rebuild(Loader, settings, session.position.saved)
 
 
 name_as_imported(__name__)

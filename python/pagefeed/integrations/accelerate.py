@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagefeed.core._base import check_callable, require
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_has
+from pagefeed.integrations.checks import check_counted, check_has
 from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import in_rows
 from pagefeed.integrations.evaluation import TokenMeans, held_out
@@ -120,7 +121,7 @@ class PreparedLoader(_Mixin, Skippable):
     """Rows of the last batch."""
     _drop_last = True  # `rows_gathered` knows the padding of the last steps.
 
-    def __init__(self, accelerator: Any, loader: Loader, **settings: Any) -> None:
+    def __init__(self, accelerator: Any, loader: AnyLoader, **settings: Any) -> None:
         check_has(accelerator, *ACCELERATOR)
         ranks = expected_ranks(accelerator)
         Skippable.__init__(self, loader, WHO, ranks=ranks, **settings)
@@ -169,11 +170,13 @@ class PreparedLoader(_Mixin, Skippable):
             For each process bool [rows of its batch], True once for each row of the
             data; None to keep all rows.
         """
-        left, world_size = self.loader.num_steps_left, self.loader.world_size
-        is_even = self.loader.batch_tokens is None and len(self._ranks) == world_size
+        loader = self.loader
+        left, is_even = loader.num_steps_left, len(self._ranks) == loader.world_size
+        is_even &= not isinstance(loader, Loader) or loader.batch_tokens is None
         if is_even and (left is None or left > 1):
             return None  # Padding is in the last two steps alone.
-        session, ranks = self.loader.view(), self._ranks
+        check_counted(loader, "gather_for_metrics of processes that share ranks")
+        session, ranks = loader.view(), self._ranks
         is_kept = [
             (session.last_datasets(rank) >= 0) & (ranks.index(rank) == process)
             for process, rank in enumerate(ranks)
@@ -240,7 +243,7 @@ def _are_tensors(values: Any) -> bool:
 
 def prepare(
     accelerator: Any,
-    loader: Loader,
+    loader: AnyLoader,
     *,
     start: Start = "epoch",
     grown: Grown | None = None,

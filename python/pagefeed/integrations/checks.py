@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.launch import Ranks
 
 __all__ = [
     "MakeLoader",
+    "check_counted",
     "check_ends",
     "check_epochs",
     "check_fields",
@@ -28,7 +30,7 @@ __all__ = [
     "check_whole",
 ]
 
-MakeLoader = Callable[[int, int], Loader]
+MakeLoader = Callable[[int, int], AnyLoader]
 """Function that returns a loader for a rank and a world size."""
 
 MOST_FRAMES = 12
@@ -69,10 +71,26 @@ def check_loader(loader: object, who: str) -> None:
     Raises:
         InvalidArgumentError: If it is not.
     """
-    if not isinstance(loader, Loader):
+    if not isinstance(loader, AnyLoader):
         raise InvalidArgumentError(
             f"{who} was given {loader!r:.60}, which is no pagefeed Loader: give it "
             "what pagefeed.Loader(...) returned, without a DataLoader around it"
+        )
+
+
+def check_counted(loader: object, who: str) -> None:
+    """Raise unless ``loader`` is a loader whose sequences have numbers.
+
+    Raises:
+        InvalidArgumentError: If it is not.
+    """
+    check_loader(loader, who)
+    if not isinstance(loader, Loader):
+        raise InvalidArgumentError(
+            f"{who} goes by numbers of sequences, and those of a "
+            f"{type(loader).__name__} have none before they come: count the tokens "
+            "once, pagefeed.Loader(dataset.tokenize(tokenizer), ...), ahead by "
+            "`pagefeed count`"
         )
 
 
@@ -106,7 +124,7 @@ def check_has(runner: object, names: Iterable[str], what: str) -> None:
         raise InvalidArgumentError(f"found {runner!r:.60}, expected {what}")
 
 
-def check_format(loader: Loader, expected: str | None, who: str) -> None:
+def check_format(loader: AnyLoader, expected: str | None, who: str) -> None:
     """Raise unless ``loader`` is a loader whose batches have the expected format.
 
     Raises:
@@ -120,7 +138,7 @@ def check_format(loader: Loader, expected: str | None, who: str) -> None:
         )
 
 
-def check_epochs(loader: Loader, who: str) -> None:
+def check_epochs(loader: AnyLoader, who: str) -> None:
     """Raise if an iteration has several epochs: the framework or a loop counts them.
 
     Raises:
@@ -134,7 +152,9 @@ def check_epochs(loader: Loader, who: str) -> None:
         )
 
 
-def check_ends(loader: Loader, max_steps: int | None, who: str, setting: str) -> None:
+def check_ends(
+    loader: AnyLoader, max_steps: int | None, who: str, setting: str
+) -> None:
     """Raise if neither the loader nor a number of steps ends the training.
 
     Args:
@@ -153,7 +173,7 @@ def check_ends(loader: Loader, max_steps: int | None, who: str, setting: str) ->
         )
 
 
-def check_fields(loader: Loader, names: Iterable[str], who: str) -> None:
+def check_fields(loader: AnyLoader, names: Iterable[str], who: str) -> None:
     """Raise if the loader's batches lack a field.
 
     Raises:
@@ -168,7 +188,7 @@ def check_fields(loader: Loader, names: Iterable[str], who: str) -> None:
         )
 
 
-def check_ranks_of(loader: Loader, expected: Ranks, who: str) -> None:
+def check_ranks_of(loader: AnyLoader, expected: Ranks, who: str) -> None:
     """Raise if the loader has a different rank than the trainer.
 
     Raises:
@@ -185,7 +205,7 @@ def check_ranks_of(loader: Loader, expected: Ranks, who: str) -> None:
         )
 
 
-def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
+def check_rows(loader: AnyLoader, rows: int | None, setting: str) -> None:
     """Raise if the trainer has a different batch size than the loader.
 
     Raises:
@@ -193,7 +213,7 @@ def check_rows(loader: Loader, rows: int | None, setting: str) -> None:
     """
     if rows is None or rows == loader.batch_size:
         return
-    if loader.batch_tokens is not None:
+    if isinstance(loader, Loader) and loader.batch_tokens is not None:
         raise InvalidArgumentError(
             f"{setting} is {rows}, and a step of the Loader with batch_tokens="
             f"{loader.batch_tokens} counts as batch_size={loader.batch_size}, however "
@@ -216,13 +236,13 @@ CUTTING = {
 """How each framework cuts sequences for context parallelism."""
 
 
-def check_whole(loader: Loader, who: str) -> None:
+def check_whole(loader: AnyLoader, who: str) -> None:
     """Raise if the loader cuts sequences for context parallelism.
 
     Raises:
         InvalidArgumentError: Naming the framework's own way.
     """
-    if loader.context_parallel is None:
+    if not isinstance(loader, Loader) or loader.context_parallel is None:
         return
     way = CUTTING.get(
         who, "it knows of no parts; a loop of your own, or Megatron, does"
@@ -234,13 +254,14 @@ def check_whole(loader: Loader, who: str) -> None:
     )
 
 
-def check_shapes(loader: Loader, who: str) -> None:
+def check_shapes(loader: AnyLoader, who: str) -> None:
     """Raise if steps hold any number of sequences of any length.
 
     Raises:
         InvalidArgumentError: Naming the settings whose batches have one shape.
     """
-    if loader.batch_tokens is not None or not hasattr(loader.sequences, "length"):
+    has_budget = isinstance(loader, Loader) and loader.batch_tokens is not None
+    if has_budget or not hasattr(loader.sequences, "length"):
         raise InvalidArgumentError(
             f"{who} takes sequences of one length, as many in each step, and "
             f"{loader.sequences!r} gives others: give the Loader Windows(length) or "
@@ -275,7 +296,7 @@ def _listed(sizes: Mapping[str, int]) -> str:
     return ", ".join(listed) or "several sizes"
 
 
-def check_readers(loader: Loader) -> None:
+def check_readers(loader: AnyLoader) -> None:
     """Raise if a caller would shard this rank's batches once more, or read ahead.
 
     Call it where an iteration begins. It looks at the classes of its callers.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pagefeed.core._base import check_flag, require
-from pagefeed.core.loader import Loader
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     check_fields,
@@ -43,7 +43,7 @@ class EngineData(ResumableDelivery):
     learner: Learner | None = None
     """Adds up the losses of datasets, if the loader has ``dataset_ids``."""
 
-    def __init__(self, engine: Any, loader: Loader, **settings: Any) -> None:
+    def __init__(self, engine: Any, loader: AnyLoader, **settings: Any) -> None:
         super().__init__(loader, WHO, **settings)
         self._engine = engine
 
@@ -84,7 +84,7 @@ class EngineData(ResumableDelivery):
 
 def attach(
     engine: Any,
-    loader: Loader,
+    loader: AnyLoader,
     *,
     endless: bool = False,
     ulysses_adapter: bool = False,

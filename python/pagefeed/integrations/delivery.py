@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from pagefeed.core._base import check_choice, check_flag, logger
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError, PositionWarning, StateMismatchError
@@ -75,9 +76,9 @@ class Leaf:
         dcp.save({"model": model, "data": Leaf(loader)}, checkpoint_id=folder)
     """
 
-    def __init__(self, loader: Loader, *, grown: Grown | None = None) -> None:
+    def __init__(self, loader: AnyLoader, *, grown: Grown | None = None) -> None:
         check_loader(loader, "Leaf")
-        self.loader = loader
+        self.loader: Any = loader
         self.grown = _checked(grown)
 
     def state_dict(self) -> dict[str, Any]:
@@ -99,7 +100,8 @@ class Leaf:
                 f"the checkpoint holds no state of pagefeed: expected {{{KEY!r}: "
                 f"text}}, found {dict(state)!r:.80}"
             ) from None
-        self.loader.load_state_dict(loaded, grown=self.grown)
+        grown = {} if self.grown is None else {"grown": self.grown}
+        self.loader.load_state_dict(loaded, **grown)
 
 
 class Delivery:
@@ -132,7 +134,7 @@ class Delivery:
 
     def __init__(
         self,
-        loader: Loader,
+        loader: AnyLoader,
         who: str,
         *,
         ranks: Ranks | None = None,
@@ -152,7 +154,7 @@ class Delivery:
         if ranks is not None:
             check_ranks_of(loader, ranks, who)
         check_epochs(loader, who)
-        self.loader = loader
+        self.loader: Any = loader  # Those who need more than any has check it.
         self.grown = _checked(grown)
         self.convert = convert
         self._kind = kind
@@ -227,6 +229,11 @@ class Delivery:
     def __len__(self) -> int:
         """Return the steps of a whole epoch; never less after a resume."""
         loader = self.loader
+        if not isinstance(loader, Loader):
+            raise TypeError(
+                f"{self._who} asks for the steps of an epoch, and a "
+                f"{type(loader).__name__} does not know them: end by a number of steps"
+            )
         try:
             return len(loader)
         except TypeError:  # Iterations never end.

@@ -13,7 +13,7 @@ import numpy as np
 
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_fields, check_loader
+from pagefeed.integrations.checks import check_counted, check_fields
 from pagefeed.launch import gather_from
 from pagefeed.mixing import token_losses
 from pagefeed.mixture import Mixture
@@ -52,7 +52,7 @@ def held_out(evaluation: object, train: object = None) -> dict[str, Loader]:
     named = by_name(evaluation)
     for name, loader in named.items():
         who = f"evaluation={name!r}" if name else "evaluation"
-        check_loader(loader, who)
+        check_counted(loader, who)
         check_fields(loader, ["labels"], who)
         if loader is train:
             raise InvalidArgumentError(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import require
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
@@ -46,7 +47,11 @@ def gather(facts: Any) -> list[Any]:
 
 
 def global_batches(
-    loader: Loader, sharding: Any, *, endless: bool = False, start: Start = "epoch"
+    loader: AnyLoader,
+    sharding: Any,
+    *,
+    endless: bool = False,
+    start: Start = "epoch",
 ) -> Delivery:
     """Return batches of global arrays, sharded over the processes.
 
@@ -74,7 +79,7 @@ def global_batches(
             f"{flat[0]} is not [rows, length], and so cannot be sharded: leave it out "
             "of fields, and build masks from document_ids"
         )
-    if loader.batch_tokens is not None:
+    if isinstance(loader, Loader) and loader.batch_tokens is not None:
         check_shapes(loader, "JAX")
     rows = loader.batch_size * loader.world_size
 
@@ -115,7 +120,7 @@ def local_rows(array: Any) -> npt.NDArray[Any]:
     return np.concatenate([np.asarray(shards[start]) for start in sorted(shards)])
 
 
-def grain_dataset(loader: Loader, *, start: Start = "epoch") -> Any:
+def grain_dataset(loader: AnyLoader, *, start: Start = "epoch") -> Any:
     """Return a ``grain.IterDataset`` of a loader's batches, without Grain's sharding.
 
     Its iterator's ``get_state`` and ``set_state`` save and restore the position, so

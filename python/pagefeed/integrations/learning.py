@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pagefeed.core._base import check_positive
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixing import Learner, Policy, Replacing
@@ -24,7 +25,7 @@ EVERY = 100
 
 
 def make_learner(
-    loader: Loader,
+    loader: AnyLoader,
     policy: Policy | Replacing | None,
     every: int = EVERY,
     group: Any = None,
@@ -36,7 +37,8 @@ def make_learner(
     """
     check_positive(every, "every")
     fields = loader.fields.names
-    if isinstance(loader.dataset, Mixture) and {"dataset_ids", "labels"} <= {*fields}:
+    tells = {"dataset_ids", "labels"} <= {*fields}
+    if tells and isinstance(loader, Loader) and isinstance(loader.dataset, Mixture):
         return Learner(loader, policy, every=every, group=group)
     if policy is not None:
         raise InvalidArgumentError(

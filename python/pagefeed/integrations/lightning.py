@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from pagefeed.core._base import check_choice, check_positive, require
-from pagefeed.core.loader import Loader
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
     MakeLoader,
@@ -94,10 +94,10 @@ class LoaderDataModule(_DataModule):
     def __init__(
         self,
         *,
-        train: Loader | MakeLoader,
-        evaluation: Loader
+        train: AnyLoader | MakeLoader,
+        evaluation: AnyLoader
         | MakeLoader
-        | Mapping[str, Loader | MakeLoader]
+        | Mapping[str, AnyLoader | MakeLoader]
         | None = None,
         start: Start = "epoch",
         grown: Grown | None = None,
@@ -124,13 +124,13 @@ class LoaderDataModule(_DataModule):
         self._loaded: dict[str, Any] = {}
 
     @property
-    def loader(self) -> Loader:
+    def loader(self) -> AnyLoader:
         """The loader that training reads.
 
         Raises:
             InvalidArgumentError: If it is not made yet.
         """
-        if not isinstance(self._train, Loader):
+        if not isinstance(self._train, AnyLoader):
             raise InvalidArgumentError(
                 "the loader is made when training begins: ask for it in a hook"
             )
@@ -269,7 +269,7 @@ class LoaderDataModule(_DataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, for the checkpoint."""
-        if not isinstance(self._train, Loader):
+        if not isinstance(self._train, AnyLoader):
             return self._loaded
         return {**Leaf(self._train).state_dict(), SIZES: _sizes(self._train)}
 
@@ -279,17 +279,17 @@ class LoaderDataModule(_DataModule):
 
 
 def _checked(loader: object, name: str) -> Any:
-    if not isinstance(loader, Loader):
+    if not isinstance(loader, AnyLoader):
         check_maker(loader, name)
     return loader
 
 
-def _sizes(loader: Loader) -> dict[str, int]:
+def _sizes(loader: AnyLoader) -> dict[str, int]:
     return {"batch_size": loader.batch_size, "world_size": loader.world_size}
 
 
-def _made(loader: Loader | MakeLoader, ranks: Ranks) -> Loader:
-    return loader if isinstance(loader, Loader) else loader(*ranks)
+def _made(loader: AnyLoader | MakeLoader, ranks: Ranks) -> AnyLoader:
+    return loader if isinstance(loader, AnyLoader) else loader(*ranks)
 
 
 def _expected_ranks(runner: Any) -> Ranks:
@@ -301,7 +301,7 @@ def _expected_ranks(runner: Any) -> Ranks:
 
 def setup_loader(
     fabric: Any,
-    loader: Loader,
+    loader: AnyLoader,
     *,
     start: Start = "epoch",
     grown: Grown | None = None,

@@ -17,9 +17,8 @@ from pagefeed.core.batches import Fields
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import (
-    MakeLoader,
+    check_counted,
     check_fields,
-    check_loader,
     check_maker,
 )
 from pagefeed.integrations.delivery import ResumableDelivery
@@ -73,7 +72,7 @@ class MicroBatches(Iterator[Any]):
         policy: Policy | Replacing | None = None,
         every: int = EVERY,
     ) -> None:
-        check_loader(loader, WHO)
+        check_counted(loader, WHO)
         check_fields(loader, NEEDED, WHO)
         ranks = from_megatron()
         batches = ResumableDelivery(
@@ -125,8 +124,8 @@ class MicroBatches(Iterator[Any]):
 
 
 def dataset_provider(
-    train: MakeLoader,
-    valid: MakeLoader | None = None,
+    train: Callable[[int, int], Loader],
+    valid: Callable[[int, int], Loader] | None = None,
     *,
     consumed_samples: Callable[[], int] | None = None,
     policy: Policy | Replacing | None = None,

@@ -9,7 +9,12 @@ from typing import Any
 
 from pagefeed.core._base import require
 from pagefeed.core.loader import Loader
-from pagefeed.integrations.checks import check_ends, check_fields, check_shapes
+from pagefeed.integrations.checks import (
+    check_counted,
+    check_ends,
+    check_fields,
+    check_shapes,
+)
 from pagefeed.integrations.delivery import Grown, ResumableDelivery, Start
 from pagefeed.integrations.dialects import olmo
 
@@ -56,6 +61,7 @@ class PagefeedDataLoader(_Base):
         start: Start = "epoch",
         grown: Grown | None = None,
     ) -> None:
+        check_counted(loader, WHO)
         self._batches = ResumableDelivery(
             loader,
             WHO,

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from pagefeed.core._base import check_positive, require
+from pagefeed.core.any_loader import AnyLoader
 from pagefeed.core.dataset import Dataset
-from pagefeed.core.loader import Loader
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.integrations.checks import check_has, check_loader
@@ -51,7 +51,7 @@ def ranks() -> Ranks:
     return Ranks(context.get_world_rank(), context.get_world_size())
 
 
-def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
+def save(loader: AnyLoader, folder: str | os.PathLike[str]) -> None:
     """Write the position into a folder that becomes a checkpoint; rank 0 writes.
 
     Ray merges the files of all workers, which have the same position.
@@ -63,7 +63,7 @@ def save(loader: Loader, folder: str | os.PathLike[str]) -> None:
 
 
 def restore(
-    loader: Loader, checkpoint: Any = None, *, grown: Grown | None = None
+    loader: AnyLoader, checkpoint: Any = None, *, grown: Grown | None = None
 ) -> bool:
     """Continue at the position of a checkpoint, at any world size.
 
@@ -94,7 +94,8 @@ def restore(
                 f"the checkpoint {checkpoint.path} has no {FILE}: write it with "
                 "pagefeed.integrations.ray.save(loader, folder) on rank 0"
             ) from None
-    loader.load_state_dict(state, grown=grown)
+    settings: Any = {} if grown is None else {"grown": grown}
+    loader.load_state_dict(state, **settings)
     return True
 
 

@@ -8,7 +8,7 @@ from pagefeed.core._base import check_positive, check_whole
 from pagefeed.core.batches import Batch
 from pagefeed.core.loader import Loader
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.integrations.checks import check_has, check_loader
+from pagefeed.integrations.checks import check_counted, check_has
 
 __all__ = ["Feed"]
 
@@ -74,7 +74,7 @@ class Feed:
     def __init__(
         self, manager: Manager, loader: Loader, *, rank: int = 0, world_size: int = 1
     ) -> None:
-        check_loader(loader, "Feed")
+        check_counted(loader, "Feed")
         check_has(manager, ASKED, "Feed(manager, loader) with a torchft.Manager")
         if loader.global_batch_size is None:
             raise InvalidArgumentError(

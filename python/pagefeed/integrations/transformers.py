@@ -30,6 +30,7 @@ except ImportError as error:
 from pagefeed.core.loader import Loader
 from pagefeed.integrations.accelerate import PreparedLoader, Skippable, expected_ranks
 from pagefeed.integrations.checks import (
+    check_counted,
     check_ends,
     check_fields,
     check_has,
@@ -88,7 +89,8 @@ class LoaderCallback(TrainerCallback):
     @property
     def loader(self) -> Loader:
         """The loader that feeds the Trainer."""
-        return self._steps.loader
+        loader: Loader = self._steps.loader
+        return loader
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin a run, or continue where the checkpoint was saved."""
@@ -312,6 +314,7 @@ def attach(
         "a transformers.Trainer: attach(trainer, loader)",
     )
     args = trainer.args
+    check_counted(loader, WHO)
     steps = _Repeated(
         loader,
         WHO,

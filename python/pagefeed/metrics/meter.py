@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pagefeed.contract import RunView, room
+from pagefeed.contract import AnyView, RunView, room
 
 __all__ = ["Meter", "over_ranks"]
 
@@ -59,9 +59,11 @@ class Meter:
         self._lock = Lock()
         self._last: tuple[float, Mapping[str, float]] = begin, {}
 
-    def of(self, view: RunView, group: Any) -> dict[str, float]:
+    def of(self, view: AnyView, group: Any) -> dict[str, float]:
         """Return the numbers of a loader's run, or of a group of ranks together."""
-        numbers = self.read(view.stats()) | dict(view.progress()) | slowest_rank(view)
+        numbers = self.read(view.stats()) | dict(view.progress())
+        if isinstance(view, RunView):
+            numbers |= slowest_rank(view)
         if group is None:
             return numbers
         return over_ranks(room("launch").gather_from(group)(numbers))

@@ -355,7 +355,7 @@ def _check_datasets(datasets: Mapping[str, Any]) -> None:
             raise InvalidArgumentError(
                 f"the name of a dataset is a str, found {name!r}"
             )
-        if not hasattr(dataset, "can_seek"):
+        if not isinstance(dataset, Source):
             raise InvalidArgumentError(
                 f"{name!r} is {dataset!r:.60}: expected a dataset, such as "
                 "pagefeed.parquet(...), or (dataset, weight)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self, cast, overload
+from typing import TYPE_CHECKING, Self, cast
 
 from pagefeed.aligned import parse_aligned
 from pagefeed.core._base import LABELS, Facts, check_flag, lazy
@@ -18,7 +18,7 @@ from pagefeed.parquet_files.recorded import (
 )
 
 if TYPE_CHECKING:
-    from pagefeed.text import TokenizedIndex, UncountedText
+    from pagefeed.text import TokenizedIndex
     from pagefeed.tokenizer import Rows, TextOfRow, Tokenizer
 
 __all__ = ["Tokenizable"]
@@ -130,7 +130,6 @@ class Tokenizable(ParquetRows):
         tokenizer = None if self.tokenizer is None else self.tokenizer.name
         return {**first, "tokenizer": tokenizer, **facts}
 
-    @overload
     def tokenize(
         self,
         tokenizer: Tokenizer,
@@ -143,34 +142,14 @@ class Tokenizable(ParquetRows):
         chat_template: str | None = None,
         today: datetime.date | None = None,
         require_labels: bool = True,
-        count: Literal[True] = True,
-    ) -> Self: ...
-
-    @overload
-    def tokenize(
-        self, tokenizer: Tokenizer, *, count: Literal[False]
-    ) -> UncountedText: ...
-
-    def tokenize(
-        self,
-        tokenizer: Tokenizer,
-        *,
-        text: TextOfRow | None = None,
-        columns: Sequence[str] = (),
-        messages: str | None = None,
-        tools: str | None = None,
-        roles: Mapping[str, str] | None = None,
-        chat_template: str | None = None,
-        today: datetime.date | None = None,
-        require_labels: bool = True,
-        count: bool = True,
-    ) -> Self | UncountedText:
+    ) -> Self:
         r"""Return the dataset of the tokens of the column's texts.
 
         The dataset is then like any other: all sequences, shuffles, mixtures and parts
         of it work, and resume. The tokens of every row are counted when they are first
         needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
-        folder keeps. From then on texts are encoded as their pages are loaded.
+        folder keeps. From then on texts are encoded as their pages are loaded. Texts
+        that are too many to be counted first are for a :class:`TextLoader`.
 
         A text in a struct (``column="doc.text"``) is taken as it is, and the texts of a
         list that are not empty as lines of one.
@@ -193,13 +172,9 @@ class Tokenizable(ParquetRows):
             today: The day that a template writes which asks for it.
             require_labels: Refuse chats of which nothing is learned in any; some such
                 are warned of. False takes them.
-            count: False for texts that are too many to be counted first: a loader of
-                :class:`Windows` begins at once, joins and cuts
-                the documents of each of its lanes as they come, and its state is where
-                these are. Nothing is known ahead: no length, ``seek`` or ``locate``.
 
         Returns:
-            A dataset of the same rows; without counts a :class:`UncountedText` of them.
+            A dataset of the same rows.
 
         Raises:
             InvalidArgumentError: If it is no tokenizer, or the dataset has one; of
@@ -210,7 +185,6 @@ class Tokenizable(ParquetRows):
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP
             >>> web = parquet("web/", column="text").tokenize(tok)  # doctest: +SKIP
         """
-        from pagefeed.text import UncountedText
         from pagefeed.tokenizer import Tokenizer, on_day, rows_of
 
         if not isinstance(tokenizer, Tokenizer):
@@ -234,18 +208,6 @@ class Tokenizable(ParquetRows):
             columns=columns,
         )
         rows = on_day(rows, today)
-        if not check_flag(count, "count"):
-            if self.erasures:
-                raise InvalidArgumentError(
-                    "count=False streams texts, and erased documents keep the places "
-                    "of tokens that are counted: select the others by where()"
-                )
-            if rows is not None:
-                raise InvalidArgumentError(
-                    "count=False streams texts: chats, and texts made of rows, are "
-                    "counted first, leave it out"
-                )
-            return UncountedText(texts=self, tokenizer=tokenizer)
         texts = replace(
             self,
             selection=None,

@@ -20,6 +20,7 @@ from pagefeed.errors import (
     ReloadWarning,
 )
 from pagefeed.mixture import Mixture
+from pagefeed.reports.counted import check_counted
 from pagefeed.reports.evidence import Evidence, recording, wait_for_device
 from pagefeed.reports.soundness import Damage, sound_batches
 
@@ -232,6 +233,7 @@ def diagnose(loader: Loader) -> Iterator[Diagnosis]:
         ...         train(batch)
         >>> print(diagnosis)  # doctest: +SKIP
     """
+    check_counted(loader, "diagnose")
     diagnosis, records = Diagnosis(), list[Evidence]()
     try:
         with recording(loader, records):

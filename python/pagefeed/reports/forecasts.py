@@ -25,6 +25,7 @@ from pagefeed.mixture import (
     last_position,
     totals,
 )
+from pagefeed.reports.counted import check_counted
 from pagefeed.reports.mates import met_again
 from pagefeed.reports.sampling import evenly
 from pagefeed.reports.sharing import shared_pairs
@@ -165,6 +166,7 @@ def forecast(loader: Loader) -> Forecast:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP
         True
     """
+    check_counted(loader, "forecast")
     session = loader.view()
     run, joined = session.run, session.run.index
     indexes = joined.parts

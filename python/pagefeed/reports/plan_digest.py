@@ -9,6 +9,7 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.loader import Loader
+from pagefeed.reports.counted import check_counted
 
 __all__ = ["plan_digest", "sampled_steps", "sequences_of_step"]
 
@@ -25,6 +26,7 @@ def plan_digest(loader: Loader) -> str:
         >>> len(plan_digest(loader))
         16
     """
+    check_counted(loader, "plan_digest")
     run = loader.view().run
     state = run.beginning(loader.epoch).to_dict()
     facts = [

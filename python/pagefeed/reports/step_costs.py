@@ -16,6 +16,7 @@ from pagefeed.core.order import Costs
 from pagefeed.core.run import Run
 from pagefeed.core.sequences import Cut, JoinedIndex, numbers_of
 from pagefeed.documents import Documents
+from pagefeed.reports.counted import check_counted
 
 __all__ = ["StepCosts", "slowest_ranks", "step_costs"]
 
@@ -107,6 +108,7 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
         >>> step_costs(loader, Balance(tokens=1, attention=1e-3))  # doctest: +SKIP
         StepCosts(slowest=1.0, ...)
     """
+    check_counted(loader, "step_costs")
     run, with_it, without = _both(loader, balance)
     pairs, pairs_random = with_it.same_source(run.index)
     both = [_padding(loader.sequences, run, steps) for steps in (with_it, without)]

@@ -15,6 +15,7 @@ from pagefeed.core.batches import Batch, Fields, make_feed
 from pagefeed.core.loader import Loader
 from pagefeed.core.run import Origin
 from pagefeed.errors import InvalidArgumentError
+from pagefeed.reports.counted import check_counted
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.soundness import UNREADABLE, Damage, damage_of
 
@@ -102,6 +103,7 @@ def trace(
         >>> [segment.origin for segment in row.segments] == loader.locate(step=3, row=1)
         True
     """
+    check_counted(loader, "trace")
     session = loader.view()
     cursor = session.position.whole
     rows = cursor.rows(step) if row is None else [check_whole(row, "row", least=0)]
@@ -161,6 +163,7 @@ def replay(loader: Loader, steps: Iterable[int]) -> Iterator[tuple[int, Batch]]:
         2 (2, 64)
         3 (2, 64)
     """
+    check_counted(loader, "replay")
     twin = copy.copy(loader)
     batches: Iterator[Batch] | None = None
     for step in steps:

@@ -18,6 +18,7 @@ from pagefeed.core.loader import Loader
 from pagefeed.core.run import NO_SEQUENCE, LoaderState, Route, Run
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture import MixtureCursor
+from pagefeed.reports.counted import check_counted
 from pagefeed.reports.erasure import changed_sequences
 
 __all__ = ["Leg", "Verification", "verify"]
@@ -92,6 +93,7 @@ def verify(
         ... ]).ok
         True
     """
+    check_counted(loader, "verify")
     if not legs:
         legs = [Leg(world_size=loader.world_size, batch_size=loader.batch_size)]
     if any(leg.steps is None for leg in legs[:-1]):

@@ -2,18 +2,15 @@
 
 :func:`tokenized` turns an index of texts into one of tokens, which sequences, orders
 and loaders use like any other. :func:`token_counts` counts the tokens in one pass.
-:class:`UncountedText` needs no counts.
 """
 
 from pagefeed.text.counts import TextColumn, TokenCounts, token_counts
 from pagefeed.text.tokenized_index import TokenizedIndex, tokenized
-from pagefeed.text.uncounted_text import UncountedText
 
 __all__ = [
     "TextColumn",
     "TokenCounts",
     "TokenizedIndex",
-    "UncountedText",
     "token_counts",
     "tokenized",
 ]

@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array, UInt32Array, distinct, require
-from pagefeed.core.dataset import BlockKind
+from pagefeed.core.dataset import BlockKind, Dataset, Spans, refuse_unknown_rows
 from pagefeed.core.sequences import TokenCut
-from pagefeed.documents import DocumentIndex, Documents
 from pagefeed.errors import (
     CorruptFileError,
     DataError,
     TokenRangeError,
     UnsupportedError,
 )
-from pagefeed.text import UncountedText
+from pagefeed.tokenizer import Tokenizer
 from pagefeed.uncounted.lane_passes import LanePasses, Part
 
 __all__ = ["Block", "BlockReader", "EncodedBlock"]
@@ -60,11 +59,35 @@ class EncodedBlock:
         return self.tokens.nbytes + self.starts.nbytes
 
 
+class RowBlocks:
+    """The rows of a dataset in blocks of neighbouring pages."""
+
+    def __init__(self, spans: Spans, kind: BlockKind) -> None:
+        self._spans, self._runs = spans, spans.runs(kind)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self._spans if self._runs is None else self._runs)
+
+    def first_sequence(self, blocks: Int64Array) -> Int64Array:
+        """Return the first row of each block; for ``len(self)``, all rows: int64."""
+        if self._runs is not None:
+            blocks = np.append(self._runs, len(self._spans))[blocks]
+        return self._spans.first_rows(blocks)
+
+    def pages(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the page of each row, and its number in the page: int64 each."""
+        span = self._spans.spans_of_rows(rows)
+        page, first_row = self._spans.places(span)
+        return page, first_row + rows - self._spans.first_rows(span)
+
+
 class BlockReader:
     """Reads and encodes blocks; several threads may use it.
 
     Args:
-        text: The texts and their tokenizer.
+        texts: The rows, and the column of texts.
+        tokenizer: Encodes them.
         cut: Has the separators.
         kind: What a block is.
         vocab_size: Token ids are below it.
@@ -72,17 +95,18 @@ class BlockReader:
 
     def __init__(
         self,
-        text: UncountedText,
+        texts: Dataset,
+        tokenizer: Tokenizer,
         cut: TokenCut,
         *,
         kind: BlockKind,
         vocab_size: int,
     ) -> None:
         self._arrow = require("pyarrow", extra="pyarrow", purpose="tokens not counted")
-        self._index = text.texts.index
+        self._index = texts.index
         self.storage = self._index.storage
         """Storage of the files."""
-        self._tokenizer = text.tokenizer
+        self._tokenizer = tokenizer
         self._bos, self._eos = (
             np.array([] if token is None else [token], dtype=np.uint32)
             for token in (cut.bos, cut.eos)
@@ -91,9 +115,9 @@ class BlockReader:
         self._kind: type[np.unsignedinteger[Any]] = (
             np.uint16 if vocab_size <= 1 << 16 else np.uint32
         )
-        self._spans, self._unit = text.texts.spans, kind
-        self._rows = DocumentIndex(self._spans, Documents())
-        self.blocks = self._rows.blocks(kind)
+        self._spans, self._unit = texts.spans, kind
+        refuse_unknown_rows(self._spans, "TextLoader")
+        self.blocks = RowBlocks(self._spans, kind)
         """The blocks of rows."""
         self._lock = Lock()
         self.pages_read = 0
@@ -102,7 +126,7 @@ class BlockReader:
     @property
     def block_bytes(self) -> float:
         """Mean bytes of the texts of a block."""
-        size = self._index.mean_row_bytes * self._rows.num_sequences
+        size = self._index.mean_row_bytes * self._spans.num_rows
         return size / max(1, len(self.blocks))
 
     def weights(self) -> Int64Array:
@@ -125,7 +149,7 @@ class BlockReader:
         """
         first = int(self.blocks.first_sequence(np.array([part.block]))[0])
         rows = first + passes.rows(part, epoch)
-        pages, places = self._rows.places(rows)
+        pages, places = self.blocks.pages(rows)
         documents: list[UInt32Array] = [_NOTHING] * len(rows)
         for page in distinct(pages).tolist():
             which = np.flatnonzero(pages == page)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.order import Permutation, choose_num_lanes, derive_key
-from pagefeed.core.sequences import Blocks
 
 __all__ = ["Cursor", "LanePasses", "Part", "lanes_for_ranks"]
 
 PASSES_HELD = 3
 """Passes whose sums are kept: lanes are in one pass or the next, and read ahead."""
+
+
+class Blocks(Protocol):
+    """The rows of a dataset in blocks."""
+
+    def first_sequence(self, blocks: Int64Array) -> Int64Array:
+        """Return the first row of each block: int64."""
 
 
 class Cursor(NamedTuple):

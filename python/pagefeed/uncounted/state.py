@@ -1,4 +1,4 @@
-"""State of a loader of uncounted text: the positions of its own lanes."""
+"""State of a loader of texts: the positions of its own lanes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pagefeed.core.run import check_same_run, reading_state
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.uncounted.lane_passes import Cursor
 
-__all__ = ["UncountedState", "lanes_of_rank"]
+__all__ = ["TextState", "lanes_of_rank"]
 
 PLAN = ("dataset", "sequences", "shuffle", "seed")
 NUMBERS = ("step", "steps_before", "first_epoch", "num_lanes")
@@ -21,7 +21,7 @@ VERSIONS = {"uncounted_version": 2, "order_version": ORDER_VERSION}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class UncountedState:
+class TextState:
     """Positions of the lanes of a rank, and the settings they are valid for."""
 
     step: int = 0
@@ -46,7 +46,7 @@ class UncountedState:
         return {**VERSIONS, **asdict(self), "lanes": text}
 
     @classmethod
-    def of(cls, states: object) -> UncountedState:
+    def of(cls, states: object) -> TextState:
         """Read the result of :meth:`to_dict`, of one rank or of all ranks.
 
         Raises:
@@ -74,7 +74,7 @@ class UncountedState:
             lanes |= other.lanes
         return replace(first, lanes=lanes)
 
-    def check_plan(self, ours: UncountedState) -> None:
+    def check_plan(self, ours: TextState) -> None:
         """Refuse a state of a different run.
 
         Raises:
@@ -83,7 +83,7 @@ class UncountedState:
         advice = "texts, tokenizer, sequences, shuffle and seed"
         check_same_run(self, ours, PLAN, advice)
 
-    def of_rank(self, rank: int, world_size: int) -> UncountedState:
+    def of_rank(self, rank: int, world_size: int) -> TextState:
         """Return the state with the lanes of a rank alone.
 
         Raises:
@@ -106,18 +106,18 @@ def lanes_of_rank(num_lanes: int, rank: int, world_size: int) -> list[int]:
     return [*range(rank, num_lanes, world_size)]
 
 
-def _parsed(state: object) -> UncountedState:
+def _parsed(state: object) -> TextState:
     names = [*VERSIONS, *NUMBERS, *PLAN, "lanes"]
     if not isinstance(state, Mapping) or sorted(state) != sorted(names):
         raise StateMismatchError(
-            f"this is not a state of uncounted text: {state!r:.200}; expected "
+            f"this is not a state of a TextLoader: {state!r:.200}; expected "
             f"{', '.join(names)}"
         )
     with reading_state(state, VERSIONS):
         numbers: dict[str, Any] = {
             name: check_whole(state[name], name, least=0, most=MOST) for name in NUMBERS
         }
-        return UncountedState(
+        return TextState(
             lanes=_cursors(json.loads(state["lanes"]), numbers["num_lanes"]),
             **numbers,
             **{name: state[name] for name in PLAN},

@@ -426,7 +426,6 @@ def test_arguments_are_checked(folder):
             pf.with_images(data, column, **right | wrong)
 
     refused("tokenize", plain)
-    refused("tokenize", plain.tokenize(images.tokenizer(), count=False))
     refused("has images already", images.dataset(folder))
     refused("must be one", placeholder="<picture>")
     refused("must be one", placeholder=None)

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 import pagefeed as pf
 import pagefeed.torch
 from made.shared_data import ROOT
 from made.texts_made import make_tokenizer
 from pagefeed.checks.options import CALLS, KINDS, OPTIONS
-from pagefeed.errors import InvalidArgumentError, PagefeedError, UncountedError
+from pagefeed.errors import InvalidArgumentError, PagefeedError
 
 EOS = 256
 LENGTH = 16
@@ -54,9 +53,8 @@ def make_dataset(folder, kind, **given):
     """A dataset of a kind; a mixture is of tokens."""
     if kind == "flat":
         return pf.stream(folder / "stream", **given)
-    if kind in ("text", "uncounted"):
-        texts = pf.parquet(folder, column="text", **given)
-        return texts.tokenize(TOKENIZER, count=kind == "text")
+    if kind == "text":
+        return pf.parquet(folder, column="text", **given).tokenize(TOKENIZER)
     if kind == "mixture":
         parts = {name: pf.parquet(folder, column="tokens", **given) for name in "ab"}
         return pf.mix(parts, stop="all_exhausted")
@@ -82,8 +80,7 @@ def make_loader(folder, kind, *, dataset_given=None, **given):
 
 
 def fields_given(kind):
-    tells = kind not in ("uncounted", "rows")
-    return {"fields": ("input_ids", "metadata")} if tells else {}
+    return {"fields": ("input_ids", "metadata")} if kind != "rows" else {}
 
 
 def spans_given(kind):
@@ -141,7 +138,6 @@ MAKES: dict[str, Any] = {
     "num_threads=": {"num_threads": 1},
     "drop_last=False": {"drop_last": False, "batch_size": 7},
     "epochs=1": {"epochs": 1},
-    "epochs=1 on several ranks": {"epochs": 1, "world_size": 2},
     "epochs=2": {"epochs": 2},
     "epochs=None": {"epochs": None},
 }
@@ -284,17 +280,8 @@ def calls(name, folder, kind):
 def test_each_call_works_or_is_refused(folder, name, kind):
     if (name, kind) == ("mix, SequenceView", "mixture"):
         return
-    kinds = (UncountedError, InvalidArgumentError)
     raised = both(calls(name, folder, kind))
-    assert raised in (kinds if kind in CALLS[name] else (None,))
-
-
-def test_workers_of_torch_cannot_share_uncounted_text(folder):
-    dataset = pagefeed.torch.as_dataset(
-        make_loader(folder, "uncounted", epochs=None, format="torch")
-    )
-    with pytest.raises(Exception, match="num_workers=0"):
-        next(iter(DataLoader(dataset, batch_size=None, num_workers=2)))
+    assert raised is (InvalidArgumentError if kind in CALLS[name] else None)
 
 
 def shown(name, refused, never=()):
@@ -313,12 +300,28 @@ def test_documentation_shows_the_table():
     assert "\n".join(found) == wanted, wanted
 
 
-@pytest.mark.parametrize("count", [True, False])
-def test_documents_joined_without_a_separator_are_told(folder, count):
-    texts = pf.parquet(folder, column="text").tokenize(TOKENIZER, count=count)
+def counted_loader(texts, **given):
+    return pf.Loader(texts.tokenize(TOKENIZER), **given)
+
+
+def text_loader(texts, **given):
+    return pf.TextLoader(texts, TOKENIZER, **given)
+
+
+@pytest.mark.parametrize("make", [counted_loader, text_loader])
+def test_documents_joined_without_a_separator_are_told(folder, make):
+    texts = pf.parquet(folder, column="text")
     given: dict[str, Any] = {"batch_size": 1, "rank": 0, "world_size": 1}
     with pytest.warns(UserWarning, match=r"give Windows\(16, eos=") as told:
-        pf.Loader(texts, sequences=pf.Windows(LENGTH), **given)
-    assert len(told) == 1
-    assert told[0].filename == __file__
-    pf.Loader(texts, sequences=pf.Windows(LENGTH, eos=TOKENIZER.eos), **given)
+        make(texts, sequences=pf.Windows(LENGTH), **given)
+    assert [each.filename for each in told] == [__file__]
+    make(texts, sequences=pf.Windows(LENGTH, eos=TOKENIZER.eos), **given)
+
+
+@pytest.mark.parametrize("make", [counted_loader, text_loader])
+def test_documents_without_an_end_to_learn_are_told(folder, make):
+    texts = pf.parquet(folder, column="text")
+    given: dict[str, Any] = {"batch_size": 1, "fields": ("input_ids", "labels")}
+    with pytest.warns(UserWarning, match="says where a document ends") as told:
+        make(texts, sequences=pf.Windows(LENGTH, bos=EOS), **given)
+    assert [each.filename for each in told] == [__file__]

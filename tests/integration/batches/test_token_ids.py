@@ -22,7 +22,7 @@ from made.handmade import (
     rle_run,
 )
 from pagefeed import Documents, Loader, Packed, SequenceView, Windows
-from pagefeed.core.loader import share
+from pagefeed.core.any_loader import share
 from pagefeed.core.sequences import Cut
 from pagefeed.errors import CorruptFileError, InvalidArgumentError, TokenRangeError
 

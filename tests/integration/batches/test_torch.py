@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from made.numbered import numbered_loader, write_numbered
-from pagefeed.core.loader import share
+from pagefeed.core.any_loader import share
 from pagefeed.errors import InvalidArgumentError
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")

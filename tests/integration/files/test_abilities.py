@@ -1,4 +1,4 @@
-"""Datasets say what they can do; no order is planned over those that cannot seek."""
+"""A dataset of any kind is delivered, if it has what the contract asks."""
 
 from typing import Any, Literal
 
@@ -8,45 +8,13 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.core.dataset.dataset import Source
-from pagefeed.errors import InvalidArgumentError
-
-
-class Stream(Source):
-    """Rows that can be read in one way only."""
-
-    def __init__(self, *, can_seek: bool, has_length: bool) -> None:
-        self.can_seek = can_seek  # type: ignore[misc]
-        self.has_length = has_length  # type: ignore[misc]
-
-    kind: Literal["tokens"] = "tokens"
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        return {"": self}
-
-
-USES = {
-    "loader": lambda dataset: pf.Loader(
-        dataset, sequences=pf.Documents(), batch_size=1
-    ),
-    "mixture": lambda dataset: pf.mix({"stream": (dataset, 1.0)}),
-}
-
-
-@pytest.mark.parametrize("use", USES.values(), ids=USES)
-@pytest.mark.parametrize("abilities", [(False, True), (True, False), (False, False)])
-def test_streams_are_refused_by_name(use, abilities):
-    stream = Stream(can_seek=abilities[0], has_length=abilities[1])
-    with pytest.raises(InvalidArgumentError, match=r"stream|dataset=.*Stream") as e:
-        use(stream)
-    assert "only be read from its begin on" in str(e.value)
 
 
 class Other(Source):
     """A dataset of another kind: it has what the protocol asks, and no more."""
 
     def __init__(self, dataset: pf.dataset.ParquetDataset) -> None:
-        for name in ("can_seek", "has_length", "column", "metadata", "files"):
+        for name in ("column", "metadata", "files"):
             setattr(self, name, getattr(dataset, name))
         for name in ("verify_checksums", "fingerprint", "index", "spans"):
             setattr(self, name, getattr(dataset, name))

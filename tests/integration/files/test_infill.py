@@ -13,7 +13,6 @@ from models.infill_model import infilled
 from pagefeed.errors import (
     InvalidArgumentError,
     StateMismatchError,
-    UncountedError,
     UnsupportedError,
 )
 
@@ -206,8 +205,6 @@ def test_what_cannot_be_infilled_is_refused(folder, tmp_path):
     texts = pf.parquet(folder / "a.parquet", column="text")
     with pytest.raises(UnsupportedError, match="tokenize texts"):
         texts.infill(INFILL)
-    with pytest.raises(UncountedError, match="count=False"):
-        texts.tokenize(TOKENIZER, count=False).infill(INFILL)
     with pytest.raises(InvalidArgumentError, match="infilled already"):
         tokens.infill(INFILL).infill(INFILL)
     with pytest.raises(InvalidArgumentError, match=r"give pagefeed\.Infill"):

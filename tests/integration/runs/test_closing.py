@@ -155,8 +155,9 @@ def test_a_closed_stream_reads_no_more(folder):
         lambda text: list(text.encode()), vocab_size=256, name="letters"
     )
     data = pf.parquet(folder / "texts.parquet", column="text")
-    loader = pf.Loader(
-        data.tokenize(tokenizer, count=False),
+    loader = pf.TextLoader(
+        data,
+        tokenizer,
         sequences=pf.Windows(64, eos=0),
         batch_size=1,
         epochs=None,

@@ -314,8 +314,13 @@ def test_texts_are_erased(tmp_path):
                 assert "secret" not in tokenizer.decode(row.tolist())
         states.append(loader.state_dict()["erased"])
     assert states[0] == states[1]
-    with pytest.raises(InvalidArgumentError, match="count=False streams"):
-        plain.erase(where="id == 5").tokenize(tokenizer, count=False)
+    with pytest.raises(InvalidArgumentError, match="select the others by where"):
+        pf.TextLoader(
+            plain.erase(where="id == 5"),
+            tokenizer,
+            sequences=pf.Windows(8, eos=1),
+            batch_size=1,
+        )
 
 
 @pytest.mark.parametrize("sequences", [pf.Windows(32, eos=7), pf.Packed(32)])

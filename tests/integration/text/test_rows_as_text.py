@@ -165,8 +165,6 @@ def test_hooks_are_checked(source, tok, tmp_path):
         data.tokenize(tok, columns=["doc"])
     with pytest.raises(InvalidArgumentError, match="give one"):
         data.tokenize(tok, text="{title}", messages="title")
-    with pytest.raises(InvalidArgumentError, match="count=False"):
-        data.tokenize(tok, text="{title}", count=False)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_other_columns_are_refused(folder, tokenizer):
     with pytest.raises(InvalidArgumentError, match="is tokenized already"):
         pf.parquet(folder, column="text").tokenize(tokenizer).tokenize(tokenizer)
     with pytest.raises(InvalidArgumentError, match=r"give pagefeed\.Tokenizer"):
-        pf.parquet(folder, column="text").tokenize("tokenizer.json")  # type: ignore[call-overload]
+        pf.parquet(folder, column="text").tokenize("tokenizer.json")  # type: ignore[arg-type]
 
 
 @pytest.mark.filterwarnings("ignore:.* joins documents")

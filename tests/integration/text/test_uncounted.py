@@ -18,7 +18,6 @@ import pagefeed.torch
 from made.streamed import (
     EOS,
     LENGTH,
-    LETTERS,
     ROWS,
     make_text,
     open_loader,
@@ -41,7 +40,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stream(folder):
-    return pf.parquet(folder, column="text").tokenize(LETTERS, count=False)
+    return pf.parquet(folder, column="text")
 
 
 def cursors(loader):
@@ -191,7 +190,7 @@ def test_tokens_are_those_of_the_texts_as_counted(folder):
         texts.tokenize(tok), batch_size=1, rank=0, world_size=1, **given
     )
     expected = np.concatenate([batch["input_ids"][0] for batch in counted])
-    loader = open_loader(texts.tokenize(tok, count=False), **given)
+    loader = open_loader(texts, tokenizer=tok, **given)
     num_lanes = loader.state_dict()["num_lanes"]
     line = lines([loader], 3 * len(counted))
     reader, passes = loader._session._reader, loader._session._passes
@@ -243,7 +242,7 @@ def test_fields_are_those_of_documents(stream, shifted, across, types):
 
 def test_selected_rows_alone_come(folder):
     texts = pf.parquet(folder, column="text").where("good")
-    loader = open_loader(texts.tokenize(LETTERS, count=False), shuffle="row_group")
+    loader = open_loader(texts, shuffle="row_group")
     line = lines([loader], 700)
     expected = Counter((make_text(n) or "").encode() for n in range(ROWS) if n % 3)
     assert of_pass([loader], line, 0) == expected
@@ -322,7 +321,8 @@ def test_ids_of_large_vocabularies_stay_whole(folder, most):
         return [byte + above for byte in text.encode()]
 
     large = pf.Tokenizer(encode, vocab_size=most + 1, name="large")
-    texts = pf.parquet(folder, column="text").tokenize(large, count=False)
-    for batch in itertools.islice(open_loader(texts, batch_size=8), 20):
+    texts = pf.parquet(folder, column="text")
+    loader = open_loader(texts, tokenizer=large, batch_size=8)
+    for batch in itertools.islice(loader, 20):
         ids = batch["input_ids"][batch["input_ids"] != EOS]
         assert above < ids.min() < ids.max() == most

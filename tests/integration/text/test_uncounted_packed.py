@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pagefeed as pf
-from made.streamed import EOS, LETTERS, ROWS, make_text, open_loader, write_texts
+from made.streamed import EOS, ROWS, make_text, open_loader, write_texts
 from models.field_model import assert_model
 
 LENGTH, BOS, PADDING = 48, 300, 299
@@ -28,7 +28,7 @@ CUTS = [
 def stream(tmp_path_factory):
     path = tmp_path_factory.mktemp("texts")
     write_texts(path)
-    return pf.parquet(path, column="text").tokenize(LETTERS, count=False)
+    return pf.parquet(path, column="text")
 
 
 def loader_of(stream: Any, rank: int = 0, world_size: int = 1, **given: Any) -> Any:

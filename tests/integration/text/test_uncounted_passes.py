@@ -39,11 +39,12 @@ EQUAL = [150] * 60, 32
 UNLIKE = [20] * 250 + [200] * 250, 256  # One source behind the other.
 
 
-def coverage(dataset, num_tokens, length, *, world_size, **given):
+def coverage(dataset, tok, num_tokens, length, *, world_size, **given):
     """Tokens unseen and seen twice, in shares, after one pass's worth of steps."""
     loaders = [
-        pf.Loader(
+        pf.TextLoader(
             dataset,
+            tok,
             sequences=pf.Windows(length),
             batch_size=1,
             epochs=None,
@@ -63,13 +64,12 @@ def coverage(dataset, num_tokens, length, *, world_size, **given):
 
 @pytest.fixture(scope="module", params=[EQUAL, UNLIKE], ids=["equal", "unlike"])
 def written(request, tmp_path_factory):
-    """A dataset, and its tokens."""
+    """A dataset, its tokenizer, its tokens, and the length of a sequence."""
     path = tmp_path_factory.mktemp("texts") / "a.parquet"
     sizes, length = request.param
     num_tokens = write_groups(path, sizes)
     tok = pf.Tokenizer(encode, vocab_size=num_tokens, name="numbers")
-    dataset = pf.parquet(path, column="text").tokenize(tok, count=False)
-    return dataset, num_tokens, length
+    return pf.parquet(path, column="text"), tok, num_tokens, length
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 8])
@@ -85,9 +85,9 @@ def test_a_pass_sees_nearly_everything_once(written, shuffle, world_size):
 
 
 def test_one_epoch_ends_when_all_documents_came(written):
-    dataset, num_tokens, length = written
-    loader = pf.Loader(
-        dataset, sequences=pf.Windows(length), batch_size=2, rank=0, world_size=1
+    dataset, tok, num_tokens, length = written
+    loader = pf.TextLoader(
+        dataset, tok, sequences=pf.Windows(length), batch_size=2, rank=0, world_size=1
     )
     seen = np.zeros(num_tokens, dtype=np.int64)
     for epoch in range(2):
@@ -101,20 +101,20 @@ def test_one_epoch_ends_when_all_documents_came(written):
 
 
 def test_an_epoch_ends_where_it_would_after_a_resume(written):
-    dataset, _, length = written
+    dataset, tok, _, length = written
     given: dict[str, Any] = {
         "sequences": pf.Windows(length),
         "batch_size": 4,
         "epochs": 1,
     }
-    loader = pf.Loader(dataset, rank=0, world_size=1, **given)
+    loader = pf.TextLoader(dataset, tok, rank=0, world_size=1, **given)
     expected = [batch["input_ids"].copy() for batch in loader]
     middle = len(expected) // 2
     loader.set_epoch(0)
     again = iter(loader)
     for _ in range(middle):
         next(again)
-    other = pf.Loader(dataset, rank=0, world_size=1, **given)
+    other = pf.TextLoader(dataset, tok, rank=0, world_size=1, **given)
     other.load_state_dict(json.loads(json.dumps(loader.state_dict())))
     other.set_epoch(0)  # As trainers do: it is in that epoch.
     rest = [batch["input_ids"] for batch in other]

@@ -15,7 +15,6 @@ from pagefeed.errors import (
     InvalidArgumentError,
     StateMismatchError,
     TokenRangeError,
-    UncountedError,
     UnsupportedError,
 )
 
@@ -29,39 +28,59 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stream(folder):
-    return pf.parquet(folder, column="text").tokenize(LETTERS, count=False)
+    return pf.parquet(folder, column="text")
 
 
-ASKS: dict[str, Any] = {
-    "len": len,
+NUMBERS: dict[str, Any] = {
     "seek": lambda loader: loader.seek(3),
     "skip": lambda loader: loader.skip([3]),
     "locate": lambda loader: loader.locate(0, 0),
     "plan": lambda loader: loader.plan([0]),
     "steps_of": lambda loader: loader.steps_of("0.parquet", 0),
     "num_sequences": lambda loader: loader.num_sequences,
-    "verify": pf.verify,
-    "forecast": pf.forecast,
-    "diagnose": lambda loader: pf.diagnose(loader).__enter__(),
-    "inspect": lambda loader: pf.inspect(loader.dataset),
+    "set_weights": lambda loader: loader.set_weights({"a": 1}),
+    "at": lambda loader: loader.at(0, rank=0, world_size=1),
 }
 
 
-@pytest.mark.parametrize("ask", ASKS)
-def test_what_needs_counts_says_so(stream, ask):
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_needs_numbers_is_no_method(stream, name):
     loader = open_loader(stream)
-    with pytest.raises(UncountedError, match="pagefeed count"):
-        ASKS[ask](loader)
+    with pytest.raises(AttributeError, match=f"no '{name}'.*pagefeed count"):
+        NUMBERS[name](loader)
+    assert not hasattr(loader, name)
+    with pytest.raises(TypeError, match="no len"):
+        len(loader)
+    with pytest.raises(AttributeError, match=r"no 'stat'$"):
+        loader.stat  # noqa: B018 - looked up
+    with pytest.raises(InvalidArgumentError, match="it is iterated"):
+        loader[3]
     assert next(iter(loader))["input_ids"].shape == (1, LENGTH)
 
 
-def test_others_than_loaders_refuse_it(stream):
-    for make in (
-        lambda: pf.mix({"a": stream}),
-        lambda: pf.SequenceView(stream, pf.Windows(8)),
-    ):
-        with pytest.raises(UncountedError, match="count its tokens"):
-            make()
+REPORTS: dict[str, Any] = {
+    "verify": pf.verify,
+    "forecast": pf.forecast,
+    "smoke": pf.smoke,
+    "report": pf.report,
+    "trace": lambda loader: pf.trace(loader, 0),
+    "diagnose": lambda loader: pf.diagnose(loader).__enter__(),
+    "step_costs": pf.reports.step_costs,
+    "plan_digest": pf.reports.plan_digest,
+    "replay": lambda loader: next(pf.reports.replay(loader, [0])),
+    "inspect": pf.inspect,
+    "mix": lambda loader: pf.mix({"a": loader}),
+    "SequenceView": lambda loader: pf.SequenceView(loader, pf.Windows(8)),
+    "Loader": lambda loader: pf.Loader(loader, sequences=pf.Windows(8), batch_size=1),
+    "Learner": pf.mixing.Learner,
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_what_goes_by_numbers_refuses_it(stream, name):
+    loader = open_loader(stream)
+    with pytest.raises(InvalidArgumentError, match="TextLoader"):
+        REPORTS[name](loader)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +88,64 @@ def test_others_than_loaders_refuse_it(stream):
     [
         ({"epochs": 1, "world_size": 2}, "epochs=None"),
         ({"memory": 1}, "more memory"),
-        ({"decode": {"text": str}}, "Documents"),
         ({"fields": ("input_ids", "metadata")}, "metadata"),
+        ({"fields": ("input_ids", "dataset_ids")}, "dataset_ids"),
+        ({"fields": ("input_ids", "labls")}, "labels"),
         ({"sequences": pf.Packed(8, multiple_of=2)}, "context parallelism"),
         ({"sequences": pf.Documents()}, "Windows"),
+        ({"sequences": 2048}, "Windows"),
         ({"sequences": pf.Windows(8, overlap=2)}, "overlap"),
-        ({"sequences": pf.Windows(8, join="file")}, "Windows"),
-        ({"shuffle": "row"}, "shuffle"),
-        ({"shuffle": pf.Shuffle(window=100)}, "window"),
-        ({"shuffle": pf.Shuffle(passes=2)}, "passes"),
+        ({"sequences": pf.Windows(8, join="file")}, "join"),
+        ({"shuffle": "row"}, "rows inside each.*'page'"),
+        ({"shuffle": "pge"}, "did you mean 'page'"),
+        ({"shuffle": pf.Shuffle(window=100)}, "window=100"),
+        ({"shuffle": []}, "shuffle"),
         ({"world_size": 500}, "500 ranks"),
         ({"vocab_size": 256}, "256"),
+        ({"padding": -1, "dtype": "uint16"}, "padding"),
+        ({"tokenizer": "gpt2"}, "tokenizer='gpt2'"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"seed": "a"}, "seed"),
+        ({"transform": 3}, "transform"),
+        ({"epochs": 0}, "epochs"),
+        ({"num_threads": 0}, "num_threads"),
+        ({"format": "tf"}, "format"),
     ],
 )
 def test_refused(stream, given, words):
     with pytest.raises(InvalidArgumentError, match=words):
         open_loader(stream, **given)
+
+
+@pytest.mark.parametrize("name", ["aligned", "metadata", "spans"])
+def test_columns_that_would_not_arrive_are_refused(folder, name):
+    given: Any = {name: ["good"]}
+    with pytest.raises(InvalidArgumentError, match=f"{name}= of the dataset"):
+        open_loader(pf.parquet(folder, column="text", **given))
+
+
+def test_other_datasets_are_refused(stream):
+    for dataset, words in (
+        ("corpus/", "give pagefeed.parquet"),
+        (stream.tokenize(LETTERS), "tokenized already"),
+        (pf.mix({"a": stream.tokenize(LETTERS)}, max_steps=1), "no texts of Parquet"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            open_loader(dataset)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sequences", "batch_size", "seed", "shuffle", "memory", "format", "dtype"),
+        *("padding", "vocab_size", "fields", "transform", "pin_memory", "epochs"),
+        *("rank", "world_size", "num_threads"),
+    ],
+)
+def test_misspelt_arguments_are_answered_with_the_name(stream, name):
+    given: Any = {name[:-2] + name[-1]: 1}
+    with pytest.raises(TypeError, match=f"[Dd]id you mean '{name}'"):
+        pf.TextLoader(stream, LETTERS, **given)
 
 
 def test_states_of_others_are_refused(folder, stream):
@@ -96,14 +157,13 @@ def test_states_of_others_are_refused(folder, stream):
     ahead = open_loader(stream, 1, 2)
     next(iter(ahead))
     texts = pf.parquet(folder / "0.parquet", column="text")
-    fewer = texts.tokenize(LETTERS, count=False)
     for loader, state, words in [
         (open_loader(stream), states[0], "states of all ranks"),
         (open_loader(stream, 1, 2), states[0], "load the state of this rank"),
         (open_loader(stream), [states[0], states[0]], "two of the states"),
         (open_loader(stream), [states[0], ahead.state_dict()], "one step"),
         (open_loader(stream, seed=6), states, "seed: the state has 5"),
-        (open_loader(fewer), states, "dataset: the state"),
+        (open_loader(texts), states, "dataset: the state"),
         (open_loader(stream), "state", "found 'state'"),
         (open_loader(stream), [{}], "not a state"),
         (
@@ -117,18 +177,18 @@ def test_states_of_others_are_refused(folder, stream):
         with pytest.raises(StateMismatchError, match=words):
             loader.load_state_dict(state)
     counted = pf.parquet(folder, column="text").tokenize(LETTERS)
-    loader = open_loader(counted, epochs=1)
+    plain = pf.Loader(counted, sequences=pf.Windows(LENGTH, eos=256), batch_size=1)
     with pytest.raises(StateMismatchError):
-        loader.load_state_dict(states[0])
-    with pytest.raises(StateMismatchError, match="not a state of uncounted text"):
-        open_loader(stream).load_state_dict(loader.state_dict())
+        plain.load_state_dict(states[0])
+    with pytest.raises(StateMismatchError, match="not a state of a TextLoader"):
+        open_loader(stream).load_state_dict(plain.state_dict())
 
 
 def test_wrong_texts_are_named(tmp_path):
     def loader(values, **given):
         pq.write_table(pa.table({"text": values}), tmp_path / "a.parquet")
         texts = pf.parquet(tmp_path / "a.parquet", column="text")
-        return open_loader(texts.tokenize(LETTERS, count=False), **given)
+        return open_loader(texts, **given)
 
     cases: list[tuple[Any, Any, Any]] = [
         (pa.array([b"ok", b"\xff"]), {}, CorruptFileError),

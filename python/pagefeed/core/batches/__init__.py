@@ -30,7 +30,7 @@ from pagefeed.core.batches.run_view import (
 )
 from pagefeed.core.batches.session import RunView, open_session
 from pagefeed.core.batches.settings import LoaderSettings, sized
-from pagefeed.core.batches.sources import make_feed, make_run, rest_of
+from pagefeed.core.batches.sources import block_for, make_feed, make_run, rest_of
 
 __all__ = [
     "AnyView",
@@ -51,6 +51,7 @@ __all__ = [
     "Position",
     "ProcessEngine",
     "RunView",
+    "block_for",
     "check_infills",
     "check_padding",
     "columns_beside",

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 from pagefeed.core._base import Facts
 from pagefeed.core.batches.engines import Locked
 from pagefeed.core.batches.formats import Batch
-from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.wiring import provided, room
-from pagefeed.errors import InvalidArgumentError, PositionWarning
+from pagefeed.errors import PositionWarning
 
 __all__ = ["AnyView", "BatchIterator", "MoveListener", "warn_of_return"]
 
@@ -31,11 +30,11 @@ class MoveListener(Protocol):
 class AnyView(Locked, ABC):
     """The state of a loader of any kind on this rank.
 
-    Where tokens are counted it is a :class:`RunView`: every sequence has a number. In
-    uncounted text only the positions of lanes are known.
+    A :class:`RunView` where every sequence has a number. Other loaders have a view of
+    their own, with what this one asks for.
 
     Args:
-        settings: The settings of the loader.
+        settings: The settings of the loader; ``rank`` and ``world_size`` among them.
     """
 
     is_adapted = False
@@ -43,10 +42,12 @@ class AnyView(Locked, ABC):
     """
     learning: Any = None
     """The state of a learner of mixture weights; None without a learner."""
+    share = 0, 1
+    """Which part of each sequence this process gets, of how many."""
     accumulated = 1
     """Steps whose gradients a framework adds up before the model changes."""
 
-    def __init__(self, settings: LoaderSettings) -> None:
+    def __init__(self, settings: Any) -> None:
         super().__init__()
         self.settings = settings
         """The settings of the loader."""
@@ -83,20 +84,6 @@ class AnyView(Locked, ABC):
         """Steps left in this iteration; None if unknown."""
         return None
 
-    @property
-    def weight(self) -> float:
-        """Weight of the last batch, see :attr:`Loader.weight`."""
-        raise _no_fleet("weight")
-
-    def at(
-        self,
-        step: int,  # noqa: ARG002
-        rank: int | None,  # noqa: ARG002
-        world_size: int,  # noqa: ARG002
-    ) -> Batch | None:
-        """Return the batch of a step for a rank, see :meth:`Loader.at`."""
-        raise _no_fleet("at()")
-
     @abstractmethod
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> BatchIterator:
         """Iterate, see :meth:`Loader.__iter__`, alone or as one of several processes.
@@ -118,7 +105,7 @@ class AnyView(Locked, ABC):
         """End this process's threads, see :meth:`Loader.close`."""
 
     @abstractmethod
-    def load_state_dict(self, state: Any, grown: Any = None) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Continue at a state, see :meth:`Loader.load_state_dict`.
 
         Raises:
@@ -150,7 +137,7 @@ class AnyView(Locked, ABC):
 
     @abstractmethod
     def _agreed(self) -> Mapping[str, Any]:
-        """Return the values that must agree on all ranks."""
+        """Return the settings and the position that must agree on all ranks."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the consumed position, see :meth:`Loader.state_dict`."""
@@ -176,24 +163,8 @@ class AnyView(Locked, ABC):
 
     def check_ranks(self, group: Any, same: Any) -> None:
         """Prove that all ranks agree, see :meth:`Loader.check_ranks`."""
-        settings, parts = self.settings, self.settings.context_parallel
-        plan = {
-            "batch_size": settings.global_batch_size or settings.batch_size,
-            "epochs": settings.epochs,
-            "drop_last": settings.drop_last,
-            "context_parallel": parts and [parts.size, parts.layout],
-            "fields": settings.fields.settings,
-        }
-        share = (0, 1) if parts is None else (parts.rank, parts.size)
-        agreed = {**self._agreed(), **plan}
-        room("launch").check_ranks(self.rank_and_size, agreed, share, group, same)
-
-
-def _no_fleet(asked: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"{asked} needs steps that are the same for any number of ranks: give the "
-        "Loader global_batch_size= in place of batch_size"
-    )
+        agreed = dict(self._agreed())
+        room("launch").check_ranks(self.rank_and_size, agreed, self.share, group, same)
 
 
 class BatchIterator(Iterator[Batch]):

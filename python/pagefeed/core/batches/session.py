@@ -43,8 +43,12 @@ class RunView(AnyView):
         InvalidArgumentError: If there is nothing to deliver.
     """
 
+    settings: LoaderSettings
+
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
+        if (parts := settings.context_parallel) is not None:
+            self.share = parts.rank, parts.size
         run = make_run(settings)
         self._feed = make_feed(settings, run)
         self._convert = make_converter(settings.format, pin_memory=False)
@@ -240,7 +244,14 @@ class RunView(AnyView):
         }
 
     def _agreed(self) -> dict[str, Any]:
-        return replace(self.position.now, ended=None).to_dict()
+        settings, parts = self.settings, self.settings.context_parallel
+        return replace(self.position.now, ended=None).to_dict() | {
+            "batch_size": settings.global_batch_size or settings.batch_size,
+            "epochs": settings.epochs,
+            "drop_last": settings.drop_last,
+            "context_parallel": parts and [parts.size, parts.layout],
+            "fields": settings.fields.settings,
+        }
 
     def iterate(self, *, worker: int = 0, num_workers: int = 1) -> StepIterator:
         """Iterate, alone or as one of several processes that share its steps."""
@@ -386,6 +397,5 @@ def open_session(settings: LoaderSettings) -> RunView:
     """
     offered("check of settings", bool)(settings)
     settings = with_chosen_block(settings)
-    opens = settings.fleet or settings.dataset
-    own: RunView | None = opens.open_session(settings)
-    return RunView(settings) if own is None else own
+    fleet = settings.fleet
+    return RunView(settings) if fleet is None else fleet.open_session(settings)

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pagefeed.core._base import (
     Facts,
@@ -22,7 +22,7 @@ from pagefeed.core.dataset.page_index import PageIndex
 from pagefeed.core.dataset.spans import Spans
 from pagefeed.core.storage import PathLike, local_path
 from pagefeed.core.wiring import provided
-from pagefeed.errors import InvalidArgumentError, UncountedError
+from pagefeed.errors import InvalidArgumentError
 
 __all__ = [
     "ChangeRow",
@@ -35,18 +35,13 @@ __all__ = [
     "wide_bytes",
 ]
 
-SourceKind: TypeAlias = Literal["tokens", "flat", "text", "uncounted", "mixture"]
-"""Kinds of sources: token columns, token files, counted or uncounted texts, mixtures.
-"""
+SourceKind: TypeAlias = Literal["tokens", "flat", "text", "mixture"]
+"""Kinds of sources: token columns, token files, texts with a tokenizer, mixtures."""
 
 
 class Source(ABC):
     """What a loader can deliver: a dataset or a mixture."""
 
-    can_seek: ClassVar[bool] = True
-    """Whether any row can be read without those before it."""
-    has_length: ClassVar[bool] = True
-    """Whether the numbers of rows and tokens are known before the rows are read."""
     has_end: bool = True
     """Whether an epoch ends."""
     fill: tuple[str, ...] = ()
@@ -87,10 +82,6 @@ class Source(ABC):
         Returns:
             A feed; None for that of the cut.
         """
-        return None
-
-    def open_session(self, settings: Any) -> Any:  # noqa: ARG002
-        """Return what delivers it; None for the session of counted sequences."""
         return None
 
 
@@ -256,9 +247,7 @@ def check_dataset(dataset: Any, name: str) -> None:
     """Refuse an object that is not a dataset with an index.
 
     Raises:
-        InvalidArgumentError: If it is a mixture or anything else, cannot seek, or does
-            not know its length.
-        UncountedError: If it holds texts whose tokens are not counted.
+        InvalidArgumentError: If it is a mixture or anything else.
     """
     if getattr(dataset, "kind", None) == "mixture":
         raise InvalidArgumentError(
@@ -269,17 +258,6 @@ def check_dataset(dataset: Any, name: str) -> None:
         raise InvalidArgumentError(
             f"{name}={dataset!r:.60} is no dataset: give pagefeed.parquet({shown}, "
             "column='input_ids')"
-        )
-    if dataset.kind == "uncounted":
-        raise UncountedError(
-            f"{name}={dataset!r:.60} is not counted, and only a Loader reads it so: "
-            "count its tokens, tokenize(tokenizer), ahead by `pagefeed count`"
-        )
-    if not (dataset.can_seek and dataset.has_length):
-        raise InvalidArgumentError(
-            f"{name}={dataset!r:.60} can only be read from its begin on, or does not "
-            "know its length: sequences are shuffled and resumed over all rows; store "
-            "its rows in files first"
         )
 
 

@@ -104,7 +104,6 @@ def inspect(
         whole: Read the lengths of all documents, however many there are.
 
     Raises:
-        UncountedError: If it is texts whose tokens are not counted.
         UnsupportedError: If sequences are given and the column holds texts.
         PagefeedError: If the dataset cannot be indexed.
 

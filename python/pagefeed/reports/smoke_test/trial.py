@@ -14,6 +14,7 @@ from pagefeed.core.dataset import known_vocab_size
 from pagefeed.core.loader import Loader, as_rank
 from pagefeed.documents import Documents
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError, PagefeedError
+from pagefeed.reports.counted import check_counted
 from pagefeed.reports.decoding import TextTokenizer
 from pagefeed.reports.diagnosis import doctor
 from pagefeed.reports.plan_digest import plan_digest
@@ -98,6 +99,7 @@ def smoke(
         >>> smoke(loader, steps=4).ok  # doctest: +SKIP
         True
     """
+    check_counted(loader, "smoke")
     steps = check_positive(steps, "steps")
     settings = loader.sequences
     if isinstance(settings, Documents) and not settings.makes_tokens:

@@ -1,4 +1,4 @@
-"""The session of a loader of uncounted text, with its lanes."""
+"""What is behind a loader of texts: its lanes, and where they are."""
 
 from __future__ import annotations
 
@@ -8,35 +8,29 @@ import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pagefeed import _core
-from pagefeed.core._base import Facts, check_vocab_size, format_bytes
+from pagefeed.core._base import Facts, format_bytes
 from pagefeed.core.batches import (
     AnyView,
     Batch,
     BatchIterator,
-    LoaderSettings,
-    Position,
-    RunView,
     converted,
     make_converter,
     transformed,
     warn_of_return,
 )
-from pagefeed.core.dataset import BlockKind
 from pagefeed.core.order import derive_key
-from pagefeed.core.sequences import Packed, TokenCut
+from pagefeed.core.sequences import Packed
 from pagefeed.errors import (
     CancelledError,
     EmptySelectionError,
     InvalidArgumentError,
     StateMismatchError,
-    UncountedError,
 )
-from pagefeed.text import UncountedText
 from pagefeed.uncounted.blocks import BlockReader, EncodedBlock
 from pagefeed.uncounted.lane_passes import (
     PASSES_HELD,
@@ -47,25 +41,22 @@ from pagefeed.uncounted.lane_passes import (
 )
 from pagefeed.uncounted.lines import Lane, LanePacked, LaneWindows, Row
 from pagefeed.uncounted.packed_block import PackedBlock
-from pagefeed.uncounted.state import UncountedState, lanes_of_rank
+from pagefeed.uncounted.settings import COUNTED, TextSettings
+from pagefeed.uncounted.state import TextState, lanes_of_rank
 
-__all__ = ["UncountedSession"]
+__all__ = ["TextView"]
 
 
 class LanesPosition(NamedTuple):
-    """Where a loader of uncounted text stands: another loop goes on there."""
+    """Where a loader of texts stands: another loop goes on there."""
 
-    saved: UncountedState
-    now: UncountedState
-    next: UncountedState
+    saved: TextState
+    now: TextState
+    next: TextState
     is_loaded: bool = False
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Refuse what positions have whose sequences are counted."""
-        _refuse(Position, name)
 
-
-class UncountedSession(AnyView):
+class TextView(AnyView):
     """A run over texts that are not counted, on this rank.
 
     The lane that has come the least far in its pass gives the next sequence, so that
@@ -79,30 +70,25 @@ class UncountedSession(AnyView):
         InvalidArgumentError: If there is no block for each rank, or too little memory.
     """
 
-    def __init__(self, settings: LoaderSettings) -> None:
+    settings: TextSettings
+
+    def __init__(self, settings: TextSettings) -> None:
         super().__init__(settings)
-        # The table of options lets nothing else through.
-        text = cast("UncountedText", settings.dataset)
-        self._cut = cut = cast("TokenCut", settings.sequences)
-        vocab_size = check_vocab_size(
-            settings.vocab_size, padding=settings.padding, eos=cut.eos, bos=cut.bos
-        )
-        kind: BlockKind = (
-            "row_group" if settings.shuffle.block == "row_group" else "page"
-        )
+        self._cut = cut = settings.sequences
         largest = int(np.iinfo(settings.dtype).max)
         self._reader = reader = BlockReader(
-            text,
+            settings.dataset,
+            settings.tokenizer,
             cut,
-            kind=kind,
-            vocab_size=min(vocab_size or _vocab_size(text, cut), largest + 1),
+            kind=settings.block,
+            vocab_size=min(settings.least_vocab_size, largest + 1),
         )
         self._convert = make_converter(settings.format, pin_memory=settings.pin_memory)
         if len(reader.blocks) < settings.world_size:
             raise InvalidArgumentError(
-                f"{text!r} has {len(reader.blocks)} blocks for {settings.world_size} "
-                "ranks: without counts each rank reads blocks of its own; count them, "
-                "count=True, or use fewer ranks"
+                f"{settings.dataset!r} has {len(reader.blocks)} blocks for "
+                f"{settings.world_size} ranks, and each rank reads blocks of its own: "
+                f"use fewer ranks, or write files with smaller pages{COUNTED}"
             )
         num_lanes = lanes_for_ranks(
             len(reader.blocks), reader.block_bytes, settings.world_size
@@ -118,10 +104,10 @@ class UncountedSession(AnyView):
                 "write files with smaller pages"
             )
         self._begin(
-            UncountedState(
+            TextState(
                 num_lanes=num_lanes,
                 seed=settings.seed,
-                dataset=text.fingerprint,
+                dataset=settings.fingerprint,
                 sequences=cut.identity,
                 shuffle=settings.shuffle.identity,
                 lanes={},
@@ -132,11 +118,7 @@ class UncountedSession(AnyView):
         self._seconds, self._num_batches, self._peak = 0.0, 0, 0
         self._num_ready = self._num_padding = 0
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Refuse what runs have whose sequences are counted."""
-        _refuse(RunView, name)
-
-    def _begin(self, state: UncountedState) -> None:
+    def _begin(self, state: TextState) -> None:
         """Have all lanes at the begin of a pass, or where a state has them."""
         settings = self.settings
         ours = lanes_of_rank(state.num_lanes, settings.rank, settings.world_size)
@@ -161,8 +143,8 @@ class UncountedSession(AnyView):
         """
         if num_workers > 1 or worker:
             raise InvalidArgumentError(
-                f"{num_workers} worker processes cannot share uncounted text: use "
-                "num_workers=0, its own threads read and encode; or count=True"
+                f"{num_workers} worker processes cannot share a TextLoader: use "
+                f"num_workers=0, its own threads read and encode{COUNTED}"
             )
         iterator = BatchIterator(self)
         self._iterator = weakref.ref(iterator)  # Which keeps this session.
@@ -264,23 +246,19 @@ class UncountedSession(AnyView):
             self._pool, self._lanes = (os.getpid(), pool), {}
         return self._pool[1]
 
-    def load_state_dict(self, state: Any, grown: Any = None) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Continue at the positions of a state.
 
         Args:
             state: Of this rank, or the list of those of all ranks.
-            grown: Must be None.
 
         Raises:
             StateMismatchError: If it belongs to another run, or lacks lanes.
-            UncountedError: If data were added.
         """
-        if grown is not None:
-            self.__getattr__("run")
         with self.lock:
-            self.resume(UncountedState.of(state))
+            self.resume(TextState.of(state))
 
-    def resume(self, state: UncountedState) -> None:
+    def resume(self, state: TextState) -> None:
         """Continue at a state."""
         state.check_plan(self._state)
         if state.num_lanes > len(self._reader.blocks):
@@ -305,7 +283,7 @@ class UncountedSession(AnyView):
             self._begin(replace(self._ended(epoch), lanes={}))
         self.tell()
 
-    def _ended(self, epoch: int) -> UncountedState:
+    def _ended(self, epoch: int) -> TextState:
         """Return the state at the end of this iteration.
 
         The next one begins with a pass.
@@ -366,25 +344,10 @@ class UncountedSession(AnyView):
         return self.settings.batch_size * self._cut.length
 
     def _agreed(self) -> dict[str, Any]:
-        return self._state.to_dict() | {"lanes": None}
-
-
-def _refuse(kind: type, name: str) -> NoReturn:
-    """Refuse what an object of counted text has under a name.
-
-    Raises:
-        UncountedError: Saying what counts tokens.
-    """
-    if not hasattr(kind, name):
-        raise AttributeError(name)
-    raise UncountedError(
-        "the tokens of these texts are not counted, so that sequences have no number: "
-        "length, seek, skip, locate, plan and reports need counts; `pagefeed count` "
-        "makes them ahead, and tokenize(tokenizer, count=True) uses them"
-    )
-
-
-def _vocab_size(text: UncountedText, cut: TokenCut) -> int:
-    """Return the vocabulary size, at least one more than any id."""
-    separators = [each + 1 for each in (cut.eos, cut.bos) if each is not None]
-    return max(text.tokenizer.vocab_size, *separators, 1)
+        settings = self.settings
+        return self._state.to_dict() | {
+            "lanes": None,
+            "batch_size": settings.batch_size,
+            "epochs": settings.epochs,
+            "fields": settings.fields.settings,
+        }

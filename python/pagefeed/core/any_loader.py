@@ -1,0 +1,290 @@
+"""What every loader has: it iterates, saves, and tells of its settings and position."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, overload
+
+from pagefeed.core._base import Facts, check_whole, format_bytes, html_of, text_of
+from pagefeed.core.batches import AnyView, Batch, Fields, Format
+from pagefeed.core.order import Shuffle
+from pagefeed.core.sequences import Cut
+from pagefeed.core.wiring import offered
+from pagefeed.errors import InvalidArgumentError, PositionWarning
+
+__all__ = ["AnyLoader", "Setting", "rebuild", "share"]
+
+
+Value = TypeVar("Value")
+
+
+class Setting(Generic[Value]):
+    """A setting of an object, read from its ``_settings``.
+
+    Example:
+        >>> class Reader:
+        ...     _settings = range(2)
+        ...     start = Setting[int]()
+        >>> Reader().start
+        0
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Set the name of the setting."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Setting[Value]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Value: ...
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """Return its value."""
+        if instance is None:
+            return self
+        return getattr(instance._settings, self._name)  # noqa: SLF001 - its owner's
+
+    def __set__(self, instance: object, value: object) -> NoReturn:
+        """Refuse to change a setting of an existing object.
+
+        Raises:
+            AttributeError: Always.
+        """
+        name = type(instance).__name__
+        raise AttributeError(
+            f"{self._name} of a {name} cannot be set: make another {name} with "
+            f"{self._name}={value!r:.60}"
+        )
+
+
+class AnyLoader:
+    """Batches of a view, with its settings and position; none of these can be set.
+
+    A loader of its own kind derives from it, with ``_open``, what makes its view.
+    """
+
+    _open: ClassVar[Any]
+    """Returns the view of a loader with some settings."""
+    _session: AnyView
+
+    dataset = Setting[Any]()
+    sequences = Setting[Cut]()
+    batch_size = Setting[int]()
+    seed = Setting[int]()
+    shuffle = Setting[Shuffle]()
+    memory = Setting[int]()
+    format = Setting[Format]()
+    dtype = Setting[str]()
+    padding = Setting[int]()
+    vocab_size = Setting[int | None]()
+    fields = Setting[Fields]()
+    transform = Setting[Callable[[Batch], Any] | None]()
+    pin_memory = Setting[bool]()
+    epochs = Setting[int | None]()
+    rank = Setting[int]()
+    world_size = Setting[int]()
+    num_threads = Setting[int]()
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Start the current epoch, or continue where a state was loaded."""
+        if not self._session.is_adapted:
+            self._session.is_adapted = offered("warning of accelerators", bool)()
+        return self._session.iterate()
+
+    def __getitem__(self, index: object) -> NoReturn:
+        """Refuse to be a dataset with numbers, as torch's ``DataLoader`` takes it for.
+
+        Raises:
+            InvalidArgumentError: Naming what to call.
+        """
+        raise InvalidArgumentError(
+            f"a {type(self).__name__} has no item {index!r:.40}, it is iterated: `for "
+            "batch in loader` needs no DataLoader; where there must be one, "
+            "DataLoader(pagefeed.torch.as_dataset(loader), batch_size=None)"
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., AnyLoader], tuple[Any, ...]]:
+        """Pickle settings and position, without threads and open files."""
+        session = self._session
+        position, learning = session.position.saved, session.learning
+        return rebuild, (type(self), self._settings, position, learning)
+
+    def close(self) -> None:
+        """Stop the threads of this process and give their memory back.
+
+        Batches that were returned stay valid, and the position can still be saved. The
+        next ``next`` raises :class:`CancelledError`. Loaders are also closed when they
+        are garbage collected, when the program ends, and at the end of
+        ``with Loader(...) as loader``.
+        """
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the consumed position as plain JSON types.
+
+        Raises:
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: this
+                process does not know their position.
+        """
+        return self._session.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Make the next iteration continue at ``state``; an empty one changes nothing.
+
+        Raises:
+            StateMismatchError: If it belongs to another run, or is no state at all.
+        """
+        if not isinstance(state, Mapping) or state:
+            self._session.load_state_dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration the ``epoch``-th.
+
+        Trainers count iterations: with ``epochs=2``, iteration ``epoch`` runs epochs
+        ``2 * epoch`` and ``2 * epoch + 1``. With ``epochs=None`` it begins at epoch
+        ``epoch``. Nothing changes if ``epoch`` is the iteration that runs or goes on,
+        so that a trainer's call after a resume does not undo it. A lower number goes
+        back before the state that was loaded, and warns.
+
+        Raises:
+            InvalidArgumentError: If it is not a whole number, at least 0.
+        """
+        epoch = check_whole(epoch, "epoch", least=0)
+        self._session.set_epoch(epoch)
+
+    def metrics(self, group: Any = None) -> dict[str, float]:
+        """Return the numbers of this rank's run, for any tracker.
+
+        While worker processes of a ``DataLoader`` iterate, this process does not know
+        the numbers: all are NaN, and a warning says so.
+
+        Args:
+            group: A process group, such as ``torch.distributed.group.WORLD``. All its
+                members must call, and all get the numbers of the whole group. Times
+                are those of the slowest rank.
+        """
+        numbers = self._session.metrics(group)
+        try:
+            self._session.check_state()
+        except InvalidArgumentError as error:
+            told = f"metrics() knows nothing: {error}"
+            warnings.warn(told, PositionWarning, stacklevel=2)
+            return dict.fromkeys(numbers, math.nan)
+        return numbers
+
+    def view(self) -> Any:
+        """Return what is behind this loader, for adapters.
+
+        See :mod:`pagefeed.contract`.
+        """
+        return self._session
+
+    def check_ranks(self, group: Any = None, *, same: Any = None) -> None:
+        """Prove by one exchange that every rank gets the right batches.
+
+        All processes must call it. Processes that need the same batches get the same,
+        others get different ones, no rank is missing, and all have the same settings
+        and position.
+
+        Args:
+            group: The process group of all that train; None for all processes.
+            same: The group of processes that must get the same batches as this one, as
+                with tensor, pipeline or context parallelism. If a job has such groups
+                and this is None, a warning says what is not proved.
+
+        Raises:
+            InvalidArgumentError: Naming two processes that disagree.
+        """
+        self._session.check_ranks(group, same)
+
+    @property
+    def _settings(self) -> Any:
+        return self._session.settings
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch.
+
+        ``epoch``, ``step`` and ``num_steps_left`` describe one iteration. While a loop
+        runs, that is its own, also after its last batch: then no step is left, and the
+        epoch is its last. Without a loop it is the iteration that the next loop begins
+        or continues. After a loop, and where ``seek`` or ``load_state_dict`` led to an
+        end, that is the next iteration at step 0.
+        """
+        return self._session.epoch
+
+    @property
+    def step(self) -> int:
+        """The number of the next step in its iteration. Skipped steps count.
+
+        Raises:
+            InvalidArgumentError: If worker processes of a ``DataLoader`` iterate: this
+                process does not know their position.
+        """
+        self._session.check_state()
+        return int(self._session.position.now.step)
+
+    @property
+    def num_steps_left(self) -> int | None:
+        """Steps until the end of the iteration, the same on every rank.
+
+        None if it never ends, or nobody knows. 0 in a loop after its last
+        batch; see :attr:`epoch`.
+
+        Raises:
+            InvalidArgumentError: As for :attr:`step`.
+        """
+        self._session.check_state()
+        return self._session.num_steps_left
+
+    def __repr__(self) -> str:
+        return text_of(type(self).__name__, self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_of(type(self).__name__, self._facts())
+
+    def _facts(self) -> Facts:
+        return {
+            "dataset": self.dataset,
+            "sequences": self.sequences,
+            "batch_size": self.batch_size,
+            **self._session.facts(),
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "memory": format_bytes(self.memory),
+        }
+
+
+LoaderT = TypeVar("LoaderT", bound=AnyLoader)
+
+
+def share(loader: LoaderT, num_shares: int) -> LoaderT:
+    """Return a copy of a loader that begins where its next iteration would.
+
+    The copy has a part of the memory and threads. It does not pin memory: that is left
+    to the process that talks to the device.
+    """
+    session = loader.view()
+    settings = session.settings.share(num_shares)
+    return rebuild(type(loader), settings, session.position.next)
+
+
+def rebuild(
+    kind: type[LoaderT], settings: Any, state: Any, learning: object = None
+) -> LoaderT:
+    """Return a loader of a kind with settings, at a position."""
+    loader = kind.__new__(kind)
+    loader._session = session = kind._open(settings)  # noqa: SLF001 - a twin
+    session.resume(state)
+    if learning is not None:
+        session.learning = learning
+    return loader

@@ -1,0 +1,188 @@
+"""The settings of a loader of texts, checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagefeed.core._base import check_vocab_size, near_name
+from pagefeed.core.batches import Batch, Fields, Format, block_for
+from pagefeed.core.dataset import BlockKind, ParquetRows
+from pagefeed.core.order import Shuffle
+from pagefeed.core.sequences import Packed, TokenCut, Windows
+from pagefeed.errors import InvalidArgumentError
+from pagefeed.tokenizer import Tokenizer
+
+__all__ = [
+    "TextSettings",
+    "check_cut",
+    "check_fields",
+    "check_texts",
+    "parse_shuffle",
+]
+
+SHUFFLES = ("page", "row_group", "auto")
+"""What may be permuted."""
+
+NOT_OF_TEXTS = ("dataset_ids", "metadata")
+"""Fields that are not made of tokens."""
+
+COUNTED = (
+    "; or count the tokens, pagefeed.Loader(dataset.tokenize(tokenizer), ...), ahead "
+    "by `pagefeed count`"
+)
+"""Advice for what needs counted tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings:
+    """The arguments of a loader of texts, checked and converted to final types."""
+
+    dataset: ParquetRows
+    tokenizer: Tokenizer
+    sequences: TokenCut
+    batch_size: int
+    seed: int
+    shuffle: Shuffle
+    memory: int
+    format: Format
+    dtype: str
+    padding: int
+    vocab_size: int | None
+    fields: Fields
+    transform: Callable[[Batch], Any] | None
+    pin_memory: bool
+    epochs: int | None
+    rank: int
+    world_size: int
+    num_threads: int
+
+    def share(self, num_shares: int) -> TextSettings:
+        """Return settings with a share of memory and threads, without pinned memory."""
+        return replace(
+            self,
+            pin_memory=False,
+            memory=max(1, self.memory // num_shares),
+            num_threads=max(1, self.num_threads // num_shares),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the contents: the texts and the tokenizer."""
+        text = f"uncounted {self.dataset.fingerprint} {self.tokenizer.fingerprint}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def block(self) -> BlockKind:
+        """What a block is, also in file order."""
+        return "row_group" if self.shuffle.block == "row_group" else "page"
+
+    @property
+    def least_vocab_size(self) -> int:
+        """The size that was given, or one more than any id.
+
+        Raises:
+            InvalidArgumentError: If padding or a separator is not below what was given.
+        """
+        cut = self.sequences
+        size = check_vocab_size(
+            self.vocab_size, padding=self.padding, eos=cut.eos, bos=cut.bos
+        )
+        separators = [token + 1 for token in (cut.eos, cut.bos) if token is not None]
+        return size or max(self.tokenizer.vocab_size, *separators, 1)
+
+
+def check_texts(dataset: Any, tokenizer: Any) -> None:
+    """Refuse what are no texts of Parquet files, or no tokenizer.
+
+    Raises:
+        InvalidArgumentError: Saying what to give.
+    """
+    if not isinstance(dataset, ParquetRows):
+        raise InvalidArgumentError(
+            f"dataset={dataset!r:.60} has no texts of Parquet files: give "
+            "pagefeed.parquet('corpus/', column='text')"
+        )
+    if not isinstance(tokenizer, Tokenizer):
+        raise InvalidArgumentError(
+            f"tokenizer={tokenizer!r:.60} is no Tokenizer: give "
+            "pagefeed.Tokenizer(...) of a tokenizer.json, a model, or a function"
+        )
+    if dataset.kind != "tokens":
+        raise InvalidArgumentError(
+            f"dataset={dataset!r:.60} is tokenized already: give the dataset without "
+            "tokenize(), or give this one to pagefeed.Loader"
+        )
+    if dataset.erasures:
+        raise InvalidArgumentError(
+            "erase() keeps the place of every token, and these texts are not counted: "
+            f"select the others by where(){COUNTED}"
+        )
+    beside = {
+        "aligned": dataset.aligned,
+        "metadata": dataset.metadata,
+        "spans": dataset.span_columns,
+    }
+    for name, columns in beside.items():
+        if columns:
+            raise InvalidArgumentError(
+                f"{name}= of the dataset would not arrive in batches: leave it out"
+                f"{COUNTED}"
+            )
+
+
+def check_cut(sequences: Any) -> TokenCut:
+    """Return how to cut, if tokens can be cut so as they come.
+
+    Raises:
+        InvalidArgumentError: Naming the setting that cannot be.
+    """
+    refused = None
+    if isinstance(sequences, Windows):
+        if sequences.overlap or sequences.join == "file":
+            refused = "overlap" if sequences.overlap else "join='file'"
+    elif isinstance(sequences, Packed):
+        if sequences.multiple_of > 1:
+            refused = "multiple_of, which is for context parallelism,"
+    else:
+        raise InvalidArgumentError(
+            f"sequences={sequences!r:.60} must say how to cut texts: Windows(2048, "
+            "eos=...) or Packed(2048, eos=...)"
+        )
+    if refused is not None:
+        raise InvalidArgumentError(
+            f"sequences={sequences!r}: {refused} does not go with tokens that are cut "
+            f"as they come: leave it out{COUNTED}"
+        )
+    return sequences
+
+
+def check_fields(fields: Fields) -> None:
+    """Refuse fields that are not made of tokens.
+
+    Raises:
+        InvalidArgumentError: Naming them.
+    """
+    for name in NOT_OF_TEXTS:
+        if name in fields.names:
+            raise InvalidArgumentError(
+                f"fields={fields.names!r}: {name!r} is not known of texts that are "
+                f"tokenized as they come: leave it out{COUNTED}"
+            )
+
+
+def parse_shuffle(value: Any, dataset: ParquetRows) -> Shuffle:
+    """Return what is permuted.
+
+    Raises:
+        InvalidArgumentError: If it is anything but pages, row groups or nothing.
+    """
+    if value is not None and value not in SHUFFLES:
+        raise InvalidArgumentError(
+            f"shuffle={value!r} is unknown: blocks are permuted, and rows inside each; "
+            f"choose one of {', '.join(map(repr, SHUFFLES))} or None"
+            f"{near_name(str(value), SHUFFLES)}{COUNTED}"
+        )
+    return Shuffle(block=block_for([dataset.index]) if value == "auto" else value)
