@@ -74,12 +74,12 @@ impl RecycledBuffer {
     }
 
     /// Returns the bytes of all `parts`, copied into one buffer.
-    pub fn joined(parts: &[&[u8]]) -> Result<Self> {
-        let mut buffer = Self::new(parts.iter().map(|part| part.len()).sum())?;
+    pub fn joined(pieces: &[&[u8]]) -> Result<Self> {
+        let mut buffer = Self::new(pieces.iter().map(|piece| piece.len()).sum())?;
         let mut at = 0;
-        for part in parts {
-            buffer[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
+        for piece in pieces {
+            buffer[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
         }
         Ok(buffer)
     }
@@ -318,11 +318,11 @@ mod tests {
     #[test]
     fn what_waited_longest_is_dropped_first() {
         let mut free = empty();
-        for part in [2, 4, 3, 4] {
-            free.keep(MmapMut::map_anon(MAX_KEPT_BYTES / part).unwrap());
+        for fraction in [2, 4, 3, 4] {
+            free.keep(MmapMut::map_anon(MAX_KEPT_BYTES / fraction).unwrap());
         }
         let sizes = free.buffers.iter().map(|buffer| buffer.len());
-        let expected = [4, 3, 4].map(|part| MAX_KEPT_BYTES / part);
+        let expected = [4, 3, 4].map(|fraction| MAX_KEPT_BYTES / fraction);
         assert_eq!(sizes.collect::<Vec<_>>(), expected);
         assert_eq!(free.num_bytes, expected.iter().sum::<usize>());
     }

@@ -42,8 +42,8 @@ impl Descriptors {
     pub(crate) fn of_process() -> Arc<Self> {
         static SHARED: LazyLock<Arc<Descriptors>> = LazyLock::new(|| {
             let allowed = process_limit().map_or(64, |limit| limit / 4);
-            let kept = allowed.clamp(NUM_SHARDS as u64, MOST_KEPT);
-            Arc::new(Descriptors::new(kept as usize))
+            let capacity = allowed.clamp(NUM_SHARDS as u64, MOST_KEPT);
+            Arc::new(Descriptors::new(capacity as usize))
         });
         Arc::clone(&SHARED)
     }
@@ -128,6 +128,6 @@ fn process_limit() -> Option<u64> {
         rlim_max: 0,
     };
     // SAFETY: `limit` is a valid place for the result.
-    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
-    known.then_some(limit.rlim_cur)
+    let is_set = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+    is_set.then_some(limit.rlim_cur)
 }

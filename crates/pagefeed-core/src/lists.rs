@@ -47,13 +47,13 @@ pub fn joined(lists: &ArrayRef, most: usize) -> Result<ArrayRef> {
         .map(|(begin, end)| all.slice(begin, most.min(end - begin)))
         .collect();
     let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-    let one = match parts.is_empty() {
+    let whole = match parts.is_empty() {
         true => all.slice(0, 0),
         false => concat(&parts)?,
     };
-    let item = Arc::new(Field::new_list_field(one.data_type().clone(), true));
-    let offsets = OffsetBuffer::<i64>::from_lengths([one.len()]);
-    let list = LargeListArray::try_new(item, offsets, one, None)?;
+    let item = Arc::new(Field::new_list_field(whole.data_type().clone(), true));
+    let offsets = OffsetBuffer::<i64>::from_lengths([whole.len()]);
+    let list = LargeListArray::try_new(item, offsets, whole, None)?;
     Ok(Arc::new(list))
 }
 

@@ -18,8 +18,8 @@ pub fn mix(values: &mut [u64], key: [u64; 2]) {
 
 #[inline(always)]
 fn mixed(mut value: u64, key: [u64; 2]) -> u64 {
-    for (part, multiplier) in key.into_iter().zip(MULTIPLIERS) {
-        value = value.wrapping_add(part).wrapping_mul(multiplier);
+    for (word, multiplier) in key.into_iter().zip(MULTIPLIERS) {
+        value = value.wrapping_add(word).wrapping_mul(multiplier);
         value ^= value >> HALF;
     }
     value
@@ -61,17 +61,17 @@ impl Permutations<'_> {
         if !is_whole || !(tweaks.is_empty() || tweaks.len() == values.len()) {
             return Err(Error::invalid("a size or a tweak for each number"));
         }
-        let tweak = |place: usize| tweaks.get(place).copied().unwrap_or(0);
+        let tweak = |index: usize| tweaks.get(index).copied().unwrap_or(0);
         match sizes {
             Sizes::One(size) => {
                 let grid = Grid::new(size);
-                for (place, value) in values.iter_mut().enumerate() {
-                    *value = self.walk(*value, size, grid, tweak(place))?;
+                for (index, value) in values.iter_mut().enumerate() {
+                    *value = self.walk(*value, size, grid, tweak(index))?;
                 }
             }
             Sizes::Each(sizes) => {
-                for (place, (value, &size)) in values.iter_mut().zip(sizes).enumerate() {
-                    *value = self.walk(*value, size, Grid::new(size), tweak(place))?;
+                for (index, (value, &size)) in values.iter_mut().zip(sizes).enumerate() {
+                    *value = self.walk(*value, size, Grid::new(size), tweak(index))?;
                 }
             }
         }
@@ -149,14 +149,14 @@ fn hash(coordinate: u64, key: u64, tweak: u64, extent: u64) -> u64 {
 
 /// The sum of two numbers below `extent`, modulo it, without a branch.
 #[inline]
-fn add(number: u64, more: u64, extent: u64) -> u64 {
-    let sum = number + more;
+fn add(value: u64, more: u64, extent: u64) -> u64 {
+    let sum = value + more;
     sum.min(sum.wrapping_sub(extent))
 }
 
 #[inline]
-fn subtract(number: u64, less: u64, extent: u64) -> u64 {
-    add(number, extent - less, extent)
+fn subtract(value: u64, less: u64, extent: u64) -> u64 {
+    add(value, extent - less, extent)
 }
 
 #[cfg(test)]
@@ -193,13 +193,13 @@ mod tests {
         of(false)
             .apply(&mut values, Sizes::Each(&sizes), &tweaks)
             .unwrap();
-        for place in 0..given.len() {
-            let mut alone = [given[place]];
-            let size = Sizes::One(sizes[place]);
+        for index in 0..given.len() {
+            let mut alone = [given[index]];
+            let size = Sizes::One(sizes[index]);
             of(false)
-                .apply(&mut alone, size, &tweaks[place..=place])
+                .apply(&mut alone, size, &tweaks[index..=index])
                 .unwrap();
-            assert_eq!(alone[0], values[place]);
+            assert_eq!(alone[0], values[index]);
         }
         of(true)
             .apply(&mut values, Sizes::Each(&sizes), &tweaks)

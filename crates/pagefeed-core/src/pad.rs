@@ -109,10 +109,10 @@ where
     S::Native: Into<i64>,
 {
     let all = values(lists)?.as_primitive::<S>();
-    for (number, row) in rows.chunks_exact_mut(length.max(1)).enumerate() {
-        let (begin, end) = bounds(lists, number).unwrap_or((0, 0));
+    for (list, row) in rows.chunks_exact_mut(length.max(1)).enumerate() {
+        let (begin, end) = bounds(lists, list).unwrap_or((0, 0));
         let end = end.min(begin + length);
-        if all.null_count() > 0 && (begin..end).any(|place| all.is_null(place)) {
+        if all.null_count() > 0 && (begin..end).any(|item| all.is_null(item)) {
             return Err(Error::unsupported("a list of tokens holds a null"));
         }
         let (filled, rest) = row.split_at_mut(end - begin);
@@ -141,8 +141,8 @@ pub fn padded_numbers(
     per_token: &PerToken,
 ) -> Result<Batch, (usize, Error)> {
     let refused = || (0, not_tokens(lists));
-    let number = NumberType::of(lists.data_type());
-    let (Some(elements), Some(number)) = (items(lists), number) else {
+    let kind = NumberType::of(lists.data_type());
+    let (Some(elements), Some(kind)) = (items(lists), kind) else {
         return Err(refused());
     };
     let values = items(elements);
@@ -150,15 +150,16 @@ pub fn padded_numbers(
     if values.null_count() > 0 || (!is_flat && elements.null_count() > 0) {
         return Err((0, Error::unsupported("a list of numbers holds a null")));
     }
-    let (width, bytes) = (per_token.width, number.num_bytes());
-    let made = per_token.number(number).num_bytes();
+    let (width, bytes) = (per_token.width, kind.num_bytes());
+    let item_bytes = per_token.number(kind).num_bytes();
     let num_rows = starts.map_or(lists.len(), |_| 1);
     let num_tokens = num_rows.saturating_mul(length);
     let start_of = |row| match starts {
         Some(starts) => starts.get(row).map_or(length, |&start| start as usize),
         None => row * length,
     };
-    let mut sections = Sections::default().with_aligned(num_tokens, made.saturating_mul(width));
+    let mut sections =
+        Sections::default().with_aligned(num_tokens, item_bytes.saturating_mul(width));
     if per_token.is_counted {
         sections = sections.with_aligned(num_tokens, size_of::<i32>());
     }
@@ -167,11 +168,11 @@ pub fn padded_numbers(
     let target = parts.next().unwrap_or_default();
     let counts = as_numbers::<i32>(parts.next().unwrap_or_default());
     let padding = per_token.padding.to_le_bytes();
-    for place in target.chunks_exact_mut(made) {
-        place.copy_from_slice(&padding[..made]);
+    for item in target.chunks_exact_mut(item_bytes) {
+        item.copy_from_slice(&padding[..item_bytes]);
     }
     counts.fill(0);
-    let table = per_token.scaled(number);
+    let table = per_token.scaled(kind);
     let length_of = |list| bounds(elements, list).map_or(0, |(begin, end)| end - begin);
     let data = values.to_data();
     let offset = data.offset();
@@ -196,17 +197,20 @@ pub fn padded_numbers(
             };
             let source = all.get((offset + from) * bytes..(offset + to) * bytes);
             let source = source.ok_or_else(refused)?;
-            let place = start + token;
-            let places = place * width * made..(place * width + to - from) * made;
+            let first = start + token;
+            let target_bytes = first * width * item_bytes..(first * width + to - from) * item_bytes;
             match &table {
-                None => target[places].copy_from_slice(source),
+                None => target[target_bytes].copy_from_slice(source),
                 Some(table) => {
-                    for (to, &from) in target[places].chunks_exact_mut(made).zip(source) {
+                    for (to, &from) in target[target_bytes]
+                        .chunks_exact_mut(item_bytes)
+                        .zip(source)
+                    {
                         to.copy_from_slice(&table[usize::from(from)].to_le_bytes());
                     }
                 }
             }
-            if let Some(count) = counts.get_mut(place) {
+            if let Some(count) = counts.get_mut(first) {
                 *count = (to - from) as i32;
             }
         }
@@ -241,9 +245,9 @@ mod tests {
         let mut rows = [0i64; 8];
         write_padded(&lists, 2, -7, &mut rows).unwrap();
         assert_eq!(rows, [1, 2, -7, -7, -7, -7, 9, -7]);
-        let part = lists.slice(2, 2);
+        let sliced = lists.slice(2, 2);
         let mut rows = [0u16; 4];
-        write_padded(&part, 2, 5, &mut rows).unwrap();
+        write_padded(&sliced, 2, 5, &mut rows).unwrap();
         assert_eq!(rows, [5, 5, 9, 5]);
     }
 

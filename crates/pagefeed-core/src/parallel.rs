@@ -22,16 +22,16 @@ where
     let run = || {
         let (mut work, mut done) = (make(), Vec::new());
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
+            let index = next.fetch_add(1, Ordering::Relaxed);
             // Numbers below a failed one go on: one of them may fail, too.
-            if number >= num_parts || number > failed.load(Ordering::Relaxed) {
+            if index >= num_parts || index > failed.load(Ordering::Relaxed) {
                 return done;
             }
-            let result = catch_panic(|| work(number));
+            let result = catch_panic(|| work(index));
             if result.is_err() {
-                failed.fetch_min(number, Ordering::Relaxed);
+                failed.fetch_min(index, Ordering::Relaxed);
             }
-            done.push((number, result));
+            done.push((index, result));
         }
     };
     let mut done = thread::scope(|scope| {
@@ -46,7 +46,7 @@ where
         }
         done
     });
-    done.sort_by_key(|(number, _)| *number);
+    done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
 }
 
@@ -57,11 +57,11 @@ mod tests {
     #[test]
     fn parts_come_in_their_order() {
         for num_threads in [1, 4] {
-            let found = on_threads(num_threads, 100, || |number| Ok(2 * number));
-            let expected: Vec<usize> = (0..100).map(|number| 2 * number).collect();
-            assert_eq!(found.unwrap(), expected);
+            let doubled = on_threads(num_threads, 100, || |index| Ok(2 * index));
+            let expected: Vec<usize> = (0..100).map(|index| 2 * index).collect();
+            assert_eq!(doubled.unwrap(), expected);
             let failed = on_threads(num_threads, 9, || {
-                |number| match number {
+                |index| match index {
                     5 => Err(Error::invalid("five")),
                     _ => Ok(()),
                 }

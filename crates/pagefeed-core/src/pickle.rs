@@ -53,10 +53,10 @@ mod tests {
     fn an_array_comes_back() {
         let array: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("c")]));
         let field = Field::new("text", DataType::Utf8, true);
-        let part = array.slice(1, 2);
-        let (read, found) = from_bytes(&to_bytes(&part, &field).unwrap()).unwrap();
-        assert_eq!(found, field);
-        assert_eq!(read.as_string::<i32>(), part.as_string::<i32>());
+        let sliced = array.slice(1, 2);
+        let (read, read_field) = from_bytes(&to_bytes(&sliced, &field).unwrap()).unwrap();
+        assert_eq!(read_field, field);
+        assert_eq!(read.as_string::<i32>(), sliced.as_string::<i32>());
         assert!(from_bytes(b"nothing").is_err());
     }
 }

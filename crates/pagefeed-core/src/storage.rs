@@ -45,22 +45,22 @@ pub struct FileId {
 
 impl FileId {
     /// Refuses a file whose state is now `found`.
-    pub fn check(&self, found: Stamp) -> Result<()> {
+    pub fn check(&self, now: Stamp) -> Result<()> {
         let stamp = self.stamp;
         let mut differences = Vec::new();
-        if found.size != stamp.size {
-            differences.push(format!("{} bytes then, {} now", stamp.size, found.size));
+        if now.size != stamp.size {
+            differences.push(format!("{} bytes then, {} now", stamp.size, now.size));
         }
-        if found.modified_ns != stamp.modified_ns {
+        if now.modified_ns != stamp.modified_ns {
             differences.push(format!(
                 "modified at {} ns then, at {} ns now",
-                stamp.modified_ns, found.modified_ns
+                stamp.modified_ns, now.modified_ns
             ));
         }
-        if found.inode != stamp.inode {
+        if now.inode != stamp.inode {
             differences.push(match self.path.contains("://") {
                 true => "it has another version (ETag)".to_string(),
-                false => format!("inode {} then, {} now", stamp.inode, found.inode),
+                false => format!("inode {} then, {} now", stamp.inode, now.inode),
             });
         }
         if differences.is_empty() {
@@ -108,7 +108,7 @@ pub trait Storage: Send + Sync {
 
     /// Reads ranges of several files, in parallel where reads wait.
     fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
-        let read = |each: &FileRanges| self.read_ranges(&each.file, &each.ranges);
+        let read = |wanted: &FileRanges| self.read_ranges(&wanted.file, &wanted.ranges);
         wanted.iter().map(read).collect()
     }
 
@@ -200,7 +200,7 @@ impl Fetched {
     pub(crate) fn add(&mut self, range: Range<u64>, bytes: Bytes) {
         let at = self
             .parts
-            .partition_point(|(part, _)| part.start <= range.start);
+            .partition_point(|(earlier, _)| earlier.start <= range.start);
         self.parts.insert(at, (range, bytes));
     }
 
@@ -208,25 +208,28 @@ impl Fetched {
     pub(crate) fn find(&self, range: &Range<u64>) -> Option<Bytes> {
         let next = self
             .parts
-            .partition_point(|(part, _)| part.start <= range.start);
-        let (part, bytes) = self.parts.get(next.checked_sub(1)?)?;
-        let begin = usize::try_from(range.start - part.start).ok()?;
-        let end = usize::try_from(range.end.checked_sub(part.start)?).ok()?;
+            .partition_point(|(fetched, _)| fetched.start <= range.start);
+        let (fetched, bytes) = self.parts.get(next.checked_sub(1)?)?;
+        let begin = usize::try_from(range.start - fetched.start).ok()?;
+        let end = usize::try_from(range.end.checked_sub(fetched.start)?).ok()?;
         (begin <= end && end <= bytes.len()).then(|| bytes.slice(begin..end))
     }
 }
 
 /// Fetches the wanted ranges; the storage gets all ranges of one file together.
 pub fn fetch(storage: &dyn Storage, wanted: &[FileRanges]) -> Result<Vec<Fetched>> {
-    let together = |each: &[FileRanges]| FileRanges {
-        file: each[0].file.clone(),
-        ranges: each.iter().flat_map(|one| one.ranges.clone()).collect(),
+    let together = |of_file: &[FileRanges]| FileRanges {
+        file: of_file[0].file.clone(),
+        ranges: of_file
+            .iter()
+            .flat_map(|file_ranges| file_ranges.ranges.clone())
+            .collect(),
     };
-    let files = wanted.chunk_by(|one, next| one.file.path == next.file.path);
+    let files = wanted.chunk_by(|this, next| this.file.path == next.file.path);
     let files: Vec<FileRanges> = files.map(together).collect();
     let mut bytes = storage.read_files(&files)?.into_iter().flatten();
-    let fetched = |each: &FileRanges| Fetched {
-        parts: each.ranges.iter().cloned().zip(bytes.by_ref()).collect(),
+    let fetched = |of_file: &FileRanges| Fetched {
+        parts: of_file.ranges.iter().cloned().zip(bytes.by_ref()).collect(),
     };
     Ok(wanted.iter().map(fetched).collect())
 }
@@ -267,10 +270,10 @@ pub fn read_near(
 ) -> Result<u64> {
     let (mut runs, mut end) = (Vec::new(), bytes.len());
     for (run, numbers) in join_near(ranges.iter().cloned(), GAP, u64::MAX) {
-        let place = |at: u64| end + (at - run.start) as usize;
+        let position = |at: u64| end + (at - run.start) as usize;
         let own = ranges[numbers].iter();
-        places.extend(own.map(|range| place(range.start)..place(range.end)));
-        end = place(run.end);
+        places.extend(own.map(|range| position(range.start)..position(range.end)));
+        end = position(run.end);
         runs.push(run);
     }
     let before = bytes.len();
@@ -391,9 +394,9 @@ mod tests {
         let reads = read_near(&storage, &file, &ranges, &mut bytes, &mut places);
         assert_eq!(reads.unwrap(), 2);
         assert_eq!(storage.0.lock().unwrap().concat(), [3..12, far..far + 2]);
-        for (range, place) in ranges.iter().zip(places) {
+        for (range, position) in ranges.iter().zip(places) {
             let expected: Vec<u8> = range.clone().map(|byte| byte as u8).collect();
-            assert_eq!(bytes[place], expected);
+            assert_eq!(bytes[position], expected);
         }
         assert_eq!((bytes.len(), bytes[0]), (12, 9));
     }

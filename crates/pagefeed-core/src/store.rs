@@ -21,7 +21,7 @@ use crate::sync::Instant;
 pub struct Store {
     descriptors: Arc<Descriptors>,
     /// Number of this store in the process.
-    number: u64,
+    id: u64,
     /// Whether several recent reads were so slow that they came from a disk.
     is_slow: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl Default for Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.descriptors.forget_all(self.number);
+        self.descriptors.forget_all(self.id);
     }
 }
 
@@ -51,10 +51,10 @@ impl Store {
 
     fn over(descriptors: Arc<Descriptors>) -> Self {
         static NUM_STORES: AtomicU64 = AtomicU64::new(0);
-        let number = NUM_STORES.fetch_add(1, Ordering::Relaxed);
+        let id = NUM_STORES.fetch_add(1, Ordering::Relaxed);
         Self {
             descriptors,
-            number,
+            id,
             is_slow: AtomicBool::new(false),
         }
     }
@@ -63,7 +63,7 @@ impl Store {
         let file = File::open(&**path).map_err(|error| Error::from(error).in_file(path))?;
         advise(&file, 0, 0, Advice::Random);
         let file = Arc::new(file);
-        self.descriptors.keep(path, &file, self.number);
+        self.descriptors.keep(path, &file, self.id);
         Ok(file)
     }
 

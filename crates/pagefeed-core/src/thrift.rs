@@ -209,14 +209,14 @@ impl<'a> Reader<'a> {
 
     /// The header of a list whose elements must be of type `wire`.
     pub fn list_of(&mut self, wire: Wire) -> Result<usize> {
-        let (found, count) = self.list()?;
+        let (kind, count) = self.list()?;
         // Writers use either code for booleans.
         let boolean = |w| matches!(w, Wire::True | Wire::False);
-        if found == wire || (boolean(found) && boolean(wire)) || count == 0 {
+        if kind == wire || (boolean(kind) && boolean(wire)) || count == 0 {
             return Ok(count);
         }
         Err(Error::corrupt(format!(
-            "a list of {wire:?} was expected, found a list of {found:?}"
+            "a list of {wire:?} was expected, found a list of {kind:?}"
         )))
     }
 
@@ -305,12 +305,12 @@ impl<'a> Reader<'a> {
 }
 
 /// Appends a number, seven bits a byte.
-pub fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
-    while number > 0x7F {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
+pub fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value > 0x7F {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
     }
-    bytes.push(number as u8);
+    bytes.push(value as u8);
 }
 
 #[cfg(test)]

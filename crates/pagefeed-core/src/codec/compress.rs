@@ -28,17 +28,17 @@ impl Compressor {
         };
         let begin = output.len();
         output.resize(begin + most, 0);
-        let place = &mut output[begin..];
+        let target = &mut output[begin..];
         let written = match codec {
             Codec::Snappy => self
                 .snappy
                 .get_or_insert_with(snap::raw::Encoder::new)
-                .compress(page, place)
+                .compress(page, target)
                 .map_err(|error| error.to_string()),
-            Codec::Zstd => self.zstd(page, place),
-            Codec::Lz4Raw => compress_into(page, place).map_err(|error| error.to_string()),
+            Codec::Zstd => self.zstd(page, target),
+            Codec::Lz4Raw => compress_into(page, target).map_err(|error| error.to_string()),
             _ => {
-                place.copy_from_slice(page);
+                target.copy_from_slice(page);
                 Ok(most)
             }
         };
@@ -47,13 +47,13 @@ impl Compressor {
         Ok(())
     }
 
-    fn zstd(&mut self, page: &[u8], place: &mut [u8]) -> Result<usize, String> {
+    fn zstd(&mut self, page: &[u8], target: &mut [u8]) -> Result<usize, String> {
         if self.zstd.is_none() {
             self.zstd = CCtx::try_create();
         }
         let context = self.zstd.as_mut().ok_or("no memory for a context")?;
         context
-            .compress(place, page, ZSTD_LEVEL)
+            .compress(target, page, ZSTD_LEVEL)
             .map_err(|code| zstd_safe::get_error_name(code).to_string())
     }
 }
@@ -78,11 +78,11 @@ mod tests {
             for page in [&page[..], &page[..1], &[]] {
                 let mut stored = vec![7];
                 compressor.compress(codec, page, &mut stored).unwrap();
-                let mut found = vec![0; page.len()];
+                let mut decompressed = vec![0; page.len()];
                 Decompressor::default()
-                    .decompress(codec, &stored[1..], &mut found)
+                    .decompress(codec, &stored[1..], &mut decompressed)
                     .unwrap();
-                assert_eq!(found, page, "{codec:?}");
+                assert_eq!(decompressed, page, "{codec:?}");
             }
         }
         assert!(

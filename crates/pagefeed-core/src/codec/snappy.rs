@@ -180,16 +180,16 @@ fn careful_step(
     let tag = usize::from(*stored.get(read)?);
     let behind = read + 1;
     // The number in the first `count` bytes behind the tag.
-    let number = |count: usize| {
+    let little_endian = |count: usize| {
         let bytes = stored.get(behind..behind + count)?.iter().rev();
-        Some(bytes.fold(0, |number, &byte| number << 8 | usize::from(byte)))
+        Some(bytes.fold(0, |value, &byte| value << 8 | usize::from(byte)))
     };
     let length = (tag >> 2) + 1;
     if tag & 3 == 0 {
         let size_bytes = length.saturating_sub(60);
         let length = match size_bytes {
             0 => length,
-            _ => number(size_bytes)? + 1,
+            _ => little_endian(size_bytes)? + 1,
         };
         let start = behind + size_bytes;
         let literal = stored.get(start..)?.get(..length)?;
@@ -199,9 +199,9 @@ fn careful_step(
         return Some((start + length, written + length));
     }
     let (length, distance, size) = match tag & 3 {
-        1 => ((length - 1) % 8 + 4, (tag >> 5) << 8 | number(1)?, 1),
-        2 => (length, number(2)?, 2),
-        _ => (length, number(4)?, 4),
+        1 => ((length - 1) % 8 + 4, (tag >> 5) << 8 | little_endian(1)?, 1),
+        2 => (length, little_endian(2)?, 2),
+        _ => (length, little_endian(4)?, 4),
     };
     if distance == 0 || distance > written || length > output.len() - written {
         return None;

@@ -58,11 +58,11 @@ fn lz4_block(bytes: &[u8]) -> Vec<u8> {
     block
 }
 
-fn hadoop(parts: &[&[u8]]) -> Vec<u8> {
+fn hadoop(pieces: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::new();
-    for part in parts {
-        let block = lz4_block(part);
-        out.extend((part.len() as u32).to_be_bytes());
+    for piece in pieces {
+        let block = lz4_block(piece);
+        out.extend((piece.len() as u32).to_be_bytes());
         out.extend((block.len() as u32).to_be_bytes());
         out.extend(block);
     }

@@ -27,8 +27,8 @@ struct Miniblock<'a> {
 impl<'a> Delta<'a> {
     /// Reads the header in front of the blocks.
     pub(crate) fn new(mut bytes: &'a [u8]) -> Result<Self> {
-        let mut number = || Ok::<_, Error>(varint(&mut bytes)? as usize);
-        let (block_size, miniblocks, count) = (number()?, number()?, number()?);
+        let mut size = || Ok::<_, Error>(varint(&mut bytes)? as usize);
+        let (block_size, miniblocks, count) = (size()?, size()?, size()?);
         let first = zigzag(&mut bytes)?;
         let miniblock_size = block_size.checked_div(miniblocks).unwrap_or(0);
         let is_even = miniblock_size.checked_mul(miniblocks) == Some(block_size);
@@ -51,11 +51,11 @@ impl<'a> Delta<'a> {
         self.for_each_miniblock(|_| Ok(()))
     }
 
-    /// Calls `each` with a chunk of lengths at a time; returns the bytes after them.
-    pub(crate) fn lengths(self, mut each: impl FnMut(&[u32])) -> Result<&'a [u8]> {
+    /// Calls `visit` with a chunk of lengths at a time; returns the bytes after them.
+    pub(crate) fn lengths(self, mut visit: impl FnMut(&[u32])) -> Result<&'a [u8]> {
         let mut last = self.first;
         if self.count > 0 {
-            each(&[length(last)?]);
+            visit(&[length(last)?]);
         }
         let mut buffer = [0; BATCH];
         self.for_each_miniblock(|miniblock| {
@@ -68,7 +68,7 @@ impl<'a> Delta<'a> {
                     last = i64::from(last.wrapping_add(delta) as i32);
                     *value = length(last)?;
                 }
-                each(lengths);
+                visit(lengths);
             }
             Ok(())
         })
@@ -76,7 +76,7 @@ impl<'a> Delta<'a> {
 
     fn for_each_miniblock(
         self,
-        mut each: impl FnMut(&Miniblock<'_>) -> Result<()>,
+        mut visit: impl FnMut(&Miniblock<'_>) -> Result<()>,
     ) -> Result<&'a [u8]> {
         let (mut bytes, mut left) = (self.bytes, self.count.saturating_sub(1));
         while left > 0 {
@@ -95,7 +95,7 @@ impl<'a> Delta<'a> {
                 }
                 let whole = (self.miniblock_size / 8).saturating_mul(width);
                 let (packed, rest) = bytes.split_at(whole.min(bytes.len()));
-                each(&Miniblock {
+                visit(&Miniblock {
                     min_delta,
                     width,
                     packed,

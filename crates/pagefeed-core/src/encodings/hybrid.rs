@@ -151,18 +151,18 @@ impl Packed<'_> {
             .sum()
     }
 
-    /// Calls `found` with the position of each of values `from..to` that equals
+    /// Calls `visit` with the position of each of values `from..to` that equals
     /// `value`.
     pub(crate) fn for_each_match(
         &self,
         value: u32,
         from: usize,
         to: usize,
-        mut found: impl FnMut(usize) -> Result<()>,
+        mut visit: impl FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         for (position, mut matches) in self.matches(value, from, to) {
             while matches != 0 {
-                found(position + (matches.trailing_zeros() / self.width) as usize)?;
+                visit(position + (matches.trailing_zeros() / self.width) as usize)?;
                 matches &= matches - 1;
             }
         }
@@ -274,13 +274,13 @@ mod tests {
                 let from = random.below(203) as usize;
                 let to = from + random.below(204 - from as u64) as usize;
                 let expected: Vec<usize> = (from..to).filter(|&i| values[i] == 1).collect();
-                let mut found = Vec::new();
+                let mut matched = Vec::new();
                 let push = |i| {
-                    found.push(i);
+                    matched.push(i);
                     Ok(())
                 };
                 packed.for_each_match(1, from, to, push).unwrap();
-                assert_eq!(found, expected);
+                assert_eq!(matched, expected);
                 let nth = random.below(203) as usize;
                 let mut all = (0..203).filter(|&i| values[i] == 1);
                 assert_eq!(packed.nth_match(1, nth), all.nth(nth));

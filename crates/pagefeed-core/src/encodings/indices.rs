@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::hybrid::Runs;
-use super::unpack::{Entry, Part, check_index, parts};
+use super::unpack::{Chunk, Entry, check_index, unpack_chunks};
 use crate::error::{Error, Result};
 
 /// Splits a dictionary-encoded page into its runs of indices.
@@ -22,28 +22,28 @@ pub(crate) fn runs(bytes: &[u8], num_values: usize) -> Result<Runs<'_>> {
     Ok(Runs::new(rest, u32::from(width), num_values))
 }
 
-/// Calls `each` with chunks of indices of a page; each index is inside the dictionary.
-pub(crate) fn for_each_part(
+/// Calls `visit` with chunks of indices of a page; each index is inside the dictionary.
+pub(crate) fn for_each_chunk(
     bytes: &[u8],
     values: Range<usize>,
     num_entries: usize,
-    each: impl FnMut(Part<'_>) -> Result<()>,
+    visit: impl FnMut(Chunk<'_>) -> Result<()>,
 ) -> Result<()> {
     let check = |index| check_index(index, num_entries);
-    parts(runs(bytes, values.end)?, values.start, check, each)
+    unpack_chunks(runs(bytes, values.end)?, values.start, check, visit)
 }
 
 /// Returns the bytes of the entries that `values` of a page refer to.
 pub(crate) fn total_length(bytes: &[u8], values: Range<usize>, lengths: &[u32]) -> Result<u64> {
     let mut size = 0u64;
-    for_each_part(bytes, values, lengths.len(), |part| {
-        size += match part {
+    for_each_chunk(bytes, values, lengths.len(), |chunk| {
+        size += match chunk {
             // Less than 2^31 values of less than 2^31 bytes.
-            Part::Repeated {
+            Chunk::Repeated {
                 value: index,
                 count,
             } => u64::from(lengths[index as usize]) * count as u64,
-            Part::Batch(indices) => {
+            Chunk::Batch(indices) => {
                 let lengths = indices.iter().map(|&index| lengths[index as usize]);
                 lengths.map(u64::from).sum()
             }
@@ -60,19 +60,19 @@ pub(crate) fn sequence(
     num_entries: usize,
 ) -> Result<Option<usize>> {
     let (mut first, mut count, mut in_sequence) = (0, 0, true);
-    for_each_part(bytes, 0..num_values, num_entries, |part| {
-        let (one, indices) = match part {
-            Part::Repeated {
+    for_each_chunk(bytes, 0..num_values, num_entries, |chunk| {
+        let (single, indices) = match chunk {
+            Chunk::Repeated {
                 value: index,
                 count: 1,
             } => ([index], None),
-            Part::Repeated { .. } => {
+            Chunk::Repeated { .. } => {
                 in_sequence = false;
                 return Ok(());
             }
-            Part::Batch(indices) => ([0], Some(indices)),
+            Chunk::Batch(indices) => ([0], Some(indices)),
         };
-        let indices = indices.unwrap_or(&one);
+        let indices = indices.unwrap_or(&single);
         if count == 0 {
             first = indices[0] as usize;
         }
@@ -92,16 +92,16 @@ pub(crate) fn look_up<S: Entry<T>, T: Clone>(
     table: &[S],
     output: &mut Vec<T>,
 ) -> Result<()> {
-    for_each_part(bytes, values, table.len(), |part| {
-        match part {
-            Part::Repeated {
+    for_each_chunk(bytes, values, table.len(), |chunk| {
+        match chunk {
+            Chunk::Repeated {
                 value: index,
                 count,
             } => {
                 output.resize(output.len() + count, table[index as usize].token());
             }
             // SAFETY: each of the indices was seen to be inside the table.
-            Part::Batch(indices) => unsafe { S::append(indices, table, output) },
+            Chunk::Batch(indices) => unsafe { S::append(indices, table, output) },
         }
         Ok(())
     })
@@ -129,20 +129,20 @@ mod tests {
             let lengths: Vec<u32> = (0..bound).map(|_| random.next() as u32).collect();
             let end = random.below(count + 1) as usize;
             let values = random.below(end as u64 + 1) as usize..end;
-            let mut found = Vec::new();
-            for_each_part(&bytes, values.clone(), lengths.len(), |part| {
-                match part {
-                    Part::Repeated {
+            let mut visited = Vec::new();
+            for_each_chunk(&bytes, values.clone(), lengths.len(), |chunk| {
+                match chunk {
+                    Chunk::Repeated {
                         value: index,
                         count,
-                    } => found.extend(vec![index; count]),
-                    Part::Batch(indices) => found.extend(indices),
+                    } => visited.extend(vec![index; count]),
+                    Chunk::Batch(indices) => visited.extend(indices),
                 }
                 Ok(())
             })
             .unwrap();
-            assert_eq!(found, indices[values.clone()]);
-            let expected = found
+            assert_eq!(visited, indices[values.clone()]);
+            let expected = visited
                 .iter()
                 .map(|&index| u64::from(lengths[index as usize]));
             let total = total_length(&bytes, values, &lengths).unwrap();

@@ -74,7 +74,7 @@ pub(crate) fn check_index(index: u32, entries: usize) -> Result<()> {
 }
 
 /// Consecutive values.
-pub(crate) enum Part<'a> {
+pub(crate) enum Chunk<'a> {
     /// One value, many times.
     Repeated { value: u32, count: usize },
     /// At most [`BATCH`] values.
@@ -82,12 +82,12 @@ pub(crate) enum Part<'a> {
 }
 
 /// Calls `check` with the largest value of each chunk of runs, from number `start` on,
-/// and then `each` with the chunk.
-pub(crate) fn parts(
+/// and then `visit` with the chunk.
+pub(crate) fn unpack_chunks(
     runs: Runs<'_>,
     mut start: usize,
     check: impl Fn(u32) -> Result<()>,
-    mut each: impl FnMut(Part<'_>) -> Result<()>,
+    mut visit: impl FnMut(Chunk<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut buffer = [0; BATCH];
     for run in runs {
@@ -101,13 +101,13 @@ pub(crate) fn parts(
             Run::Repeated { value, .. } => {
                 check(value)?;
                 let count = end - skipped;
-                each(Part::Repeated { value, count })?;
+                visit(Chunk::Repeated { value, count })?;
             }
             Run::Packed(packed) => {
                 for from in (skipped / BATCH * BATCH..end).step_by(BATCH) {
                     let values = &mut buffer[..BATCH.min(end - from)];
                     check(unpack(&packed, from, values))?;
-                    each(Part::Batch(&values[skipped.saturating_sub(from)..]))?;
+                    visit(Chunk::Batch(&values[skipped.saturating_sub(from)..]))?;
                 }
             }
         }

@@ -83,17 +83,17 @@ impl Footer {
         }
         let hint = arrow_schema.and_then(hint::decode);
         let hint = hint.map(|fields| hint::encode(&fields));
-        let mut kept = hint
+        let mut metadata = hint
             .as_deref()
             .map_or(vec![], |it| vec![(ARROW_SCHEMA_KEY, it)]);
         let has_int96 = selected
             .clone()
             .any(|leaf| tree.physical_type(leaf) == Some(INT96));
         if has_int96 && spark.is_some() {
-            kept.push((SPARK_KEY, ""));
+            metadata.push((SPARK_KEY, ""));
         }
         Ok(Self {
-            schema: empty_footer(&schema, &kept),
+            schema: empty_footer(&schema, &metadata),
             num_rows,
             row_groups,
         })
@@ -115,15 +115,15 @@ pub(super) fn check_rows(num_rows: u64, mut groups: impl Iterator<Item = u64>) -
 
 /// Makes a footer with this schema and no rows: version 1, the schema, no rows, no row
 /// groups, and the metadata that say how columns are read.
-fn empty_footer(schema: &[u8], kept: &[(&str, &str)]) -> Vec<u8> {
+fn empty_footer(schema: &[u8], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut footer = vec![0x15, 0x02, 0x19];
     footer.extend_from_slice(schema);
     footer.extend([0x16, 0x00, 0x19, 0x0c]);
-    if !kept.is_empty() {
+    if !metadata.is_empty() {
         // So few that the size fits the header of a list of structs.
-        footer.extend([0x19, (kept.len() as u8) << 4 | 0x0c]);
+        footer.extend([0x19, (metadata.len() as u8) << 4 | 0x0c]);
     }
-    for (key, value) in kept {
+    for (key, value) in metadata {
         for text in [key, value] {
             footer.push(0x18);
             put_varint(&mut footer, text.len() as u64);
@@ -137,17 +137,17 @@ fn empty_footer(schema: &[u8], kept: &[(&str, &str)]) -> Vec<u8> {
 
 /// Returns the value of a key in the metadata of a footer.
 pub fn value_of<'a>(footer: &'a [u8], key: &str) -> Result<Option<&'a str>> {
-    let mut found = None;
+    let mut value = None;
     let mut reader = Reader::new(footer);
     read_fields!(reader, {
-        (5, Wire::List) => found = find_value(reader, key)?,
+        (5, Wire::List) => value = find_value(reader, key)?,
     })?;
-    Ok(found)
+    Ok(value)
 }
 
 /// Returns the value of a key, if it exists and is UTF-8.
 fn find_value<'a>(reader: &mut Reader<'a>, wanted: &str) -> Result<Option<&'a str>> {
-    let mut found = None;
+    let mut text = None;
     for _ in 0..reader.list_of(Wire::Struct)? {
         let (mut key, mut value) = (&b""[..], None);
         read_fields!(reader, {
@@ -155,18 +155,18 @@ fn find_value<'a>(reader: &mut Reader<'a>, wanted: &str) -> Result<Option<&'a st
             (2, Wire::Binary) => value = Some(reader.binary()?),
         })?;
         if key == wanted.as_bytes() {
-            found = value.and_then(|value| std::str::from_utf8(value).ok());
+            text = value.and_then(|value| std::str::from_utf8(value).ok());
         }
     }
-    Ok(found)
+    Ok(text)
 }
 
 fn parse_row_groups(reader: &mut Reader<'_>, context: &Context<'_>) -> Result<Vec<RowGroup>> {
     let count = reader.list_of(Wire::Struct)?;
     let mut row_groups = Vec::new();
-    for number in 0..count {
+    for index in 0..count {
         let group = parse_row_group(reader, context).map_err(|error| {
-            error.in_chunk(u32::try_from(number).unwrap_or(u32::MAX), context.column)
+            error.in_chunk(u32::try_from(index).unwrap_or(u32::MAX), context.column)
         })?;
         row_groups.push(group);
     }

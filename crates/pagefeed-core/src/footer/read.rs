@@ -72,11 +72,11 @@ fn footer_size(trailer: &[u8], file_size: u64) -> Result<u64> {
                 "the file is encrypted, which pagefeed does not read; decrypt it first",
             ));
         }
-        found => {
+        magic => {
             return Err(Error::corrupt(format!(
                 "not a Parquet file, or a truncated one: it should end with PAR1, found \
                  \"{}\"",
-                found.escape_ascii()
+                magic.escape_ascii()
             )));
         }
     }

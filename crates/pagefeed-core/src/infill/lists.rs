@@ -84,11 +84,11 @@ pub fn arrange_lists(
 fn markers(infilling: &Infilling, item: &DataType, filling: Option<u64>) -> Result<ArrayRef> {
     if let Some(bits) = filling {
         let width = item.primitive_width().unwrap_or(8);
-        let one = &bits.to_le_bytes()[..width];
+        let value = &bits.to_le_bytes()[..width];
         let count = infilling.tokens.len();
         let data = ArrayData::builder(item.clone())
             .len(count)
-            .add_buffer(Buffer::from_vec(one.repeat(count)))
+            .add_buffer(Buffer::from_vec(value.repeat(count)))
             .align_buffers(true)
             .build()?;
         return Ok(make_array(data));

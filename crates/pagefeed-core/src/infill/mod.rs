@@ -52,7 +52,7 @@ pub struct Infilling {
 pub struct Draws {
     cuts: [u32; 2],
     order: u32,
-    part: u32,
+    pick: u32,
 }
 
 /// A row that is infilled: its tokens `within` are, those before and behind stay.
@@ -125,7 +125,9 @@ impl Infilling {
 
     /// How many of these documents are.
     pub fn num_chosen(&self, documents: Range<u64>) -> u64 {
-        documents.map(|each| u64::from(self.is_chosen(each))).sum()
+        documents
+            .map(|document| u64::from(self.is_chosen(document)))
+            .sum()
     }
 
     /// What decides of a document in an epoch.
@@ -140,7 +142,7 @@ impl Infilling {
         Draws {
             cuts: [values[0], values[1]].map(upper),
             order: upper(further[0]),
-            part: upper(further[1]),
+            pick: upper(further[1]),
         }
     }
 
@@ -159,36 +161,36 @@ impl Infilling {
         let Draws { cuts, order, .. } = pending.draws;
         let count = u64::from(within.end - within.start);
         // Between any two tokens, and at both ends.
-        let [one, other] = cuts.map(|draw| within.start + scaled(draw, count + 1));
+        let [first, second] = cuts.map(|draw| within.start + scaled(draw, count + 1));
         Arranged {
             row: pending.row,
             within,
-            middle: one.min(other)..one.max(other),
+            middle: first.min(second)..first.max(second),
             is_spm: u64::from(order) < self.spm,
             has_end: self.tokens.len() > 3,
         }
     }
 
-    /// Cuts one of the `parts` of a row of `num_tokens`, which count what is added: the
+    /// Cuts one of the `spans` of a row of `num_tokens`, which count what is added: the
     /// sequences that hold it have one each. A longer part is more likely to be cut.
     pub fn arranged_in(
         &self,
         pending: &Pending,
         num_tokens: u32,
-        parts: impl Iterator<Item = Range<u32>> + Clone,
+        spans: impl Iterator<Item = Range<u32>> + Clone,
     ) -> Arranged {
         let added = self.num_added();
-        let fitting = parts.filter(|part| part.end - part.start >= added);
-        let length = |part: &Range<u32>| u64::from(part.end - part.start);
-        let total = fitting.clone().map(|part| length(&part)).sum();
-        let mut place = u64::from(scaled(pending.draws.part, total));
+        let fitting = spans.filter(|span| span.end - span.start >= added);
+        let length = |span: &Range<u32>| u64::from(span.end - span.start);
+        let total = fitting.clone().map(|span| length(&span)).sum();
+        let mut drawn = u64::from(scaled(pending.draws.pick, total));
         let mut within = 0..num_tokens;
-        for part in fitting {
-            if place < length(&part) {
-                within = part.start..part.end - added;
+        for span in fitting {
+            if drawn < length(&span) {
+                within = span.start..span.end - added;
                 break;
             }
-            place -= length(&part);
+            drawn -= length(&span);
         }
         self.arranged(pending, within)
     }
@@ -248,16 +250,16 @@ impl Arranged {
     /// where the first lies in the document, how many there are, and how many of those
     /// asked for come before.
     pub fn own(&self, num_tokens: u32, asked: Range<u32>) -> impl Iterator<Item = OwnRun> {
-        let mut place = 0;
+        let mut position = 0;
         let runs = self.runs(num_tokens);
         runs.filter_map(move |run| {
-            let begin = place;
+            let begin = position;
             let Run::Own(range) = run else {
-                place += 1;
+                position += 1;
                 return None;
             };
-            place += range.end - range.start;
-            let (from, to) = (begin.max(asked.start), place.min(asked.end));
+            position += range.end - range.start;
+            let (from, to) = (begin.max(asked.start), position.min(asked.end));
             (from < to).then(|| OwnRun {
                 first_token: range.start + from - begin,
                 num_tokens: to - from,

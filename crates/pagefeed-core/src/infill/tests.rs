@@ -22,11 +22,11 @@ fn infilling(rate: f64, with_end: bool) -> Infilling {
 
 /// The document that a row holds, and its parts, by the markers in it.
 fn inverted(row: &[i64], with_end: bool) -> Vec<i64> {
-    let place = |marker: i64| row.iter().position(|&token| token == marker).unwrap();
-    let (suffix, middle) = (place(70_002), place(70_003));
+    let position_of = |marker: i64| row.iter().position(|&token| token == marker).unwrap();
+    let (suffix, middle) = (position_of(70_002), position_of(70_003));
     assert_eq!(row[0], 70_001);
     let end = match with_end {
-        true => place(70_004),
+        true => position_of(70_004),
         false => row.len(),
     };
     assert!(!with_end || end == row.len() - 1);
@@ -174,14 +174,14 @@ fn lists_are_arranged_as_pages_are() {
     });
     let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(lists));
     arrange(&infilling, &mut plain, rows, &[], &mut page).unwrap();
-    let found = arrange_lists(&infilling, &lists, 77, 9, None).unwrap();
+    let arranged_lists = arrange_lists(&infilling, &lists, 77, 9, None).unwrap();
     for row in 0..5 {
         let own = page.row_offsets[row] as usize..page.row_offsets[row + 1] as usize;
-        let list = found.as_list::<i32>().value(row);
+        let list = arranged_lists.as_list::<i32>().value(row);
         let list = list.as_primitive::<Int32Type>().values().iter();
         let list: Vec<i64> = list.map(|&token| token.into()).collect();
         assert_eq!(list, page.tokens.wide(own));
-        assert_eq!(found.is_null(row), list.is_empty());
+        assert_eq!(arranged_lists.is_null(row), list.is_empty());
     }
     let filled = arrange_lists(&infilling, &lists, 77, 9, Some(5)).unwrap();
     let filled = filled.as_list::<i32>().values().as_primitive::<Int32Type>();

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::buffers::reserve;
 use crate::encodings::hybrid::{Run, Runs};
-use crate::encodings::unpack::{Part, parts};
+use crate::encodings::unpack::{Chunk, unpack_chunks};
 use crate::error::Result;
 use crate::page::{DataPage, level_width};
 use crate::schema::Leaf;
@@ -65,12 +65,12 @@ pub fn count_levels(page: &DataPage<'_>, leaf: &Leaf) -> Result<LevelCounts> {
     })
 }
 
-/// Calls `found` with the position of each level at which a record begins: those with
+/// Calls `visit` with the position of each level at which a record begins: those with
 /// repetition level 0.
 pub(crate) fn for_each_record(
     page: &DataPage<'_>,
     leaf: &Leaf,
-    mut found: impl FnMut(usize) -> Result<()>,
+    mut visit: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
     let num_levels = num_levels(page)?;
     let mut start = 0;
@@ -79,10 +79,10 @@ pub(crate) fn for_each_record(
         let run = run?;
         check_run(&run, u32::from(max.unsigned_abs()))?;
         match run {
-            Run::Repeated { value: 0, count } => (start..start + count).try_for_each(&mut found)?,
+            Run::Repeated { value: 0, count } => (start..start + count).try_for_each(&mut visit)?,
             Run::Repeated { .. } => {}
             Run::Packed(packed) => {
-                packed.for_each_match(0, 0, packed.count, |i| found(start + i))?;
+                packed.for_each_match(0, 0, packed.count, |i| visit(start + i))?;
             }
         }
         start += run.count();
@@ -90,30 +90,30 @@ pub(crate) fn for_each_record(
     Ok(())
 }
 
-/// Calls `found` with position and repetition level of each level at which a list other
+/// Calls `visit` with position and repetition level of each level at which a list other
 /// than the innermost begins or continues.
 pub(crate) fn for_each_list(
     page: &DataPage<'_>,
     leaf: &Leaf,
-    mut found: impl FnMut(usize, u8) -> Result<()>,
+    mut visit: impl FnMut(usize, u8) -> Result<()>,
 ) -> Result<()> {
     let max = u32::from(leaf.max_repetition.unsigned_abs());
     let width = level_width(leaf.max_repetition);
     let runs = Runs::new(page.repetition, width, num_levels(page)?);
     let mut start = 0;
     let check = |level| check_level(level > max, max);
-    parts(runs, 0, check, |part| {
-        match part {
-            Part::Repeated { value, count } => {
+    unpack_chunks(runs, 0, check, |chunk| {
+        match chunk {
+            Chunk::Repeated { value, count } => {
                 if value < max {
-                    (start..start + count).try_for_each(|at| found(at, value as u8))?;
+                    (start..start + count).try_for_each(|at| visit(at, value as u8))?;
                 }
                 start += count;
             }
-            Part::Batch(levels) => {
+            Chunk::Batch(levels) => {
                 for (at, &level) in levels.iter().enumerate() {
                     if level < max {
-                        found(start + at, level as u8)?;
+                        visit(start + at, level as u8)?;
                     }
                 }
                 start += levels.len();
@@ -156,10 +156,10 @@ pub(crate) fn find_records<const N: usize>(
     let num_levels = num_levels(page)?;
     let max = leaf.max_repetition;
     if max == 0 {
-        let clamp = |number| usize::try_from(number).map_or(num_levels, |n| n.min(num_levels));
+        let clamp = |record| usize::try_from(record).map_or(num_levels, |n| n.min(num_levels));
         return Ok((num_levels as u64, numbers.map(clamp)));
     }
-    let (mut start, mut before, mut found) = (0, 0, [num_levels; N]);
+    let (mut start, mut before, mut positions) = (0, 0, [num_levels; N]);
     for run in Runs::new(page.repetition, level_width(max), num_levels) {
         let run = run?;
         check_run(&run, u32::from(max.unsigned_abs()))?;
@@ -168,10 +168,10 @@ pub(crate) fn find_records<const N: usize>(
             Run::Repeated { .. } => 0,
             Run::Packed(packed) => packed.count_equal(0, 0, packed.count),
         } as u64;
-        for (place, &number) in found.iter_mut().zip(&numbers) {
-            if (before..before + count).contains(&number) {
-                let nth = (number - before) as usize;
-                *place = start
+        for (position, &record) in positions.iter_mut().zip(&numbers) {
+            if (before..before + count).contains(&record) {
+                let nth = (record - before) as usize;
+                *position = start
                     + match run {
                         Run::Repeated { .. } => nth,
                         Run::Packed(packed) => packed.nth_match(0, nth).unwrap_or(packed.count),
@@ -181,7 +181,7 @@ pub(crate) fn find_records<const N: usize>(
         before += count;
         start += run.count();
     }
-    Ok((before, found))
+    Ok((before, positions))
 }
 
 /// Appends some levels of a page, one by one. `bytes` holds levels of one kind, at most
@@ -199,13 +199,13 @@ pub(crate) fn unpack_levels(
     }
     let runs = Runs::new(bytes, level_width(max), wanted.end);
     let unchecked = |_| Ok(());
-    parts(runs, wanted.start, unchecked, |part| {
-        match part {
+    unpack_chunks(runs, wanted.start, unchecked, |chunk| {
+        match chunk {
             // Schemas are not so deep that a level would not fit.
-            Part::Repeated { value, count } => {
+            Chunk::Repeated { value, count } => {
                 levels.resize(levels.len() + count, value as u8);
             }
-            Part::Batch(values) => levels.extend(values.iter().map(|&level| level as u8)),
+            Chunk::Batch(values) => levels.extend(values.iter().map(|&level| level as u8)),
         }
         Ok(())
     })
@@ -304,10 +304,13 @@ mod tests {
             };
             let places: Vec<usize> = (0..levels.len()).filter(|&at| levels[at] == 0).collect();
             let wanted = [0, random.below(n), round * 20];
-            let (count, found) = find_records(&page, &leaf, wanted).unwrap();
+            let (count, located) = find_records(&page, &leaf, wanted).unwrap();
             assert_eq!(count, places.len() as u64);
-            let place = |number: u64| places.get(number as usize).copied();
-            assert_eq!(found, wanted.map(|n| place(n).unwrap_or(levels.len())));
+            let position_of = |number: u64| places.get(number as usize).copied();
+            assert_eq!(
+                located,
+                wanted.map(|n| position_of(n).unwrap_or(levels.len()))
+            );
 
             let end = random.below(n + 1) as usize;
             let range = random.below(end as u64 + 1) as usize..end;

@@ -43,11 +43,11 @@ pub fn span_type(data_type: &DataType) -> Option<DataType> {
 
 /// Returns the field of a column of spans; an error if it holds none.
 pub fn span_field(field: &Field) -> Result<Field> {
-    let found = match field.data_type() {
+    let spans_or_null = match field.data_type() {
         DataType::Null => Some(DataType::Null),
         data_type => span_type(data_type),
     };
-    let data_type = found.ok_or_else(|| {
+    let data_type = spans_or_null.ok_or_else(|| {
         Error::unsupported(format!(
             "{} holds no spans, which are lists of structs with whole numbers `start` and \
              `end`, in tokens of the row, and any other fields",
@@ -71,12 +71,12 @@ impl<'a> Spans<'a> {
         let spans = || {
             let lists = array.as_list_opt::<i32>()?;
             let items = lists.values().as_struct_opt()?;
-            let place = |name| items.column_by_name(name)?.as_primitive_opt::<Int64Type>();
+            let numbers = |name| items.column_by_name(name)?.as_primitive_opt::<Int64Type>();
             Some(Self {
                 lists,
                 items,
-                starts: place(START)?,
-                ends: place(END)?,
+                starts: numbers(START)?,
+                ends: numbers(END)?,
             })
         };
         spans().ok_or_else(|| Error::invalid(format!("spans of type {}", array.data_type())))
@@ -113,14 +113,14 @@ pub fn find_wrong(array: &dyn Array, lengths: &[u32]) -> Result<Option<(usize, S
     let spans = Spans::of(array)?;
     for (row, &length) in lengths.iter().enumerate() {
         for span in spans.of_row(row) {
-            let place = |places: &Int64Array| places.is_valid(span).then(|| places.value(span));
-            let (start, end) = (place(spans.starts), place(spans.ends));
+            let border = |places: &Int64Array| places.is_valid(span).then(|| places.value(span));
+            let (start, end) = (border(spans.starts), border(spans.ends));
             let is_right = matches!(
                 (start, end),
                 (Some(start), Some(end)) if 0 <= start && start <= end && end <= i64::from(length)
             );
             if !is_right {
-                let shown = |place: Option<i64>| place.map_or("null".into(), |n| n.to_string());
+                let shown = |border: Option<i64>| border.map_or("null".into(), |n| n.to_string());
                 let wrong = format!(
                     "has {length} tokens and a span from {} to {}: spans are start <= end in \
                      tokens of their row; correct the row, or leave the column out of spans",
@@ -175,7 +175,7 @@ pub fn clip(
     });
     let columns = (0..first.items.num_columns()).map(|column| {
         let name = first.items.fields()[column].name();
-        if let Some((_, numbers)) = places.iter_mut().find(|(place, _)| place == name) {
+        if let Some((_, numbers)) = places.iter_mut().find(|(bound, _)| bound == name) {
             return Ok(Arc::clone(numbers));
         }
         let values = sources
@@ -214,10 +214,10 @@ mod tests {
             .copied()
             .collect();
         let names: Vec<String> = (0..flat.len()).map(|number| number.to_string()).collect();
-        let place = |name: &str| Field::new(name, DataType::Int64, true);
+        let bound = |name: &str| Field::new(name, DataType::Int64, true);
         let fields = Fields::from(vec![
-            place(START),
-            place(END),
+            bound(START),
+            bound(END),
             Field::new("name", DataType::Utf8, true),
         ]);
         let columns: Vec<ArrayRef> = vec![
@@ -243,17 +243,17 @@ mod tests {
     }
 
     fn cut(array: &ArrayRef, row: usize, part: Part) -> Option<Vec<(i64, i64, String)>> {
-        let found = clip(&[array], &[(0, row)], &[part], array.data_type()).unwrap();
-        let found = Spans::of(&found).unwrap();
-        let names = found.items.column(2).as_string::<i32>();
+        let clipped = clip(&[array], &[(0, row)], &[part], array.data_type()).unwrap();
+        let clipped = Spans::of(&clipped).unwrap();
+        let names = clipped.items.column(2).as_string::<i32>();
         let span = |span| {
             let name = names.value(span).to_string();
-            (found.starts.value(span), found.ends.value(span), name)
+            (clipped.starts.value(span), clipped.ends.value(span), name)
         };
-        found
+        clipped
             .lists
             .is_valid(0)
-            .then(|| found.of_row(0).map(span).collect())
+            .then(|| clipped.of_row(0).map(span).collect())
     }
 
     #[test]

@@ -29,8 +29,8 @@ impl TableSchema {
     /// Returns a table with these columns of the files. Columns of `are_spans` have the
     /// type of [`spans::span_type`].
     pub fn new(columns: Vec<FieldRef>, are_spans: Vec<bool>) -> Result<Self> {
-        let place = |name: &&str| Arc::new(Field::new(*name, DataType::Int64, false));
-        let mut fields: Vec<FieldRef> = PLACES.iter().map(place).collect();
+        let position = |name: &&str| Arc::new(Field::new(*name, DataType::Int64, false));
+        let mut fields: Vec<FieldRef> = PLACES.iter().map(position).collect();
         fields.extend(columns);
         if fields.len() != PLACES.len() + are_spans.len() {
             return Err(Error::invalid("columns of a table, and what they are"));
@@ -54,8 +54,8 @@ impl TableSchema {
         sources: &[&[ArrayRef]],
         picks: &[(usize, usize)],
     ) -> Result<RecordBatch> {
-        let numbers = |number: fn(&Part) -> usize| -> ArrayRef {
-            let numbers = parts.iter().map(|part| number(part) as i64);
+        let numbers = |value: fn(&Part) -> usize| -> ArrayRef {
+            let numbers = parts.iter().map(|part| value(part) as i64);
             Arc::new(Int64Array::from_iter_values(numbers))
         };
         let mut columns = vec![
@@ -64,13 +64,13 @@ impl TableSchema {
             numbers(|part| part.start + part.num_tokens),
             numbers(|part| part.first_token),
         ];
-        for (number, &are_spans) in self.are_spans.iter().enumerate() {
+        for (column, &are_spans) in self.are_spans.iter().enumerate() {
             let arrays: Option<Vec<&dyn Array>> = sources
                 .iter()
-                .map(|arrays| arrays.get(number).map(AsRef::as_ref))
+                .map(|arrays| arrays.get(column).map(AsRef::as_ref))
                 .collect();
             let arrays = arrays.ok_or_else(|| Error::invalid("rows without their columns"))?;
-            let data_type = self.schema.field(PLACES.len() + number).data_type();
+            let data_type = self.schema.field(PLACES.len() + column).data_type();
             columns.push(if parts.is_empty() {
                 new_empty_array(data_type)
             } else if are_spans && data_type != &DataType::Null {
@@ -88,8 +88,8 @@ impl TableSchema {
             return Ok(table.clone());
         }
         let all = concat_batches(&self.schema, tables).map_err(failed)?;
-        let number = |column: usize| all.column(column).as_primitive::<Int64Type>().values();
-        let (sequences, starts) = (number(0), number(1));
+        let numbers = |column: usize| all.column(column).as_primitive::<Int64Type>().values();
+        let (sequences, starts) = (numbers(0), numbers(1));
         let mut order: Vec<u32> = (0..all.num_rows() as u32).collect();
         order.sort_by_key(|&row| (sequences[row as usize], starts[row as usize]));
         take_record_batch(&all, &UInt32Array::from(order)).map_err(failed)

@@ -40,38 +40,38 @@ pub struct Dealing {
 pub struct Stretch<'a> {
     /// First position of each rank, rising, within a turn of all ranks.
     pub first: &'a [u64],
-    /// Sequence at each place of each rank, in the order of positions.
+    /// Sequence at each slot of each rank, in the order of positions.
     pub sequences: &'a [i64],
     /// Cost of each sequence.
     pub costs: &'a [f64],
-    /// Whether each sequence stays at its place; empty if none does.
+    /// Whether each sequence stays at its slot; empty if none does.
     pub stays: &'a [u8],
 }
 
-/// New places of sequences, rank after rank.
+/// New slots of sequences, rank after rank.
 #[derive(Debug, Default)]
 pub struct Dealt {
-    /// New place of each place of a rank; places after its last keep theirs: `[ranks,
-    /// places]`.
+    /// New slot of each slot of a rank; slots after its last keep theirs: `[ranks,
+    /// slots]`.
     pub put: Vec<i32>,
-    /// Sequence at each place; 0 after the last: `[ranks, places]`.
+    /// Sequence at each slot; 0 after the last: `[ranks, slots]`.
     pub sequences: Vec<i64>,
 }
 
 impl Dealing {
-    /// Deals the sequences of each rank among its places.
+    /// Deals the sequences of each rank among its slots.
     pub fn deal(&self, stretch: Stretch<'_>) -> Result<Dealt> {
         self.check(stretch)?;
         let num_rows = stretch.first.len();
-        let places = stretch.sequences.len().div_ceil(num_rows);
+        let slots = stretch.sequences.len().div_ceil(num_rows);
         let mut dealt = Dealt {
-            put: Vec::with_capacity(num_rows * places),
-            sequences: vec![0; num_rows * places],
+            put: Vec::with_capacity(num_rows * slots),
+            sequences: vec![0; num_rows * slots],
         };
         let mut work = Work::default();
         for row in 0..num_rows {
             let begin = dealt.put.len();
-            dealt.put.extend((0..places).map(|place| place as i32));
+            dealt.put.extend((0..slots).map(|slot| slot as i32));
             self.deal_row(stretch, row, &mut work, &mut dealt.put[begin..]);
             let of_row = stretch.sequences.iter().skip(row).step_by(num_rows);
             for (&sequence, &put) in of_row.zip(&dealt.put[begin..]) {
@@ -96,7 +96,7 @@ impl Dealing {
         Ok(())
     }
 
-    /// Writes the new place of each place of a rank.
+    /// Writes the new slot of each slot of a rank.
     fn deal_row(&self, stretch: Stretch<'_>, row: usize, work: &mut Work, put: &mut [i32]) {
         let num_rows = stretch.first.len();
         let apart = if self.exact { 1 } else { self.num_ranks };
@@ -106,34 +106,34 @@ impl Dealing {
         };
         let costs = stretch.costs[row..].iter().copied().step_by(num_rows);
         let count = costs.len();
-        let stays = |place: usize| {
-            let flag = stretch.stays.get(row + place * num_rows);
+        let stays = |slot: usize| {
+            let flag = stretch.stays.get(row + slot * num_rows);
             flag.is_some_and(|&flag| flag != 0)
         };
         // Added up in order, as every machine does it.
         let mean = costs.clone().fold(0.0, |sum, cost| sum + cost) / count as f64;
         work.by_cost.clear();
-        for (place, cost) in costs.enumerate() {
-            if !stays(place) {
-                let drawn = mixed(positions.at(place), self.keys[3]) >> 11;
+        for (slot, cost) in costs.enumerate() {
+            if !stays(slot) {
+                let drawn = mixed(positions.at(slot), self.keys[3]) >> 11;
                 let moved = (drawn as f64 * TWICE - 1.0) * self.equal + 1.0;
                 // Costs are not negative, and so in the order of their bits.
                 let key = (moved * (cost + mean)).to_bits();
-                work.by_cost.push((key, place as u32));
+                work.by_cost.push((key, slot as u32));
             }
         }
         work.by_cost.sort_unstable();
-        self.order_places(positions, count, work);
-        let free = work.places.iter().filter(|&&place| !stays(place as usize));
-        for (&(_, place), &free) in work.by_cost.iter().zip(free) {
-            put[place as usize] = free as i32;
+        self.order_slots(positions, count, work);
+        let free = work.slots.iter().filter(|&&slot| !stays(slot as usize));
+        for (&(_, slot), &free) in work.by_cost.iter().zip(free) {
+            put[slot as usize] = free as i32;
         }
     }
 
-    /// Sorts the places of a rank by quantile.
-    fn order_places(&self, positions: Positions, count: usize, work: &mut Work) {
+    /// Sorts the slots of a rank by quantile.
+    fn order_slots(&self, positions: Positions, count: usize, work: &mut Work) {
         let (runs, numbers) = (&mut work.runs, &mut work.numbers);
-        let (places, drawn) = (&mut work.places, &mut work.drawn);
+        let (slots, drawn) = (&mut work.slots, &mut work.drawn);
         runs.clear();
         numbers.clear();
         // Places of a number, of which the first may have begun before this stretch.
@@ -142,8 +142,8 @@ impl Dealing {
         let first = positions.first / together;
         let mut begin = 0;
         let mut end = (together - positions.first % together).div_ceil(positions.apart) as usize;
-        for number in first.. {
-            numbers.push(u64::from(sobol(number)) << 32 | runs.len() as u64);
+        for bucket in first.. {
+            numbers.push(u64::from(sobol(bucket)) << 32 | runs.len() as u64);
             runs.push((begin as u32, end.min(count) as u32));
             if end >= count {
                 break;
@@ -151,32 +151,32 @@ impl Dealing {
             (begin, end) = (end, end + size);
         }
         numbers.sort_unstable();
-        places.clear();
+        slots.clear();
         turn(numbers, LEVELS, self.keys[0], &mut |group| {
             let all = || {
-                let run = |number: &u64| runs[(*number & u64::from(u32::MAX)) as usize];
+                let run = |bucket: &u64| runs[(*bucket & u64::from(u32::MAX)) as usize];
                 group.iter().map(run).flat_map(|(begin, end)| begin..end)
             };
             if self.bucket == 1 && !self.exact {
-                places.extend(all());
+                slots.extend(all());
                 return;
             }
             drawn.clear();
-            drawn.extend(all().map(|place| (self.drawn(positions.at(place as usize)), place)));
+            drawn.extend(all().map(|slot| (self.drawn(positions.at(slot as usize)), slot)));
             drawn.sort_unstable();
-            places.extend(drawn.iter().map(|&(_, place)| place));
+            slots.extend(drawn.iter().map(|&(_, slot)| slot));
         });
     }
 
-    /// Returns what orders positions of one quantile: the place in a bucket, then the
+    /// Returns what orders positions of one quantile: the slot in a bucket, then the
     /// rank.
     fn drawn(&self, position: u64) -> u64 {
         let mut drawn = 0;
         if self.bucket > 1 {
             let turn = position / self.num_ranks;
-            let (number, within) = (turn / self.bucket, turn % self.bucket);
+            let (bucket, within) = (turn / self.bucket, turn % self.bucket);
             let bits = (self.bucket - 1).ilog2() + 1;
-            drawn = (within ^ mixed(number, self.keys[1]) >> (64 - bits)) << BESIDE;
+            drawn = (within ^ mixed(bucket, self.keys[1]) >> (64 - bits)) << BESIDE;
         }
         if self.exact {
             drawn |= mixed(position, self.keys[2]) >> (64 - BESIDE);
@@ -185,7 +185,7 @@ impl Dealing {
     }
 }
 
-/// Positions of the places of a rank.
+/// Positions of the slots of a rank.
 #[derive(Clone, Copy, Debug)]
 struct Positions {
     first: u64,
@@ -193,8 +193,8 @@ struct Positions {
 }
 
 impl Positions {
-    fn at(self, place: usize) -> u64 {
-        self.first + place as u64 * self.apart
+    fn at(self, slot: usize) -> u64 {
+        self.first + slot as u64 * self.apart
     }
 }
 
@@ -202,17 +202,17 @@ impl Positions {
 #[derive(Debug, Default)]
 struct Work {
     by_cost: Vec<(u64, u32)>,
-    /// Range of places of each number.
+    /// Range of slots of each number.
     runs: Vec<(u32, u32)>,
     /// Upper bits of each number, which its run shares.
     numbers: Vec<u64>,
-    places: Vec<u32>,
+    slots: Vec<u32>,
     drawn: Vec<(u64, u32)>,
 }
 
 /// Returns the first bits of a number of the second of Sobol's sequences.
-fn sobol(place: u64) -> u32 {
-    let mut bits = place;
+fn sobol(index: u64) -> u32 {
+    let mut bits = index;
     for step in [1, 2, 4, 8, 16, 32] {
         // Those bits whose number has not the bit of the step.
         let unset = u64::MAX / ((1_u64 << step) + 1);
@@ -228,7 +228,7 @@ fn turn(numbers: &[u64], bits: u32, key: Key, visit: &mut impl FnMut(&[u64])) {
     let mut bits = bits;
     while numbers.len() > 1 && bits > 0 {
         bits -= 1;
-        let split = numbers.partition_point(|number| number >> 32 >> bits & 1 == 0);
+        let split = numbers.partition_point(|key| key >> 32 >> bits & 1 == 0);
         if split == 0 || split == numbers.len() {
             continue;
         }
@@ -264,28 +264,28 @@ mod tests {
     }
 
     /// A number of so many bits, each turned by a hash of those before it.
-    fn scrambled(number: u64) -> u64 {
-        let value = u64::from(sobol(number));
+    fn scrambled(key: u64) -> u64 {
+        let value = u64::from(sobol(key));
         (0..LEVELS).fold(value, |turned, behind| {
             let branch = value >> behind >> 1 | 1 << (LEVELS - 1 - behind);
             turned ^ mixed(branch, KEYS[0]) >> 63 << behind
         })
     }
 
-    /// Sorts the places of a rank by their quantile, worked out for each.
+    /// Sorts the slots of a rank by their quantile, worked out for each.
     fn by_quantile(dealing: Dealing, positions: Positions, count: usize) -> Vec<u32> {
-        let mut places: Vec<u32> = (0..count as u32).collect();
-        places.sort_by_key(|&place| {
-            let position = positions.at(place as usize);
-            let number = position / dealing.num_ranks / dealing.bucket;
+        let mut slots: Vec<u32> = (0..count as u32).collect();
+        slots.sort_by_key(|&slot| {
+            let position = positions.at(slot as usize);
+            let key = position / dealing.num_ranks / dealing.bucket;
             let drawn = dealing.drawn(position);
-            (scrambled(number), drawn)
+            (scrambled(key), drawn)
         });
-        places
+        slots
     }
 
     #[test]
-    fn places_are_in_the_order_of_their_quantiles() {
+    fn slots_are_in_the_order_of_their_quantiles() {
         for (num_ranks, exact, bucket) in [
             (1, false, 1),
             (3, false, 1),
@@ -300,8 +300,8 @@ mod tests {
                 let positions = Positions { first, apart };
                 for count in [1, 2, 50, 600] {
                     let mut work = Work::default();
-                    dealing.order_places(positions, count, &mut work);
-                    assert_eq!(work.places, by_quantile(dealing, positions, count));
+                    dealing.order_slots(positions, count, &mut work);
+                    assert_eq!(work.slots, by_quantile(dealing, positions, count));
                 }
             }
         }
@@ -311,7 +311,7 @@ mod tests {
     fn what_stays_is_put_where_it_was() {
         let sequences: Vec<i64> = (100..117).collect();
         let costs: Vec<f64> = (0..17).map(|cost| f64::from(cost * 7 % 5)).collect();
-        let stays: Vec<u8> = (0..17).map(|place| u8::from(place % 3 == 1)).collect();
+        let stays: Vec<u8> = (0..17).map(|slot| u8::from(slot % 3 == 1)).collect();
         let stretch = Stretch {
             first: &[6, 7],
             sequences: &sequences,
@@ -321,15 +321,15 @@ mod tests {
         let dealt = dealing(2, false, 1).deal(stretch).unwrap();
         let mut all = dealt.sequences.clone();
         all.sort_unstable();
-        // The second rank has a place less.
+        // The second rank has a slot less.
         assert_eq!(all[0], 0);
         assert!(all[1..].iter().eq(&sequences));
         assert_eq!(dealt.put[17], 8);
-        for (place, (&stays, &sequence)) in stays.iter().zip(&sequences).enumerate() {
-            let (row, place) = (place % 2, place / 2);
-            let put = dealt.put[row * 9 + place] as usize;
+        for (slot, (&stays, &sequence)) in stays.iter().zip(&sequences).enumerate() {
+            let (row, slot) = (slot % 2, slot / 2);
+            let put = dealt.put[row * 9 + slot] as usize;
             assert_eq!(dealt.sequences[row * 9 + put], sequence);
-            assert!(stays == 0 || put == place);
+            assert!(stays == 0 || put == slot);
         }
     }
 

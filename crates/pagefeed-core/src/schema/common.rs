@@ -33,13 +33,13 @@ pub(super) fn common_type(first: &DataType, second: &DataType) -> Option<DataTyp
             T::Map(common_field(first, second)?, *sorted && *also)
         }
         // INT96 of different writers above all.
-        (T::Timestamp(one, zone), T::Timestamp(two, other)) if zone == other => {
-            T::Timestamp(*one.max(two), zone.clone())
+        (T::Timestamp(first, zone), T::Timestamp(second, other)) if zone == other => {
+            T::Timestamp(*first.max(second), zone.clone())
         }
-        (T::Decimal128(one, its_scale), T::Decimal128(two, other)) => {
+        (T::Decimal128(first, its_scale), T::Decimal128(second, other)) => {
             let scale = *its_scale.max(other);
             let whole = |digits: &u8, scale: &i8| i16::from(*digits) - i16::from(*scale);
-            let digits = whole(one, its_scale).max(whole(two, other)) + i16::from(scale);
+            let digits = whole(first, its_scale).max(whole(second, other)) + i16::from(scale);
             let digits = u8::try_from(digits).ok()?;
             (digits <= DECIMAL128_MAX_PRECISION).then_some(T::Decimal128(digits, scale))?
         }
@@ -80,7 +80,7 @@ fn common_fields(first: &Fields, second: &Fields) -> Option<Fields> {
 /// Returns the common type of integers. Unsigned 64-bit numbers go with signed ones if
 /// they fit 63 bits.
 fn common_integer(first: &DataType, second: &DataType) -> DataType {
-    let widths = [first, second].map(|each| each.primitive_width().unwrap_or(8));
+    let widths = [first, second].map(|kind| kind.primitive_width().unwrap_or(8));
     let width = widths[0].max(widths[1]);
     let unsigned = [first, second].map(DataType::is_unsigned_integer);
     let width = match unsigned {
@@ -141,8 +141,8 @@ mod tests {
 
     fn common(first: &DataType, second: &DataType) -> Option<DataType> {
         let field = |data_type: &DataType| Field::new("x", data_type.clone(), true);
-        let found = common_field(&field(first), &field(second))?;
-        Some(found.data_type().clone())
+        let merged = common_field(&field(first), &field(second))?;
+        Some(merged.data_type().clone())
     }
 
     fn list(item: &DataType) -> DataType {
@@ -182,9 +182,9 @@ mod tests {
             T::Struct(Fields::from(vec![Field::new("a", T::Int32, true)])),
             T::Struct(Fields::from(vec![Field::new("b", T::Int32, true)])),
         ];
-        for (number, first) in kinds.iter().enumerate() {
+        for (index, first) in kinds.iter().enumerate() {
             for (other, second) in kinds.iter().enumerate() {
-                let expected = (number == other).then(|| first.clone());
+                let expected = (index == other).then(|| first.clone());
                 assert_eq!(common(first, second), expected, "{first} and {second}");
             }
             assert_eq!(common(first, &T::Null), Some(first.clone()));
@@ -242,7 +242,7 @@ mod tests {
             let item = Arc::new(Field::new(name, DataType::Int32, nullable));
             Field::new("x", DataType::List(item), nullable)
         };
-        let found = common_field(&field("item", false), &field("element", true)).unwrap();
-        assert_eq!(*found, field("item", true));
+        let merged = common_field(&field("item", false), &field("element", true)).unwrap();
+        assert_eq!(*merged, field("item", true));
     }
 }

@@ -19,7 +19,7 @@ const LIST: i16 = 3;
 pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
     let mut reader = Reader::new(list);
     let count = reader.list_of(Wire::Struct)?;
-    let mut known = list[..reader.position()].to_vec();
+    let mut stripped = list[..reader.position()].to_vec();
     let mut has_unknown = false;
     for _ in 0..count {
         let logical = logical_type(&list[reader.position()..])?;
@@ -34,30 +34,30 @@ pub fn known_only(list: &[u8]) -> Result<Cow<'_, [u8]>> {
             } else {
                 reader.skip(wire)?;
             }
-            push_field(&mut known, last, id, wire);
-            known.extend_from_slice(&list[start..reader.position()]);
+            push_field(&mut stripped, last, id, wire);
+            stripped.extend_from_slice(&list[start..reader.position()]);
             last = id;
             Ok(())
         })?;
-        known.push(0);
+        stripped.push(0);
     }
     Ok(match has_unknown {
-        true => Cow::Owned(known),
+        true => Cow::Owned(stripped),
         false => Cow::Borrowed(list),
     })
 }
 
 /// Returns the member of the union that is the logical type of an element.
 fn logical_type(element: &[u8]) -> Result<Option<i16>> {
-    let mut found = None;
+    let mut chosen = None;
     let mut reader = Reader::new(element);
     read_fields!(reader, {
         (LOGICAL_TYPE, Wire::Struct) => reader.fields(|member, wire, reader| {
-            found = Some(member);
+            chosen = Some(member);
             reader.skip(wire)
         })?,
     })?;
-    Ok(found)
+    Ok(chosen)
 }
 
 /// Whether the format has this converted type together with the logical type.
@@ -136,15 +136,15 @@ mod tests {
             push_field(&mut bytes, 0, last, Wire::True);
             push_field(&mut bytes, last, id, Wire::True);
             bytes.push(0);
-            let mut found = Vec::new();
+            let mut ids = Vec::new();
             let mut reader = Reader::new(&bytes);
             reader
                 .fields(|id, _, _| {
-                    found.push(id);
+                    ids.push(id);
                     Ok(())
                 })
                 .unwrap();
-            assert_eq!(found, [last, id]);
+            assert_eq!(ids, [last, id]);
         }
     }
 }

@@ -130,14 +130,14 @@ fn rename_inside(node: &Node<'_>, kind: &TableKind, by_id: bool, changes: &mut C
         TableKind::Value => {}
         TableKind::Struct(fields) => rename_fields(&node.children, fields, by_id, changes),
         TableKind::List(item) => {
-            if let Some(found) = item_of(node) {
-                rename_inside(found, item, by_id, changes);
+            if let Some(child) = item_of(node) {
+                rename_inside(child, item, by_id, changes);
             }
         }
         TableKind::Map(both) => {
             if let [entries] = &node.children[..] {
-                for (found, kind) in entries.children.iter().zip(both.iter()) {
-                    rename_inside(found, kind, by_id, changes);
+                for (child, kind) in entries.children.iter().zip(both.iter()) {
+                    rename_inside(child, kind, by_id, changes);
                 }
             }
         }
@@ -197,7 +197,9 @@ fn node_of<'a>(reader: &mut Reader<'a>) -> Result<Node<'a>> {
 /// A field without what the table does not have.
 pub fn known(field: &FieldRef) -> FieldRef {
     map_structs(field, &|fields| {
-        let known = fields.iter().filter(|each| !each.name().ends_with(UNKNOWN));
+        let known = fields
+            .iter()
+            .filter(|inner| !inner.name().ends_with(UNKNOWN));
         known.cloned().collect()
     })
 }

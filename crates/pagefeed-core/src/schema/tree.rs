@@ -170,9 +170,9 @@ impl SchemaTree {
             &named,
         ];
         for choice in choices {
-            let mut found = self.nodes.iter().filter(choice);
-            let Some(node) = found.next() else { continue };
-            if found.next().is_some() {
+            let mut matches = self.nodes.iter().filter(choice);
+            let Some(node) = matches.next() else { continue };
+            if matches.next().is_some() {
                 return Err(Error::new(
                     Kind::ColumnNotFound,
                     format!("the schema has more than one column {column:?}; rename one of them"),

@@ -36,10 +36,10 @@ impl Encoded {
 /// Encodes `texts` on at most `num_threads` threads, this one among them.
 pub fn encode_batch(encoder: &dyn Encode, texts: &[&str], num_threads: usize) -> Result<Encoded> {
     let mut all = Encoded::default();
-    encode_parts(encoder, texts, num_threads, &mut |part| {
+    encode_parts(encoder, texts, num_threads, &mut |encoded| {
         match all.counts.is_empty() {
-            true => std::mem::swap(&mut all, part),
-            false => all.add(part),
+            true => std::mem::swap(&mut all, encoded),
+            false => all.add(encoded),
         }
         Ok(())
     })?;
@@ -57,31 +57,31 @@ fn encode_parts(
     num_threads: usize,
     take: &mut TakePart<'_>,
 ) -> Result<()> {
-    let parts = divide(texts);
+    let chunks = divide(texts);
     let num_bytes: usize = texts.iter().map(|text| text.len()).sum();
     let num_threads = num_threads.min(num_bytes / BYTES_PER_THREAD);
     if num_threads < 2 {
         let mut some = Encoded::default();
-        for part in parts {
+        for chunk in chunks {
             some.ids.clear();
             some.counts.clear();
-            encode(encoder, part, &mut some)?;
+            encode(encoder, chunk, &mut some)?;
             take(&mut some)?;
         }
         return Ok(());
     }
-    let done = on_threads(num_threads, parts.len(), || {
-        |number: usize| {
+    let done = on_threads(num_threads, chunks.len(), || {
+        |index: usize| {
             let mut some = Encoded::default();
-            encode(encoder, parts[number], &mut some)?;
+            encode(encoder, chunks[index], &mut some)?;
             Ok(some)
         }
     })?;
     let mut all = Encoded::default();
     all.ids
-        .reserve_exact(done.iter().map(|part| part.ids.len()).sum());
+        .reserve_exact(done.iter().map(|encoded| encoded.ids.len()).sum());
     all.counts.reserve_exact(texts.len());
-    done.iter().for_each(|part| all.add(part));
+    done.iter().for_each(|encoded| all.add(encoded));
     take(&mut all)
 }
 
@@ -97,21 +97,21 @@ pub fn encode_joined(
 ) -> Result<Vec<usize>> {
     let mut wrong = Vec::new();
     let mut texts = Vec::with_capacity(offsets.len().saturating_sub(1));
-    for (number, borders) in offsets.windows(2).enumerate() {
-        let begin = usize::try_from(borders[0]).map_err(|_| outside(number))?;
-        let end = usize::try_from(borders[1]).map_err(|_| outside(number))?;
-        let text = bytes.get(begin..end).ok_or_else(|| outside(number))?;
+    for (index, borders) in offsets.windows(2).enumerate() {
+        let begin = usize::try_from(borders[0]).map_err(|_| outside(index))?;
+        let end = usize::try_from(borders[1]).map_err(|_| outside(index))?;
+        let text = bytes.get(begin..end).ok_or_else(|| outside(index))?;
         match simdutf8::basic::from_utf8(text) {
             Ok(text) => texts.push(text),
-            Err(_) => wrong.push(number),
+            Err(_) => wrong.push(index),
         }
     }
     encode_parts(encoder, &texts, num_threads, take)?;
     Ok(wrong)
 }
 
-fn outside(number: usize) -> Error {
-    Error::invalid(format!("text {number} lies outside of the bytes given"))
+fn outside(index: usize) -> Error {
+    Error::invalid(format!("text {index} lies outside of the bytes given"))
 }
 
 fn encode(encoder: &dyn Encode, texts: &[&str], all: &mut Encoded) -> Result<()> {
@@ -130,19 +130,19 @@ fn too_many() -> Error {
 
 /// Divides texts into runs of about equally many bytes.
 fn divide<'t, 's>(texts: &'t [&'s str]) -> Vec<&'t [&'s str]> {
-    let mut parts = Vec::new();
+    let mut runs = Vec::new();
     let (mut begin, mut num_bytes) = (0, 0);
-    for (number, text) in texts.iter().enumerate() {
+    for (index, text) in texts.iter().enumerate() {
         num_bytes += text.len();
         if num_bytes >= BYTES_AT_ONCE {
-            parts.push(&texts[begin..=number]);
-            (begin, num_bytes) = (number + 1, 0);
+            runs.push(&texts[begin..=index]);
+            (begin, num_bytes) = (index + 1, 0);
         }
     }
     if begin < texts.len() {
-        parts.push(&texts[begin..]);
+        runs.push(&texts[begin..]);
     }
-    parts
+    runs
 }
 
 #[cfg(test)]
@@ -160,8 +160,8 @@ mod tests {
 
     fn joined(bytes: &[u8], offsets: &[i64]) -> Result<(Encoded, Vec<usize>)> {
         let mut all = Encoded::default();
-        let wrong = encode_joined(&Bytes, bytes, offsets, 2, &mut |part| {
-            all.add(part);
+        let wrong = encode_joined(&Bytes, bytes, offsets, 2, &mut |encoded| {
+            all.add(encoded);
             Ok(())
         })?;
         Ok((all, wrong))
@@ -187,9 +187,9 @@ mod tests {
     fn parts_are_the_same_on_any_number_of_threads() {
         let texts: Vec<String> = (0..2000).map(|n| "a".repeat(n % 700)).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let one = encode_batch(&Bytes, &texts, 1).unwrap();
+        let single = encode_batch(&Bytes, &texts, 1).unwrap();
         let two = encode_batch(&Bytes, &texts, 2).unwrap();
-        assert_eq!((&one.ids, &one.counts), (&two.ids, &two.counts));
-        assert_eq!(one.counts.len(), texts.len());
+        assert_eq!((&single.ids, &single.counts), (&two.ids, &two.counts));
+        assert_eq!(single.counts.len(), texts.len());
     }
 }

@@ -26,12 +26,12 @@ fn compare(stored: &[u8]) -> bool {
         return false; // The size is a lie, and nothing else is to be learnt.
     }
     let expected = snap::raw::Decoder::new().decompress_vec(stored).ok();
-    let found = match split_size(stored) {
+    let size = match split_size(stored) {
         Some(_) => ours(stored, size).ok(),
         None => None,
     };
-    assert_eq!(found, expected, "{stored:?}");
-    found.is_some()
+    assert_eq!(size, expected, "{stored:?}");
+    size.is_some()
 }
 
 fn push_size(mut size: usize, stored: &mut Vec<u8>) {

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::entries::Entries;
 use crate::buffers::{RecycledBuffer, reserve};
 use crate::decode::bounds::split_string;
-use crate::encodings::indices::for_each_part;
-use crate::encodings::unpack::Part;
+use crate::encodings::indices::for_each_chunk;
+use crate::encodings::unpack::Chunk;
 use crate::error::{Error, Result};
 use crate::limits::check_page_size;
 
@@ -71,15 +71,20 @@ impl<T: ByteArrayType> Strings<T> {
     ) -> Result<()> {
         self.reserve(usize::try_from(size).unwrap_or(usize::MAX))?;
         reserve(&mut self.offsets, values.len())?;
-        for_each_part(bytes, values, entries.lengths().len(), |part| match part {
-            Part::Repeated {
-                value: index,
-                count,
-            } => (0..count).try_for_each(|_| self.push(entries.get(index))),
-            Part::Batch(indices) => indices
-                .iter()
-                .try_for_each(|&index| self.push(entries.get(index))),
-        })?;
+        for_each_chunk(
+            bytes,
+            values,
+            entries.lengths().len(),
+            |chunk| match chunk {
+                Chunk::Repeated {
+                    value: index,
+                    count,
+                } => (0..count).try_for_each(|_| self.push(entries.get(index))),
+                Chunk::Batch(indices) => indices
+                    .iter()
+                    .try_for_each(|&index| self.push(entries.get(index))),
+            },
+        )?;
         self.validate()
     }
 

@@ -17,8 +17,8 @@ fn put_signed(value: i64, out: &mut Vec<u8>) {
 /// Encodes lengths in blocks of `miniblocks` parts of `size` differences.
 fn encode(lengths: &[u32], miniblocks: usize, size: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    for number in [miniblocks * size, miniblocks, lengths.len()] {
-        put(number as u64, &mut out);
+    for header_value in [miniblocks * size, miniblocks, lengths.len()] {
+        put(header_value as u64, &mut out);
     }
     put_signed(i64::from(lengths.first().copied().unwrap_or(0)), &mut out);
     let pairs = lengths.windows(2);
@@ -28,27 +28,29 @@ fn encode(lengths: &[u32], miniblocks: usize, size: usize) -> Vec<u8> {
         put_signed(least, &mut out);
         let parts: Vec<Vec<u32>> = block
             .chunks(size)
-            .map(|part| {
-                let mut part: Vec<u32> = part.iter().map(|d| (d - least) as u32).collect();
-                part.resize(size, 0);
-                part
+            .map(|miniblock| {
+                let mut miniblock: Vec<u32> =
+                    miniblock.iter().map(|d| (d - least) as u32).collect();
+                miniblock.resize(size, 0);
+                miniblock
             })
             .collect();
-        let width = |part: &[u32]| 32 - part.iter().fold(0, |all, v| all | v).leading_zeros();
-        out.extend(parts.iter().map(|part| width(part) as u8));
+        let width =
+            |miniblock: &[u32]| 32 - miniblock.iter().fold(0, |all, v| all | v).leading_zeros();
+        out.extend(parts.iter().map(|miniblock| width(miniblock) as u8));
         // Anything may stand behind the last part.
         out.resize(out.len() + miniblocks - parts.len(), 77);
         parts
             .iter()
-            .for_each(|part| out.extend(pack(part, width(part))));
+            .for_each(|miniblock| out.extend(pack(miniblock, width(miniblock))));
     }
     out
 }
 
 fn decode(bytes: &[u8]) -> Result<(Vec<u32>, usize)> {
-    let mut found = Vec::new();
-    let behind = Delta::new(bytes)?.lengths(|lengths| found.extend(lengths))?;
-    Ok((found, behind.len()))
+    let mut lengths_read = Vec::new();
+    let behind = Delta::new(bytes)?.lengths(|lengths| lengths_read.extend(lengths))?;
+    Ok((lengths_read, behind.len()))
 }
 
 #[test]
@@ -66,8 +68,8 @@ fn lengths_come_back_and_the_end_is_found() {
         assert_eq!(Delta::new(&bytes).unwrap().end().unwrap().len(), 3);
         // Cut, it lacks something, or only padding.
         let cut = random.below(whole as u64) as usize;
-        if let Ok((found, _)) = decode(&bytes[..cut]) {
-            assert_eq!(found, lengths);
+        if let Ok((lengths_read, _)) = decode(&bytes[..cut]) {
+            assert_eq!(lengths_read, lengths);
         }
     }
 }
@@ -76,8 +78,8 @@ fn lengths_come_back_and_the_end_is_found() {
 fn lies_are_refused() {
     // Two billion differences in a block of its own, of 33 bits.
     let mut huge = Vec::new();
-    for number in [1 << 31, 1, (1 << 31) - 1, 0] {
-        put(number, &mut huge);
+    for header_value in [1 << 31, 1, (1 << 31) - 1, 0] {
+        put(header_value, &mut huge);
     }
     let error = |tail: &[u8]| decode(&[&huge[..], tail].concat()).unwrap_err().kind();
     assert_eq!(error(&[]), Kind::Corrupt);

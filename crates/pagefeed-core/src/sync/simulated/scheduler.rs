@@ -189,17 +189,17 @@ pub fn run(settings: Settings, main: impl FnOnce() + 'static) -> Summary {
 
 impl World {
     fn run_all(&self) {
-        while let Some(number) = self.choose() {
-            self.current.set(number);
-            let coroutine = self.inner.borrow_mut().threads[number].coroutine.take();
+        while let Some(id) = self.choose() {
+            self.current.set(id);
+            let coroutine = self.inner.borrow_mut().threads[id].coroutine.take();
             let Some(mut coroutine) = coroutine else {
                 self.fail("a thread that ended was to go on");
             };
             if coroutine.resume(()).as_return().is_some() {
-                self.end(number);
+                self.end(id);
                 STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
             } else {
-                self.inner.borrow_mut().threads[number].coroutine = Some(coroutine);
+                self.inner.borrow_mut().threads[id].coroutine = Some(coroutine);
             }
         }
     }
@@ -314,15 +314,15 @@ impl World {
     /// Starts a thread.
     pub fn spawn(&self, name: String, work: Work) -> io::Result<usize> {
         let mut inner = self.inner.borrow_mut();
-        let number = inner.threads.len();
-        if number >= inner.most_threads {
+        let id = inner.threads.len();
+        if id >= inner.most_threads {
             return Err(io::Error::from(io::ErrorKind::WouldBlock));
         }
-        let kept = STACKS.with_borrow_mut(Vec::pop);
-        let stack = kept.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)?;
+        let spare = STACKS.with_borrow_mut(Vec::pop);
+        let stack = spare.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)?;
         let body = move |yielder: &Yielder<(), ()>, ()| {
             let world = world();
-            world.inner.borrow_mut().threads[number].yielder = yielder;
+            world.inner.borrow_mut().threads[id].yielder = yielder;
             if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -342,12 +342,12 @@ impl World {
             chooser, random, ..
         } = &mut *inner;
         chooser.add(random);
-        inner.runnable.push(number);
+        inner.runnable.push(id);
         drop(inner);
-        if number > 0 {
+        if id > 0 {
             self.point("spawn");
         }
-        Ok(number)
+        Ok(id)
     }
 
     /// Waits for the end of a thread.
@@ -363,12 +363,12 @@ impl World {
         }
     }
 
-    fn end(&self, number: usize) {
+    fn end(&self, id: usize) {
         let mut inner = self.inner.borrow_mut();
-        inner.note(self.now.get(), number, "ends");
-        inner.threads[number].is_done = true;
-        inner.runnable.retain(|&thread| thread != number);
-        for thread in std::mem::take(&mut inner.threads[number].joining) {
+        inner.note(self.now.get(), id, "ends");
+        inner.threads[id].is_done = true;
+        inner.runnable.retain(|&thread| thread != id);
+        for thread in std::mem::take(&mut inner.threads[id].joining) {
             inner.unblock(thread);
         }
     }

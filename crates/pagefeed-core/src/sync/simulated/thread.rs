@@ -88,14 +88,14 @@ impl Builder {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<JoinHandle<T>> {
         let result = Arc::new(Mutex::new(None));
-        let place = Arc::clone(&result);
+        let slot = Arc::clone(&result);
         let work: Work = Box::new(move || {
             let value = work();
-            *place.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(value);
+            *slot.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(value);
         });
-        let number = start(self.name, work)?;
+        let id = start(self.name, work)?;
         Ok(JoinHandle {
-            thread: Thread(ThreadId(number)),
+            thread: Thread(ThreadId(id)),
             result,
         })
     }
@@ -107,21 +107,21 @@ impl Builder {
         work: impl FnOnce() -> T + Send + 'scope,
     ) -> io::Result<JoinHandle<T>> {
         let result = Arc::new(Mutex::new(None));
-        let place = Arc::clone(&result);
+        let slot = Arc::clone(&result);
         let work: Box<dyn FnOnce() + 'scope> = Box::new(move || {
             let value = work();
-            *place.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(value);
+            *slot.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(value);
         });
         // SAFETY: the scope does not end before the thread does.
         let work: Work = unsafe { std::mem::transmute(work) };
-        let number = start(self.name, work)?;
+        let id = start(self.name, work)?;
         let mut threads = scope
             .threads
             .lock()
             .unwrap_or_else(|poison| poison.into_inner());
-        threads.push(number);
+        threads.push(id);
         Ok(JoinHandle {
-            thread: Thread(ThreadId(number)),
+            thread: Thread(ThreadId(id)),
             result,
         })
     }
