@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pagefeed.mixture import Component, Course, Schedule, WeightChange
-from pagefeed.mixture.weights import rounded
+from pagefeed.mixture.packed_changes import rounded
 
 TURNS = 120
 MOST_DATASETS = 12

@@ -11,7 +11,7 @@ from pagefeed.mixture import (
     Schedule,
     WeightChange,
 )
-from pagefeed.mixture.weights import rounded
+from pagefeed.mixture.packed_changes import rounded
 
 MANY = 10**12
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pagefeed.core.dataset.folders import column_of_values
 from pagefeed.core.storage import Storage
 from pagefeed.selection import Files, files_that_may_match
-from pagefeed.selection.bounds import Bounds
-from pagefeed.selection.table_columns import TableColumns
+from pagefeed.selection.table_columns import Bounds, TableColumns
 
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "n": (pa.int32(), [-3, -1, 0, 1, 2, 7, 90]),

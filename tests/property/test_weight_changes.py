@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from models.courses import part, schedule, staged
 from pagefeed.errors import StateMismatchError
 from pagefeed.mixture import MAX_STATE_BYTES, Component, Course, Schedule, WeightChange
-from pagefeed.mixture.packed_changes import PRECISE_CHANGES, coarse, pack_changes
-from pagefeed.mixture.weights import rounded
+from pagefeed.mixture.packed_changes import (
+    PRECISE_CHANGES,
+    coarse,
+    pack_changes,
+    rounded,
+)
 
 weight = st.one_of(st.just(0.0), st.floats(1e-8, 1), st.floats(1e-300, 1e300))
 

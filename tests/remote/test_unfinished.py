@@ -27,7 +27,7 @@ from pagefeed.errors import (
     MissingFileError,
     TokenRangeError,
 )
-from pagefeed.prepare.rows import rows_of as conversion_rows
+from pagefeed.prepare.conversion import rows_of as conversion_rows
 from pagefeed.remote import FileWriter, ObjectWriter, output_folder
 
 DOCUMENTS = [[row * 10 + n for n in range(row % 7)] for row in range(300)]

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pagefeed.core._base.lazy_attribute import lazy
+from pagefeed.core._base.late import lazy
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "pagefeed"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pagefeed.core._base.parallel import in_order, num_processors
+from pagefeed.core._base.progress import in_order, num_processors
 from pagefeed.core.ranks import resolve_threads
 from pagefeed.reports import nodes
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagefeed.core.storage.paths import is_url
-from pagefeed.remote.paths import listed_folder
-from pagefeed.remote.patterns import matches
+from pagefeed.remote.paths import listed_folder, matches
 
 NAMES = st.text("ab.[]!-*?/", min_size=1, max_size=8)
 

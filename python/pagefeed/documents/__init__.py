@@ -7,9 +7,8 @@ it; ``decoding`` and ``ahead`` run the user's own functions ahead of the consume
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.documents.ahead import AheadEngine
+from pagefeed.documents.ahead import AheadEngine, Decode
 from pagefeed.documents.budgets import DocumentBatchIndex
-from pagefeed.documents.decode import Decode
 from pagefeed.documents.document_index import DocumentIndex
 from pagefeed.documents.documents import DocumentBatches, Documents
 from pagefeed.documents.shared_batches import (

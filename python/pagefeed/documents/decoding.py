@@ -7,8 +7,7 @@ from typing import Any
 from pagefeed.core._base import Int64Array
 from pagefeed.core.batches import Batch, BatchPlan, Feed, LoaderSettings, ProcessEngine
 from pagefeed.core.run import Run
-from pagefeed.documents.ahead import AheadEngine, Decoding
-from pagefeed.documents.decode import Decode
+from pagefeed.documents.ahead import AheadEngine, Decode, Decoding
 from pagefeed.documents.document_feed import DocumentFeed
 from pagefeed.errors import DataError, InvalidArgumentError
 

@@ -9,14 +9,13 @@ plane reads; :class:`FlatDataset` is the dataset of every format.
 from typing import Literal
 
 from pagefeed._names import name_as_imported
-from pagefeed.flat.flat_dataset import FlatDataset, TokenFormat
+from pagefeed.flat.flat_dataset import FlatDataset, RecordColumn, TokenFormat
 from pagefeed.flat.flat_file import FlatFile, FlatFormat, Records, corrupt, given_dtype
 from pagefeed.flat.mds_shards import MdsOutput, mds
 from pagefeed.flat.megatron_files import MegatronDataset, MegatronOutput, megatron
 from pagefeed.flat.output import Output, TokenRows
 from pagefeed.flat.pages import document_pages
 from pagefeed.flat.raw import NpyOutput, RawOutput, tokens
-from pagefeed.flat.record_column import RecordColumn
 from pagefeed.flat.stream_document import StreamDocument
 from pagefeed.flat.stream_shards import StreamDataset, stream
 from pagefeed.flat.stream_writer import StreamOutput, StreamWriter

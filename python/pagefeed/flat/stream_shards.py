@@ -15,11 +15,10 @@ from pagefeed.core._base import Int64Array, check_columns, lazy
 from pagefeed.core.dataset import PageIndex
 from pagefeed.core.storage import PathLike, Paths, Storage
 from pagefeed.errors import ColumnNotFoundError, DataError, InvalidArgumentError
-from pagefeed.flat.flat_dataset import FlatDataset
+from pagefeed.flat.flat_dataset import FlatDataset, PayloadFiles, RecordColumn
 from pagefeed.flat.flat_file import FlatFile, FlatFormat, Records, corrupt, unsupported
 from pagefeed.flat.pages import document_pages
 from pagefeed.flat.payloads import Deserialize, deserializer
-from pagefeed.flat.record_column import PayloadFiles, RecordColumn
 from pagefeed.flat.stream_document import StreamDocument, read_document
 from pagefeed.flat.stream_header import (
     DOCUMENTS,

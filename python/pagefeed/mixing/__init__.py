@@ -10,9 +10,8 @@
 
 from pagefeed._names import name_as_imported
 from pagefeed.mixing.ado import ADO
-from pagefeed.mixing.cross_entropy import token_losses
 from pagefeed.mixing.excess_loss import ExcessLoss
-from pagefeed.mixing.learner import Learner
+from pagefeed.mixing.learner import Learner, token_losses
 from pagefeed.mixing.policy import FixedSchedule, Policy, Replacing
 
 __all__ = [

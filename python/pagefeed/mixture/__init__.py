@@ -17,6 +17,7 @@ from pagefeed.mixture.mixture import (
     Mixture,
     Stage,
     check_names,
+    check_tokenizers,
     check_weights,
     mix,
 )
@@ -27,12 +28,11 @@ from pagefeed.mixture.mixture_totals import (
     totals,
     totals_as_text,
 )
+from pagefeed.mixture.packed_changes import WeightChange
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Interval, Schedule
 from pagefeed.mixture.state_part import CUTS, MAX_STATE_BYTES, MIXTURE
-from pagefeed.mixture.tokenizers import check_tokenizers
 from pagefeed.mixture.tree import Tree
-from pagefeed.mixture.weights import WeightChange
 
 __all__ = [
     "CUTS",

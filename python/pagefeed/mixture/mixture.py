@@ -19,16 +19,44 @@ from pagefeed.core.dataset import Dataset, Source, SourceKind, check_dataset
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.mixture.filling import checked_fill
-from pagefeed.mixture.tokenizers import check_tokenizers
 
 __all__ = [
     "Mixture",
     "Stage",
     "Stop",
     "check_names",
+    "check_tokenizers",
     "check_weights",
     "mix",
 ]
+
+
+def check_tokenizers(datasets: Mapping[str, Any], *, recorded: bool = False) -> None:
+    """Refuse ids of several vocabularies in one batch.
+
+    Args:
+        datasets: The datasets by name.
+        recorded: Look at what files record of their tokens, too; reads some footers.
+
+    Raises:
+        InvalidArgumentError: Naming two datasets and their tokenizers.
+    """
+    first: tuple[str, Any] | None = None
+    for name, dataset in datasets.items():
+        tokenizer = getattr(dataset, "tokenizer", None)
+        if tokenizer is None and recorded:
+            tokenizer = getattr(dataset, "recorded_tokenizer", None)
+        if tokenizer is None:
+            continue
+        if first is None:
+            first = name, tokenizer
+        elif tokenizer.fingerprint != first[1].fingerprint:
+            raise InvalidArgumentError(
+                f"{first[0]!r} is tokenized with {first[1].name} "
+                f"({first[1].fingerprint}), {name!r} with {tokenizer.name} "
+                f"({tokenizer.fingerprint}): a mixture takes one tokenizer"
+            )
+
 
 Stop: TypeAlias = Literal["first_exhausted", "all_exhausted"]
 STOPS = ("first_exhausted", "all_exhausted")

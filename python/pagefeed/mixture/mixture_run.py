@@ -30,7 +30,7 @@ from pagefeed.mixture.course import LEAST_LANES, Course
 from pagefeed.mixture.course_in_order import CourseInOrder
 from pagefeed.mixture.delivered import counts_before, datasets_in
 from pagefeed.mixture.divisions import MixtureDivisions
-from pagefeed.mixture.mixture import Mixture, check_weights
+from pagefeed.mixture.mixture import Mixture, check_tokenizers, check_weights
 from pagefeed.mixture.mixture_route import by_turns
 from pagefeed.mixture.mixture_totals import (
     ends_by_datasets,
@@ -48,7 +48,6 @@ from pagefeed.mixture.state_part import (
     schedule_of,
     with_cuts,
 )
-from pagefeed.mixture.tokenizers import check_tokenizers
 
 __all__ = ["MixtureCursor", "MixtureRun"]
 

@@ -12,11 +12,12 @@ from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
 from pagefeed.mixture.packed_changes import (
     PRECISE_CHANGES,
+    WeightChange,
     coarse,
     pack_changes,
+    rounded,
     unpack_changes,
 )
-from pagefeed.mixture.weights import WeightChange, rounded
 
 __all__ = ["Interval", "Schedule"]
 

@@ -6,7 +6,6 @@ classes: :class:`Selectable`, :class:`Erasable`, :class:`Infillable`.
 
 from pagefeed._names import name_as_imported
 from pagefeed.parquet_files.described_rows import DescribedRows
-from pagefeed.parquet_files.erasable import Erasable
 from pagefeed.parquet_files.infillable import Infillable
 from pagefeed.parquet_files.named_files import (
     Columns,
@@ -14,9 +13,9 @@ from pagefeed.parquet_files.named_files import (
     named_dataset,
     parquet,
 )
-from pagefeed.parquet_files.parquet_dataset import ParquetDataset
-from pagefeed.parquet_files.recorded import RecordedTokenizer
+from pagefeed.parquet_files.parquet_dataset import Erasable, ParquetDataset
 from pagefeed.parquet_files.selectable import Selectable
+from pagefeed.parquet_files.tokenizable import RecordedTokenizer
 
 __all__ = [
     "Columns",

@@ -2,14 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
-from pagefeed.parquet_files.erasable import Erasable
+from pagefeed.core.dataset import Dataset
 from pagefeed.parquet_files.infillable import Infillable
 from pagefeed.parquet_files.selectable import SelectableParquet
 from pagefeed.parquet_files.tokenizable import Tokenizable
 
-__all__ = ["ParquetDataset"]
+if TYPE_CHECKING:
+    from pagefeed.selection import Expression
+
+__all__ = ["Erasable", "ParquetDataset"]
+
+
+class Erasable(Dataset):
+    """A dataset whose documents may be erased."""
+
+    def erase(
+        self,
+        *,
+        where: str | Expression | None = None,
+        rows: Mapping[str, Iterable[int]] | None = None,
+        snapshot: Dataset | None = None,
+        key: str | None = None,
+    ) -> Self:
+        """Leave documents out of all batches, and all others where they are.
+
+        A run that began without it goes on: its state loads, every other sequence keeps
+        its place, and from then on states record what is erased, so that none loads
+        without it. Tokens of an erased document become padding without loss; one of
+        :class:`Documents` is an empty row. Nothing is told of it in metadata. Its
+        numbers and lengths count as before. Call it again for further documents, after
+        those of before, in their order.
+
+        Args:
+            where: A predicate, see :meth:`ParquetDataset.where`.
+            rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
+            snapshot: Of a table, a dataset of a later snapshot: documents that it does
+                not have any more.
+            key: With ``snapshot``, a column whose values tell rows apart: it finds rows
+                again that were rewritten, as by a compaction. ``"_row_id"`` means the
+                ids that the table gives its rows. By default the ``key`` that the later
+                snapshot was opened with, else these ids.
+
+        Returns:
+            A dataset of the same rows.
+
+        Raises:
+            InvalidArgumentError: If not one of them is given, or it cannot be right.
+            UnsupportedError: If rows of the snapshot were rewritten, and there is no
+                key.
+            MissingDependencyError: If pyarrow, which evaluates predicates, is missing.
+
+        Example:
+            >>> without = web.erase(rows={web.files[0]: [17]})  # doctest: +SKIP
+            >>> without[17]["input_ids"] is None  # doctest: +SKIP
+            True
+        """
+        from pagefeed.erasure import erased_rows
+
+        erased = erased_rows(self.index, where, rows, snapshot, key)
+        return replace(self, erasures=(*self.erasures, erased))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

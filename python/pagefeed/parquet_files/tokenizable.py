@@ -3,25 +3,88 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
+import numpy as np
+
+from pagefeed import _core
 from pagefeed.aligned import parse_aligned
-from pagefeed.core._base import LABELS, Facts, check_flag, lazy
-from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind
+from pagefeed.core._base import LABELS, Facts, check_flag, in_order, lazy
+from pagefeed.core.dataset import PageIndex, ParquetRows, SourceKind, footer_of
+from pagefeed.core.storage import Storage
 from pagefeed.errors import InvalidArgumentError
-from pagefeed.parquet_files.recorded import (
-    RecordedTokenizer,
-    recorded_tokenizer,
-    tokenizer_of_file,
-)
 
 if TYPE_CHECKING:
     from pagefeed.text import TokenizedIndex
     from pagefeed.tokenizer import Rows, TextOfRow, Tokenizer
 
-__all__ = ["Tokenizable"]
+__all__ = [
+    "RecordedTokenizer",
+    "Tokenizable",
+    "recorded_tokenizer",
+    "tokenizer_of_file",
+]
+
+KEY = "pagefeed.tokenizer"
+MOST_FILES = 16
+"""Files of a dataset that are read, evenly from first to last."""
+
+
+class RecordedTokenizer(NamedTuple):
+    """The tokenizer of a file's tokens."""
+
+    name: str
+    """Name of the tokenizer, for messages."""
+    fingerprint: str
+    """Fingerprint of the tokenizer."""
+    vocab_size: int
+    """Ids are below."""
+    file: str
+    """File that records it."""
+
+
+def recorded_tokenizer(
+    storage: Storage, files: tuple[str, ...]
+) -> RecordedTokenizer | None:
+    """Return the tokenizer that files of a dataset record; None if none records one.
+
+    Raises:
+        InvalidArgumentError: If two of them name different tokenizers.
+    """
+    file_numbers = np.linspace(0, len(files) - 1, min(len(files), MOST_FILES)).astype(
+        int
+    )
+    chosen = [files[file_number] for file_number in file_numbers.tolist()]
+    tokenizer = None
+    for other in in_order(lambda file: tokenizer_of_file(storage, file), chosen):
+        if tokenizer is not None and other is not None:
+            if tokenizer.fingerprint != other.fingerprint:
+                raise InvalidArgumentError(
+                    f"{tokenizer.file} has tokens of {tokenizer.name} "
+                    f"({tokenizer.fingerprint}), {other.file} of {other.name} "
+                    f"({other.fingerprint}): a dataset has tokens of one tokenizer"
+                )
+        else:
+            tokenizer = tokenizer or other
+    return tokenizer
+
+
+def tokenizer_of_file(storage: Storage, file: str) -> RecordedTokenizer | None:
+    """Return the tokenizer that a file records; None if it records none."""
+    recorded = _core.footer_value(footer_of(storage, file), KEY)
+    try:
+        record = {} if recorded is None else json.loads(recorded)
+        return RecordedTokenizer(
+            str(record["name"]),
+            str(record["fingerprint"]),
+            int(record["vocab_size"]),
+            file,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None  # The key is missing, or another program wrote it.
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

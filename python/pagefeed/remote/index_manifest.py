@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from pagefeed.core.storage import Paths
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
-from pagefeed.remote.paths import roots_of
-from pagefeed.remote.patterns import matches
+from pagefeed.remote.paths import matches, roots_of
 
 __all__ = ["Manifest", "Pack", "digest_of", "manifest_name"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from pagefeed.core.storage import (
     Located,
@@ -16,9 +17,37 @@ from pagefeed.core.storage import (
     plain_paths,
 )
 from pagefeed.errors import MissingFileError
-from pagefeed.remote.patterns import matches
 
-__all__ = ["listed_folder", "located_among", "roots_of"]
+__all__ = ["listed_folder", "located_among", "matches", "roots_of"]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern matches a name; only ``**`` crosses folders.
+
+    Example:
+        >>> matches("a/b/c.parquet", "a/*.parquet")
+        False
+        >>> matches("a/b/c.parquet", "a/**/*.parquet"), matches("a/c.parquet", "a/**")
+        (True, True)
+    """
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    tokens = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^]/]*\]|.", re.DOTALL)
+    return re.compile("".join(map(_expression, tokens.findall(pattern))), re.DOTALL)
+
+
+def _expression(token: str) -> str:
+    wildcards = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if token in wildcards:
+        return wildcards[token]
+    if len(token) > 1:  # [abc], [!abc]
+        inner = token[1:-1].replace("\\", r"\\").replace("^", r"\^")
+        return f"[^/{inner[1:]}]" if inner.startswith("!") else f"[{inner}]"
+    return re.escape(token)
+
 
 _MAGIC = re.compile(r"[*?[]")
 

@@ -34,8 +34,7 @@ from pagefeed.errors import (
 )
 from pagefeed.remote.hub import Hub, is_of_hub
 from pagefeed.remote.options import StorageOptions, core_settings, is_public, texts_of
-from pagefeed.remote.paths import listed_folder
-from pagefeed.remote.patterns import matches
+from pagefeed.remote.paths import listed_folder, matches
 
 __all__ = ["RemoteStorage", "StorageOptions", "options_of", "storage_of_options"]
 

@@ -1,4 +1,4 @@
-"""Digest of everything that decides which tokens come when, to compare runs."""
+"""Samples that reports look at, and a digest of which tokens come when."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ from pagefeed.core._base import Int64Array
 from pagefeed.core.loader import Loader
 from pagefeed.reports.counted import check_counted
 
-__all__ = ["plan_digest", "sampled_steps", "sequences_of_step"]
+__all__ = ["evenly", "plan_digest", "sampled_steps", "sequences_of_step"]
+
+
+def evenly(count: int, most: int) -> Int64Array:
+    """Return numbers below ``count`` at even distances: all, or ``most`` of them.
+
+    Returns:
+        int64 [numbers], rising, the first and the last among them.
+
+    Example:
+        >>> evenly(10, 4), evenly(2, 4), evenly(0, 4)
+        (array([0, 3, 6, 9]), array([0, 1]), array([], dtype=int64))
+    """
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+
 
 SAMPLED_STEPS = 3
 

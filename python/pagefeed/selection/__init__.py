@@ -5,7 +5,6 @@ runs of rows. A :class:`Selection` is one part of a division, as spans. The func
 of ``divide`` make them.
 """
 
-from pagefeed.selection.bounds import Bounds, bounds_of
 from pagefeed.selection.criteria import NO_PART, Criterion, Labels
 from pagefeed.selection.divide import (
     by_length,
@@ -19,16 +18,17 @@ from pagefeed.selection.int96 import check_years, int96_columns, is_coarse
 from pagefeed.selection.pieces import Piece
 from pagefeed.selection.pruning import files_that_may_match
 from pagefeed.selection.query import Constant, Expression
-from pagefeed.selection.row_runs import RowRuns
 from pagefeed.selection.rows import checked_row, rows_at
 from pagefeed.selection.scanning import Files, column_of, schema_of
-from pagefeed.selection.selection import Selection
+from pagefeed.selection.selection import RowRuns, Selection
 from pagefeed.selection.table_columns import (
     ROW_ID,
+    Bounds,
     FieldType,
     NamedField,
     Naming,
     TableColumns,
+    bounds_of,
 )
 from pagefeed.selection.taking import taken
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pagefeed.core.dataset import FolderColumn
-from pagefeed.selection.bounds import Bounds
 from pagefeed.selection.predicate import query_of
 from pagefeed.selection.query import (
     Expression,
@@ -23,7 +22,7 @@ from pagefeed.selection.query import (
     scalar_columns,
 )
 from pagefeed.selection.scanning import Files, schema_of
-from pagefeed.selection.table_columns import TableColumns
+from pagefeed.selection.table_columns import Bounds, TableColumns
 
 __all__ = ["files_that_may_match"]
 

@@ -1,4 +1,4 @@
-"""The snapshot and the columns of a table.
+"""The snapshot and the columns of a table, with bounds of their values.
 
 A column of a table is named by the table alone. In files it is found by its field id,
 or by a name that only files know: :class:`Naming` says how, and what reads a file sees
@@ -19,10 +19,60 @@ from pagefeed.core._base import require
 from pagefeed.core.dataset import FolderColumn
 from pagefeed.core.storage import Storage
 from pagefeed.errors import UnsupportedError
-from pagefeed.selection.bounds import FileBounds
 from pagefeed.selection.renamed_files import open_renamed
 
-__all__ = ["ROW_ID", "FieldType", "NamedField", "Naming", "TableColumns", "TablePast"]
+__all__ = [
+    "ROW_ID",
+    "Bounds",
+    "FieldType",
+    "FileBounds",
+    "NamedField",
+    "Naming",
+    "TableColumns",
+    "TablePast",
+    "bounds_of",
+]
+
+
+class Bounds(NamedTuple):
+    """Lower and upper bound of a column in a file."""
+
+    lower: Any
+    """Lower bound; None if unknown. NaN does not count."""
+    upper: Any
+    """Upper bound; None if unknown. NaN does not count."""
+    may_be_null: bool = True
+    """Whether rows may have no value."""
+    may_have_values: bool = True
+    """Whether rows may have one."""
+
+
+def bounds_of(
+    lower: object, upper: object, num_nulls: int | None, num_rows: int | None
+) -> Bounds | None:
+    """Return bounds, and what follows from the counts; None if nothing is known."""
+    bounds = Bounds(
+        lower,
+        upper,
+        may_be_null=num_nulls != 0,
+        may_have_values=None in (num_nulls, num_rows) or num_nulls != num_rows,
+    )
+    return None if bounds == Bounds(None, None) else bounds
+
+
+class FileBounds(Protocol):
+    """The bounds of the columns of some files."""
+
+    def of(self, column: str) -> Sequence[Bounds | None]:
+        """Return the bounds of a column in each file; None where unknown.
+
+        Args:
+            column: Its name in the table.
+        """
+
+    def with_files(self, numbers: Sequence[int]) -> FileBounds:
+        """Return the bounds of some of the files."""
+
 
 ROW_ID = "_row_id"
 """The key of a user who means the ids that the table gives its rows."""

@@ -11,7 +11,7 @@ import pytest
 
 import pagefeed as pf
 from pagefeed.core.dataset import derived_arrays, derived_key
-from pagefeed.documents.length_counts import length_counts
+from pagefeed.documents.document_index import length_counts
 from pagefeed.errors import MissingFileError, StaleFileError
 
 USES: dict[str, Callable[[pf.dataset.ParquetDataset], Any]] = {

@@ -17,7 +17,7 @@ from models.mixing import make, staged, write_datasets
 from pagefeed.cli import main
 from pagefeed.reports.page.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, bars
 from pagefeed.reports.page.order import order_counts
-from pagefeed.reports.page.picture import heat_map, png
+from pagefeed.reports.page.writing import heat_map, png
 
 VOID = {"meta", "img", "rect", "line", "polyline", "polygon"}
 

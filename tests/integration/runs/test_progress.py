@@ -13,7 +13,7 @@ import pagefeed as pf
 from made.numbered import numbered_loader, write_numbered
 from pagefeed.core._base import Work, in_order
 from pagefeed.core._base import progress as progress_module
-from pagefeed.documents.length_counts import length_counts
+from pagefeed.documents.document_index import length_counts
 from pagefeed.errors import InvalidArgumentError
 
 

@@ -34,16 +34,16 @@ from pagefeed.core._base.arrays import (
     sorted_with_places,
     to_bfloat16,
 )
-from pagefeed.core._base.extras import logger, require
 from pagefeed.core._base.faces import Facts, html_of, html_table, some_of, text_of
 from pagefeed.core._base.fields import FIELDS, IGNORED, LABELS, FieldEntry
-from pagefeed.core._base.lazy_attribute import is_made, lazy
+from pagefeed.core._base.late import is_made, lazy, logger, require
 from pagefeed.core._base.lease import UnusableError, is_taken, made_once
-from pagefeed.core._base.parallel import in_order, num_processors
 from pagefeed.core._base.progress import (
     Progress,
     ProgressCallback,
     Work,
+    in_order,
+    num_processors,
     report_to,
 )
 from pagefeed.core._base.stored import (

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from pagefeed.core._base.extras import logger
+from pagefeed.core._base.late import logger
 
 __all__ = ["UnusableError", "is_taken", "made_once"]
 

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core._base.arrays import Int64Array
-from pagefeed.core._base.extras import logger
+from pagefeed.core._base.late import logger
 from pagefeed.core._base.lease import UnusableError, made_once
-from pagefeed.core._base.parallel import in_order
+from pagefeed.core._base.progress import in_order
 from pagefeed.errors import CacheWarning, FileAccessError
 
 __all__ = [

@@ -5,9 +5,15 @@ that keeps it busy ahead of its consumer.
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.batches.beside import ColumnsBeside, columns_beside
 from pagefeed.core.batches.engines import ProcessEngine
-from pagefeed.core.batches.feeds import EngineFeed, Feed, check_infills, token_engine
+from pagefeed.core.batches.feeds import (
+    ColumnsBeside,
+    EngineFeed,
+    Feed,
+    check_infills,
+    columns_beside,
+    token_engine,
+)
 from pagefeed.core.batches.fields import FieldName, Fields
 from pagefeed.core.batches.formats import (
     Batch,

@@ -1,9 +1,10 @@
-"""Feeds: how the sequences of a step become a batch."""
+"""Feeds: how the sequences of a step become a batch, with columns beside tokens."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Unpack
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 
 from pagefeed import _core
 from pagefeed.core._base import Int64Array, check_vocab_size
-from pagefeed.core.batches.beside import ColumnsBeside, columns_beside
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.fields import Fields
 from pagefeed.core.batches.formats import Batch, converted, make_converter
@@ -23,7 +23,76 @@ from pagefeed.core.sequences import AnyIndex, SequenceLayout
 from pagefeed.core.wiring import provided
 from pagefeed.errors import InvalidArgumentError
 
-__all__ = ["EngineFeed", "Feed", "TokenFeed", "check_infills", "token_engine"]
+__all__ = [
+    "ColumnsBeside",
+    "EngineFeed",
+    "Feed",
+    "TokenFeed",
+    "check_infills",
+    "columns_beside",
+    "token_engine",
+]
+
+
+@dataclass(frozen=True)
+class ColumnsBeside:
+    """The aligned columns of batches: none. The room of aligned columns derives others.
+
+    Args:
+        columns: What a batch has of them.
+    """
+
+    columns: tuple[Any, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return ()
+
+    def check(self, fields: Fields) -> None:
+        """Refuse settings of fields whose values are read from the files."""
+
+    def check_eos(self, layout: SequenceLayout, datasets: Sequence[Dataset]) -> None:  # noqa: ARG002
+        """Refuse ``learn_eos=False`` where labels are made of all tokens.
+
+        Raises:
+            InvalidArgumentError: Then.
+        """
+        if layout.learn_eos is False:
+            raise InvalidArgumentError(
+                "learn_eos=False is of data with labels of their own: leave it out"
+            )
+
+    def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:  # noqa: ARG002
+        """Return the engine's settings of these columns and of fields."""
+        return {"fields": fields.settings}
+
+    def arrays(self, memory: _core.Buffer, shape: tuple[int, ...]) -> Batch:  # noqa: ARG002
+        """Return the columns of a batch by name, as views of its memory."""
+        return {}
+
+    def typed(self, batch: Batch) -> Batch:
+        """Give tensors of bits the type of the numbers that they are."""
+        return batch
+
+
+def columns_beside(
+    datasets: Sequence[Dataset], fill: Collection[str] = ()
+) -> ColumnsBeside:
+    """Return the aligned columns of datasets, of their room if there are some.
+
+    Args:
+        datasets: What has them.
+        fill: Those that a dataset may lack: its tokens have padding.
+
+    Raises:
+        InvalidArgumentError: If they differ in name, type, width or padding.
+    """
+    if not any(data.aligned for data in datasets):
+        return ColumnsBeside()
+    columns: ColumnsBeside = provided("aligned columns")(datasets, fill)
+    return columns
+
 
 BORDERS = "cu_seqlens_padded"
 

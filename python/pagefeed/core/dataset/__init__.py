@@ -18,7 +18,6 @@ from pagefeed.core.dataset.dataset import (
     known_vocab_size,
     wide_bytes,
 )
-from pagefeed.core.dataset.derived import derived_arrays, derived_key
 from pagefeed.core.dataset.folders import (
     FolderColumn,
     column_of_values,
@@ -26,6 +25,8 @@ from pagefeed.core.dataset.folders import (
     read_by_engines,
 )
 from pagefeed.core.dataset.identity import (
+    derived_arrays,
+    derived_key,
     identity_of_data,
     same_files,
     snapshot_in,

@@ -11,10 +11,15 @@ does not grow with the dataset:
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.order.epoch_order import EpochOrder, SmallOrder
+from pagefeed.core.order.epoch_order import (
+    Balancing,
+    Costs,
+    EpochOrder,
+    Ordered,
+    SmallOrder,
+)
 from pagefeed.core.order.keys import ORDER_VERSION, KeyPart, derive_key, expand_key, mix
 from pagefeed.core.order.lanes import NODE_BYTES, Lanes, choose_num_lanes
-from pagefeed.core.order.ordered import Balancing, Costs, Ordered
 from pagefeed.core.order.permutation import Permutation
 from pagefeed.core.order.shuffle import Shuffle, ShuffleBlock, ShuffleLike
 

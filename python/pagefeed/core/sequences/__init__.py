@@ -6,7 +6,6 @@ file order, grouped in blocks, each a few token ranges. No seed, no epoch, no da
 """
 
 from pagefeed._names import name_as_imported
-from pagefeed.core.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.core.sequences.bundles import (
     Bundles,
     are_bundles,
@@ -26,7 +25,9 @@ from pagefeed.core.sequences.kept_numbers import (
 from pagefeed.core.sequences.lines import Lines, PackedRuns, block_starts
 from pagefeed.core.sequences.packed import PACKING, Packed, PackedIndex, pack_lengths
 from pagefeed.core.sequences.sequence_index import (
+    Blocks,
     DocumentParts,
+    ExplicitBlocks,
     Segments,
     SequenceIndex,
     SequenceLayout,

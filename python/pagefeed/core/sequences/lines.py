@@ -16,9 +16,9 @@ from pagefeed.core.dataset import (
     refuse_texts,
     refuse_unknown_rows,
 )
-from pagefeed.core.sequences.blocks import Blocks, ExplicitBlocks
 from pagefeed.core.sequences.cut import Join
 from pagefeed.core.sequences.kept_numbers import sums_of_rows
+from pagefeed.core.sequences.sequence_index import Blocks, ExplicitBlocks
 
 __all__ = ["Lines", "PackedRuns", "block_starts"]
 

@@ -5,7 +5,6 @@ machine, and its module is the only one of the core that opens files of data. UR
 those of the room ``remote``.
 """
 
-from pagefeed.core.storage.locating import Located, located, located_exactly
 from pagefeed.core.storage.paths import (
     MANIFEST,
     PARQUET,
@@ -23,7 +22,14 @@ from pagefeed.core.storage.paths import (
     plain_paths,
     tell_of_index,
 )
-from pagefeed.core.storage.storage import RangeFile, Storage, names_in
+from pagefeed.core.storage.storage import (
+    Located,
+    RangeFile,
+    Storage,
+    located,
+    located_exactly,
+    names_in,
+)
 
 __all__ = [
     "MANIFEST",

@@ -15,9 +15,12 @@ from pagefeed.prepare.vocabulary.extension import (
     NewToken,
     extend_tokenizer,
 )
-from pagefeed.prepare.vocabulary.rates import TokenRate
 from pagefeed.prepare.vocabulary.sampling import SampledSource
-from pagefeed.prepare.vocabulary.training import TrainedTokenizer, train_tokenizer
+from pagefeed.prepare.vocabulary.training import (
+    TokenRate,
+    TrainedTokenizer,
+    train_tokenizer,
+)
 
 __all__ = [
     "ExtendedEmbeddings",

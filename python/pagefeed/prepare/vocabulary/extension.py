@@ -12,7 +12,6 @@ from pagefeed.core.storage import PathLike
 from pagefeed.errors import InvalidArgumentError, UnsupportedError
 from pagefeed.parquet_files import ParquetDataset
 from pagefeed.prepare.vocabulary.appending import Appending, appending_of
-from pagefeed.prepare.vocabulary.rates import TokenRate, rates_of, texts_held_out
 from pagefeed.prepare.vocabulary.recipes import library
 from pagefeed.prepare.vocabulary.sampling import (
     Mixing,
@@ -22,7 +21,12 @@ from pagefeed.prepare.vocabulary.sampling import (
     sources_of,
 )
 from pagefeed.prepare.vocabulary.segmentation import best_joins
-from pagefeed.prepare.vocabulary.training import write_text
+from pagefeed.prepare.vocabulary.training import (
+    TokenRate,
+    rates_of,
+    texts_held_out,
+    write_text,
+)
 from pagefeed.remote import StorageOptions, checked_output
 from pagefeed.tokenizer import Tokenizer
 

@@ -1,11 +1,46 @@
-"""Attributes that are computed on first use."""
+"""The logger; attributes that are computed, and modules imported, on first use."""
 
 from __future__ import annotations
 
+import importlib
+import logging
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
-__all__ = ["is_made", "lazy"]
+from pagefeed.errors import MissingDependencyError
+
+__all__ = ["is_made", "lazy", "logger", "require"]
+
+
+def require(module: str, *, extra: str, purpose: str) -> Any:
+    """Import a module of an extra.
+
+    Args:
+        module: Name of the module.
+        extra: Extra of pagefeed that installs it.
+        purpose: What needs it, the subject of the error's sentence.
+
+    Raises:
+        MissingDependencyError: Naming the extra to install.
+
+    Example:
+        >>> require("json", extra="none", purpose="reading").dumps(1)
+        '1'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs {module}: pip install 'pagefeed[{extra}]'"
+        ) from error
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs {module}, which is there and cannot be imported: {error}"
+        ) from error
+
+
+logger = logging.getLogger("pagefeed")
+
 
 Value = TypeVar("Value")
 
