@@ -27,10 +27,10 @@ pub(crate) use asked;
 
 /// Refuses an unknown setting.
 pub fn check_names(asked: &Bound<'_, PyDict>, names: &[&[&str]]) -> PyResult<()> {
-    let known = names.concat();
+    let settings = names.concat();
     for name in asked.keys() {
         let name: String = name.extract()?;
-        if !known.contains(&name.as_str()) {
+        if !settings.contains(&name.as_str()) {
             return Err(PyTypeError::new_err(format!(
                 "there is no setting {name:?}"
             )));

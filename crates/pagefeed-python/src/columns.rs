@@ -33,7 +33,7 @@ use crate::storage::stopped_by;
 use crate::values::{Beside, Values};
 
 /// [`Beside`] without Python.
-enum AlignedPart {
+enum AlignedSource {
     Column(Indexed),
     Field(CoreField),
     /// Made with the tokens.
@@ -42,8 +42,8 @@ enum AlignedPart {
     Absent,
 }
 
-impl AlignedPart {
-    fn number(&self) -> Option<NumberType> {
+impl AlignedSource {
+    fn number_type(&self) -> Option<NumberType> {
         match self {
             Self::Column(column) => NumberType::of(column.index.field().data_type()),
             Self::Field(field) => Some(field.number),
@@ -58,32 +58,32 @@ struct Tokens {
     column: Indexed,
     tokenization: Option<Tokenization>,
     infilling: Option<Arc<Infilling>>,
-    aligned: Vec<AlignedPart>,
+    aligned: Vec<AlignedSource>,
 }
 
 impl Tokens {
     fn new(index: &Index, aligned: &[Option<Beside<'_>>], verify_checksums: bool) -> Self {
-        let part = |beside: &Option<Beside<'_>>| match beside {
-            None => AlignedPart::Absent,
+        let source = |beside: &Option<Beside<'_>>| match beside {
+            None => AlignedSource::Absent,
             Some(Beside::Column(index)) => match &index.get().tokenization {
-                Some(how) if how.is_labels => AlignedPart::Labels,
-                _ => AlignedPart::Column(index.get().indexed(verify_checksums)),
+                Some(how) if how.is_labels => AlignedSource::Labels,
+                _ => AlignedSource::Column(index.get().indexed(verify_checksums)),
             },
-            Some(Beside::Field(field)) => AlignedPart::Field(field.get().field),
+            Some(Beside::Field(field)) => AlignedSource::Field(field.get().field),
         };
         let infilling = index.infilling.as_ref();
         Self {
             column: index.indexed(verify_checksums),
             tokenization: index.tokenization.clone(),
             infilling: infilling.map(|(infilling, _)| Arc::clone(infilling)),
-            aligned: aligned.iter().map(part).collect(),
+            aligned: aligned.iter().map(source).collect(),
         }
     }
 
     fn stored(&mut self) -> impl Iterator<Item = &mut Indexed> {
-        let aligned = self.aligned.iter_mut().filter_map(|part| match part {
-            AlignedPart::Column(column) => Some(column),
-            AlignedPart::Field(_) | AlignedPart::Labels | AlignedPart::Absent => None,
+        let aligned = self.aligned.iter_mut().filter_map(|source| match source {
+            AlignedSource::Column(column) => Some(column),
+            AlignedSource::Field(_) | AlignedSource::Labels | AlignedSource::Absent => None,
         });
         std::iter::once(&mut self.column).chain(aligned)
     }
@@ -98,14 +98,14 @@ impl Tokens {
         dictionaries: &Arc<DictionaryCache>,
         shared: &Arc<SharedPages>,
     ) -> Result<Arc<dyn ColumnSource>> {
-        let is_there = |part: &AlignedPart| !matches!(part, AlignedPart::Absent);
+        let is_there = |kind: &AlignedSource| !matches!(kind, AlignedSource::Absent);
         if !self.aligned.iter().all(is_there) {
             let both = self.aligned.iter().zip(asked);
             let has = both
-                .flat_map(|(part, asked)| std::iter::repeat_n(is_there(part), asked.num_columns()));
+                .flat_map(|(kind, asked)| std::iter::repeat_n(is_there(kind), asked.num_columns()));
             let has = has.collect();
             let both = self.aligned.into_iter().zip(asked.iter().copied());
-            let (own, asked): (_, Vec<_>) = both.filter(|(part, _)| is_there(part)).unzip();
+            let (own, asked): (_, Vec<_>) = both.filter(|(kind, _)| is_there(kind)).unzip();
             self.aligned = own;
             let pages = self.source(token_ids, &asked, payloads, dictionaries, shared)?;
             return Ok(Arc::new(WithAbsent::new(pages, has)));
@@ -115,13 +115,13 @@ impl Tokens {
         }
         let tokens = TokenColumn::new(self.column, dictionaries, Some(token_ids))?;
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
-        for (part, asked) in self.aligned.into_iter().zip(asked) {
-            match part {
-                AlignedPart::Column(column) => {
+        for (kind, asked) in self.aligned.into_iter().zip(asked) {
+            match kind {
+                AlignedSource::Column(column) => {
                     let per_token = asked.per_token();
                     columns.push(AlignedColumn::new(column, per_token, dictionaries, shared)?);
                 }
-                AlignedPart::Field(field) => fields.push(field),
+                AlignedSource::Field(field) => fields.push(field),
                 _ => return Err(Error::invalid("labels are of chats alone")),
             }
         }
@@ -183,11 +183,11 @@ impl Columns {
         let (of_tokens, of_rows) = flags.split_at(tokens.len());
         let aligned = asked.aligned.iter().map(Vec::as_slice);
         let aligned = aligned.chain(std::iter::repeat(&[][..]));
-        let each = tokens.iter().zip(aligned).zip(of_tokens);
+        let of_datasets = tokens.iter().zip(aligned).zip(of_tokens);
         let rows = asked.columns.into_iter().zip(of_rows);
         let metadata = asked.metadata.map(|asked| Metadata::new(asked, &flags));
         Ok(Self {
-            tokens: each
+            tokens: of_datasets
                 .map(|((index, aligned), &verify)| Tokens::new(index.get(), aligned, verify))
                 .collect(),
             metadata: metadata.transpose()?,
@@ -216,7 +216,7 @@ impl Columns {
         let Some(metadata) = &self.metadata else {
             return Ok((None, 0.0));
         };
-        let tokens: Vec<&Indexed> = self.tokens.iter().map(|each| &each.column).collect();
+        let tokens: Vec<&Indexed> = self.tokens.iter().map(|dataset| &dataset.column).collect();
         let bytes = metadata.token_bytes(&tokens)?;
         Ok((Some(Arc::new(metadata.schema()?)), bytes))
     }
@@ -262,13 +262,14 @@ impl Columns {
     /// Returns the aligned columns, which are the same for all datasets that have them.
     pub fn aligned(&self) -> Result<Vec<Aligned>> {
         let mut columns = Vec::new();
-        for (place, asked) in self.per_token.iter().enumerate() {
-            let parts = self.tokens.iter().map(|tokens| tokens.aligned.get(place));
-            let mut numbers = parts.filter(|part| !matches!(part, Some(AlignedPart::Absent)));
-            let number = |part: Option<&AlignedPart>| part.and_then(AlignedPart::number);
+        for (column, asked) in self.per_token.iter().enumerate() {
+            let parts = self.tokens.iter().map(|tokens| tokens.aligned.get(column));
+            let mut numbers = parts.filter(|source| !matches!(source, Some(AlignedSource::Absent)));
+            let number =
+                |source: Option<&AlignedSource>| source.and_then(AlignedSource::number_type);
             let first = numbers.next().and_then(number);
-            let found = first.filter(|_| numbers.all(|part| number(part) == first));
-            columns.extend(asked.columns(found.ok_or_else(|| {
+            let common = first.filter(|_| numbers.all(|source| number(source) == first));
+            columns.extend(asked.columns(common.ok_or_else(|| {
                 Error::invalid("aligned columns are numbers, of one type in all datasets")
             })?));
         }
@@ -285,13 +286,13 @@ impl Columns {
         let dictionaries = Arc::new(DictionaryCache::new(memory / 4));
         // Many pages of tokens share a page of the columns beside them.
         let shared = Arc::new(SharedPages::new(memory / 16 * 3));
-        let payloads = |number| self.metadata.as_ref()?.payload_field(number);
+        let payloads = |dataset| self.metadata.as_ref()?.payload_field(dataset);
         let mut sources: Vec<(Arc<dyn ColumnSource>, Indexed)> = Vec::new();
         let mut infillings = Vec::new();
-        for (number, tokens) in self.tokens.into_iter().enumerate() {
+        for (dataset, tokens) in self.tokens.into_iter().enumerate() {
             let rows = tokens.column.clone();
             infillings.push(tokens.infilling.clone());
-            let payloads = payloads(number);
+            let payloads = payloads(dataset);
             let source = tokens.source(self.token_ids, asked, payloads, &dictionaries, &shared)?;
             sources.push((source, rows));
         }
@@ -319,13 +320,13 @@ fn text_column(
     column: Indexed,
     how: Tokenization,
     token_ids: TokenIds,
-    aligned: &[AlignedPart],
+    aligned: &[AlignedSource],
 ) -> Result<Arc<dyn ColumnSource>> {
     let name = column.index.column().to_owned();
     let texts = TextColumn::new(column, how, Some(token_ids))?;
     match aligned {
         [] => Ok(Arc::new(texts)),
-        [AlignedPart::Labels] => Ok(Arc::new(texts.with_labels()?)),
+        [AlignedSource::Labels] => Ok(Arc::new(texts.with_labels()?)),
         _ => Err(Error::unsupported(format!(
             "no column can have a number for every token of {name:?}, which are made as they \
              are read"

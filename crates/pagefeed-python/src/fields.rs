@@ -24,7 +24,7 @@ pub fn field_table() -> Vec<Entry> {
         let entry = field.entry();
         (
             entry.name,
-            entry.types.iter().map(|each| each.name()).collect(),
+            entry.types.iter().map(|dtype| dtype.name()).collect(),
             entry.shape.name(),
             entry.padding,
             entry.is_ours_alone,

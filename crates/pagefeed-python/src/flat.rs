@@ -187,10 +187,10 @@ pub fn flat_index(
     detached(py, || {
         let store = Arc::new(Store::default());
         let (name, size, offset, joined) = records;
-        let number = NumberType::from_name(&name);
+        let token_type = NumberType::from_name(&name);
         let unknown = || Error::invalid(format!("{name:?} is no type of tokens"));
         let records = Records {
-            number: number.ok_or_else(unknown)?,
+            number: token_type.ok_or_else(unknown)?,
             size,
             offset,
             joined,

@@ -169,7 +169,7 @@ impl Index {
         storage: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let storage = storage_of(storage.as_ref())?;
-        let parts: Vec<_> = parts.iter().map(|part| Arc::clone(&part.index)).collect();
+        let parts: Vec<_> = parts.iter().map(|index| Arc::clone(&index.index)).collect();
         detached(py, || {
             Ok(Self::new(CoreIndex::join(&parts, &pieces)?, storage))
         })
@@ -317,8 +317,8 @@ impl Index {
         if files.len() != self.index.num_files() {
             return Ok(false);
         }
-        for (number, file) in files.iter().enumerate() {
-            if file.cast::<PyString>()?.to_str()? != self.index.path(number) {
+        for (n, file) in files.iter().enumerate() {
+            if file.cast::<PyString>()?.to_str()? != self.index.path(n) {
                 return Ok(false);
             }
         }
@@ -337,9 +337,9 @@ impl Index {
         py: Python<'_>,
         table: &str,
         numbers: PyBuffer<i64>,
-        found: PyBuffer<i64>,
+        values: PyBuffer<i64>,
     ) -> PyResult<()> {
-        lookup(py, &numbers, &found, |from, into| {
+        lookup(py, &numbers, &values, |from, into| {
             self.index.look_up(table, from, into)
         })
     }

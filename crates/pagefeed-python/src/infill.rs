@@ -60,14 +60,14 @@ impl PyInfilling {
         let borders = borders.to_vec(py)?;
         let [first, end] = [borders.first(), borders.last()].map(|border| border.copied());
         let many = usize::try_from(end.unwrap_or(0) - first.unwrap_or(0)).unwrap_or(0);
-        let found = detached_if_many(py, many, || {
+        let counts = detached_if_many(py, many, || {
             let count = |pair: &[i64]| {
                 let [begin, end] = [pair[0], pair[1]].map(|border| border.max(0).cast_unsigned());
                 self.infilling.num_chosen(begin..end)
             };
             Ok(borders.windows(2).map(count).collect::<Vec<u64>>())
         })?;
-        Ok(bytes_of(py, found))
+        Ok(bytes_of(py, counts))
     }
 
     /// The document's own tokens among those from `start` to `stop` of its row, which

@@ -42,8 +42,8 @@ impl Metadata {
     pub fn new(asked: Asked<'_>, verify_checksums: &[bool]) -> Result<Self> {
         let (names, are_spans, sources) = asked;
         let flags = verify_checksums.iter().chain(std::iter::repeat(&true));
-        let each = sources.into_iter().zip(flags);
-        let origins = each.map(|(sources, &verify)| {
+        let of_datasets = sources.into_iter().zip(flags);
+        let origins = of_datasets.map(|(sources, &verify)| {
             let sources = sources.into_iter();
             sources.map(|values| origin(values, verify)).collect()
         });
@@ -109,12 +109,14 @@ impl Metadata {
     ) -> Result<Vec<(Arc<dyn ColumnSource>, Indexed)>> {
         let fields = self.fields()?;
         let spans = &self.are_spans;
-        let each = sources.into_iter().zip(self.origins);
-        each.map(|((tokens, rows), origins)| {
-            let pages = WithMetadata::new(tokens, rows.clone(), origins, &fields, spans, shared);
-            Ok((Arc::new(pages?) as Arc<dyn ColumnSource>, rows))
-        })
-        .collect()
+        let of_datasets = sources.into_iter().zip(self.origins);
+        of_datasets
+            .map(|((tokens, rows), origins)| {
+                let pages =
+                    WithMetadata::new(tokens, rows.clone(), origins, &fields, spans, shared);
+                Ok((Arc::new(pages?) as Arc<dyn ColumnSource>, rows))
+            })
+            .collect()
     }
 }
 
@@ -160,13 +162,13 @@ pub fn document_table(
         .iter()
         .map(|&n| u32::try_from(n).unwrap_or(0))
         .collect();
-    let each = columns.iter().zip(&names);
-    let named = each.map(|(column, name)| (name.as_str(), &column.array, &column.field));
+    let by_column = columns.iter().zip(&names);
+    let named = by_column.map(|(column, name)| (name.as_str(), &column.array, &column.field));
     let named: Vec<_> = named.collect();
     let is_there: ArrayRef = Arc::clone(&is_there.array);
     let (fields, arrays) = detached(py, || span_fields(&named, &are_spans))?;
-    let each = arrays.iter().zip(&fields).zip(&are_spans);
-    for ((array, field), _) in each.filter(|(_, are_spans)| **are_spans) {
+    let by_column = arrays.iter().zip(&fields).zip(&are_spans);
+    for ((array, field), _) in by_column.filter(|(_, are_spans)| **are_spans) {
         if let Some((row, wrong)) = detached(py, || find_wrong(array, &lengths))? {
             let error = Error::corrupt(format!("row {row} of a batch {wrong}"));
             let error = to_python(py, &error.in_column(field.name()));

@@ -55,9 +55,9 @@ pub fn pack<'py>(
     let rule = packing.rule()?;
     let lengths = lengths.to_vec(py)?;
     let numbers = detached(py, || {
-        let too_long = |number: &i64| {
-            u32::try_from(*number)
-                .map_err(|_| Error::invalid(format!("{number} tokens in one document")))
+        let too_long = |tokens: &i64| {
+            u32::try_from(*tokens)
+                .map_err(|_| Error::invalid(format!("{tokens} tokens in one document")))
         };
         let lengths: Vec<u32> = lengths.iter().map(too_long).collect::<Result<_, _>>()?;
         let packing = packing::pack(&lengths, length, rule)?;

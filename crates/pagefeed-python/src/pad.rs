@@ -41,8 +41,8 @@ pub fn padded_numbers(
     let starts = starts.map(|starts| starts.to_vec(py)).transpose()?;
     let (starts, lists) = (starts.as_deref(), &lists.get().array);
     let per_token = per_token.per_token();
-    let made = py.detach(|| pad::padded_numbers(lists, &lengths, length, starts, &per_token));
-    made.map(Buffer::from).map_err(|(row, error)| {
+    let padded = py.detach(|| pad::padded_numbers(lists, &lengths, length, starts, &per_token));
+    padded.map(Buffer::from).map_err(|(row, error)| {
         let error = to_python(py, &error);
         // An exception without attributes is one all the same.
         let _ = error.value(py).setattr("batch_row", row);

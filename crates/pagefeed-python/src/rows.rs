@@ -25,10 +25,10 @@ pub struct Rows {
 impl Rows {
     /// Takes an object of Python that describes itself.
     pub fn new(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
-        let told = function.bind(py);
+        let encoder = function.bind(py);
         Ok(Self {
-            names: told.getattr("columns")?.extract()?,
-            has_labels: told.getattr("has_labels")?.extract()?,
+            names: encoder.getattr("columns")?.extract()?,
+            has_labels: encoder.getattr("has_labels")?.extract()?,
             function,
         })
     }
@@ -60,13 +60,13 @@ impl EncodeRows for Rows {
         let num_rows = rows.len();
         let field = Field::new("rows", rows.data_type().clone(), false);
         let given = ArrowArray::new(Arc::new(rows), field);
-        let found = Python::try_attach(|py| -> PyResult<[Vec<[u8; 4]>; 3]> {
-            let found = self.function.bind(py).call1((given,))?;
-            let parts: [Bound<'_, PyBytes>; 3] = found.extract()?;
-            Ok(parts.map(|part| part.as_bytes().as_chunks().0.to_vec()))
+        let answer = Python::try_attach(|py| -> PyResult<[Vec<[u8; 4]>; 3]> {
+            let answer = self.function.bind(py).call1((given,))?;
+            let parts: [Bound<'_, PyBytes>; 3] = answer.extract()?;
+            Ok(parts.map(|bytes| bytes.as_bytes().as_chunks().0.to_vec()))
         });
-        let [ids, labels, counts] = match found {
-            Some(Ok(found)) => found,
+        let [ids, labels, counts] = match answer {
+            Some(Ok(answer)) => answer,
             Some(Err(error)) => return Err(Error::corrupt(message_of(&error))),
             None => return Err(Error::invalid("Python is shutting down")),
         };

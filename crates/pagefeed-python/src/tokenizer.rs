@@ -64,15 +64,15 @@ struct Function(Py<PyAny>);
 impl Encode for Function {
     fn encode_into(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
         // While the interpreter shuts down there is nobody to ask, nor to answer.
-        let found = Python::try_attach(|py| {
+        let answer = Python::try_attach(|py| {
             let called = self.0.bind(py).call1((text,));
-            let bytes = called.and_then(|found| Ok(found.cast_into::<PyBytes>()?));
+            let bytes = called.and_then(|answer| Ok(answer.cast_into::<PyBytes>()?));
             bytes.map(|bytes| {
                 let (whole, _) = bytes.as_bytes().as_chunks::<4>();
                 ids.extend(whole.iter().map(|id| u32::from_ne_bytes(*id)));
             })
         });
-        match found {
+        match answer {
             Some(Ok(())) => Ok(()),
             Some(Err(error)) => Err(Error::invalid(format!("the tokenizer failed: {error}"))),
             None => Err(Error::invalid("Python is shutting down")),
@@ -271,8 +271,10 @@ fn read_texts(column: &Indexed, beside: &[Arc<CoreIndex>], page: u64) -> Result<
 }
 
 fn indexes(beside: &[Bound<'_, Index>]) -> Vec<Arc<CoreIndex>> {
-    let each = beside.iter();
-    each.map(|index| Arc::clone(&index.get().index)).collect()
+    let indexes = beside.iter();
+    indexes
+        .map(|index| Arc::clone(&index.get().index))
+        .collect()
 }
 
 /// The text of a row of a page of texts.

@@ -132,8 +132,8 @@ pub(crate) fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_string();
     };
-    let place = rest.split('/').next().unwrap_or_default();
-    match place.rfind('@') {
+    let authority = rest.split('/').next().unwrap_or_default();
+    match authority.rfind('@') {
         Some(at) => format!("{scheme}://...{}", &rest[at..]),
         None => url.to_string(),
     }

@@ -32,19 +32,19 @@ impl Live {
         } else {
             format!("{folder}/")
         };
-        let mut found = Vec::new();
+        let mut objects_below = Vec::new();
         let mut walks = FuturesUnordered::new();
         walks.push(self.walk(&objects, prefix));
         while let Some(walked) = walks.next().await {
             let (objects_there, folders) = walked?;
-            found.extend(objects_there);
+            objects_below.extend(objects_there);
             for folder in folders {
                 walks.push(self.walk(&objects, folder));
             }
         }
-        found.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        objects_below.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         let (scheme, _) = url.split_once("://").unwrap_or_default();
-        let listed = found.into_iter().map(|(name, meta)| {
+        let listed = objects_below.into_iter().map(|(name, meta)| {
             let url = format!("{scheme}://{bucket}/{name}");
             self.note(&url, &meta);
             listed(url, meta)

@@ -51,7 +51,7 @@ pub(crate) struct Live {
     keys: Option<Arc<KeyRing>>,
     buckets: Mutex<HashMap<(Provider, String), Arc<Bucket>>>,
     /// States of files by digests of their URLs, and the time of each answer.
-    known: Mutex<HashMap<u128, (Meta, Instant)>>,
+    metas: Mutex<HashMap<u128, (Meta, Instant)>>,
     pub(crate) gate: Gate,
     /// Limits requests without a body, which do not share the line.
     pub(crate) questions: Semaphore,
@@ -79,7 +79,7 @@ impl Live {
             counters,
             transport,
             buckets: Mutex::default(),
-            known: Mutex::default(),
+            metas: Mutex::default(),
             options,
         })
     }
@@ -90,7 +90,7 @@ impl Live {
         }
         let meta = match Address::parse(url)? {
             Address::Object(object) => {
-                let (bucket, key) = self.place(&object)?;
+                let (bucket, key) = self.bucket_and_key(&object)?;
                 self.retried(|| bucket.head(&key)).await?
             }
             Address::Web(url) => self.retried(|| self.web.head(&url)).await?,
@@ -132,18 +132,18 @@ impl Live {
     }
 
     /// The bucket of an object, and the object's key as object_store takes it.
-    pub(crate) fn place(&self, object: &Object) -> Result<(Arc<Bucket>, Path)> {
+    pub(crate) fn bucket_and_key(&self, object: &Object) -> Result<(Arc<Bucket>, Path)> {
         let key = object_path(&object.key)?;
         Ok((self.bucket(object.provider, &object.bucket)?, key))
     }
 
     /// Text that identifies the server of a file, where another one could have the same
     /// name.
-    pub(crate) fn place_of(&self, address: &Address) -> Result<String> {
+    pub(crate) fn endpoint_of(&self, address: &Address) -> Result<String> {
         Ok(match address {
             Address::Object(object) => {
                 let bucket = self.bucket(object.provider, &object.bucket)?;
-                format!("{:?} {}", object.provider, bucket.place)
+                format!("{:?} {}", object.provider, bucket.endpoint)
             }
             Address::Hub(_) => self.options.hub_endpoint.clone(),
             Address::Web(_) => String::new(),
@@ -170,31 +170,31 @@ impl Live {
 
     /// Returns the state of a file if the server sent it in the last minute.
     pub(crate) fn recently_known(&self, url: &str) -> Option<Meta> {
-        let known = self
-            .known(url)
+        let noted = self
+            .noted(url)
             .filter(|(_, since)| since.elapsed() < LISTING_KEPT);
-        known.map(|(meta, _)| meta)
+        noted.map(|(meta, _)| meta)
     }
 
     /// The state in which a file was listed, for an index that is built now, however long that
     /// takes: reads name its tag, so that a file that changed since is not read.
     pub(crate) async fn listed(&self, url: &str) -> Result<Meta> {
-        let known = self.known(url).map(|(meta, _)| meta);
-        match known.filter(|meta| meta.tag().is_some()) {
+        let noted = self.noted(url).map(|(meta, _)| meta);
+        match noted.filter(|meta| meta.tag().is_some()) {
             Some(meta) => Ok(meta),
             None => self.head(url).await,
         }
     }
 
-    pub(crate) fn known(&self, url: &str) -> Option<(Meta, Instant)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&digest(url)).cloned()
+    pub(crate) fn noted(&self, url: &str) -> Option<(Meta, Instant)> {
+        let metas = self.metas.lock().unwrap_or_else(PoisonError::into_inner);
+        metas.get(&digest(url)).cloned()
     }
 
     /// Forgets the state of a file that was written or removed.
     pub(crate) fn forget(&self, url: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(&digest(url));
+        let mut metas = self.metas.lock().unwrap_or_else(PoisonError::into_inner);
+        metas.remove(&digest(url));
     }
 
     /// Keeps the state of a file. States without a version, as in some listings, are not kept.
@@ -202,8 +202,8 @@ impl Live {
         if meta.version.is_empty() {
             return;
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(digest(url), (meta.clone(), Instant::now()));
+        let mut metas = self.metas.lock().unwrap_or_else(PoisonError::into_inner);
+        metas.insert(digest(url), (meta.clone(), Instant::now()));
     }
 }
 
@@ -272,20 +272,20 @@ mod tests {
         };
         let old = Instant::now() - 2 * LISTING_KEPT;
         let list = |version: &str| {
-            let mut known = live.known.lock().unwrap();
-            known.insert(digest(FILE), (state(version), old));
+            let mut metas = live.metas.lock().unwrap();
+            metas.insert(digest(FILE), (state(version), old));
         };
         let ask = |as_listed: bool| {
             let runtime = crate::runtime::handle().unwrap();
             let before = live.counters.counts().requests;
-            let found = runtime.block_on(async {
+            let meta = runtime.block_on(async {
                 if as_listed {
                     live.listed(FILE).await
                 } else {
                     live.head(FILE).await
                 }
             });
-            (found.ok(), live.counters.counts().requests - before)
+            (meta.ok(), live.counters.counts().requests - before)
         };
         list("tag");
         assert_eq!(ask(true), (Some(state("tag")), 0));

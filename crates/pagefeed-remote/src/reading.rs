@@ -53,7 +53,7 @@ impl Source {
     /// Hash of the file and its version; `None` if the version is unknown. `place` tells
     /// buckets of a name from each other. Versions of the hub are made of contents: they stay
     /// when another commit leaves a file as it is.
-    fn key(&self, place: &str) -> Option<u64> {
+    fn key(&self, endpoint: &str) -> Option<u64> {
         let stamp = self.expected?;
         let is_known = stamp.inode != 0 || stamp.modified_ns != 0;
         let state = (stamp.size, stamp.modified_ns, stamp.inode);
@@ -63,7 +63,7 @@ impl Source {
             }
             _ => self.url.clone(),
         };
-        let text = format!("{place} {name} {state:?}");
+        let text = format!("{endpoint} {name} {state:?}");
         is_known.then(|| XxHash3_64::oneshot(text.as_bytes()))
     }
 }
@@ -89,7 +89,7 @@ impl Live {
             )));
         }
         let cache = match &self.cache {
-            Some(cache) => Some(cache).zip(source.key(&self.place_of(&source.address)?)),
+            Some(cache) => Some(cache).zip(source.key(&self.endpoint_of(&source.address)?)),
             None => None,
         };
         let source = Arc::new(source);
@@ -98,13 +98,13 @@ impl Live {
             let answers = self.answers(&source, &requests).await?;
             return Ok(requests.of_each(&answers, ranges));
         };
-        let found = cache.find(key, &joined(ranges, 0));
-        let requests = Requests::covering(&found.missing, self.gate.request_bytes());
+        let cached = cache.find(key, &joined(ranges, 0));
+        let requests = Requests::covering(&cached.missing, self.gate.request_bytes());
         let answers = self.answers(&source, &requests).await?;
         for (range, bytes) in requests.0.iter().zip(&answers) {
             cache.store(key, range.start, bytes);
         }
-        let (all, bytes) = requests.with(answers, found.parts);
+        let (all, bytes) = requests.with(answers, cached.parts);
         Ok(all.of_each(&bytes, ranges))
     }
 
@@ -113,13 +113,13 @@ impl Live {
         source: &Arc<Source>,
         requests: &Requests,
     ) -> Result<Vec<Bytes>> {
-        let one = |range: &Range<u64>| {
+        let answer = |range: &Range<u64>| {
             let (live, source, range) = (Arc::clone(self), Arc::clone(source), range.clone());
             runtime::spawned(source.cancel.clone(), async move {
                 live.retried(|| live.attempt(&source, &range)).await
             })
         };
-        try_join_all(requests.0.iter().map(one)).await
+        try_join_all(requests.0.iter().map(answer)).await
     }
 
     /// One attempt to read a range. If it takes long, a second request is sent, and the first
@@ -127,7 +127,7 @@ impl Live {
     async fn attempt(&self, source: &Source, range: &Range<u64>) -> Result<Bytes, Failure> {
         let _pass = self.gate.enter().await.map_err(Failure::Final)?;
         let size = range.end - range.start;
-        let first = pin!(self.part(source, range));
+        let first = pin!(self.read_once(source, range));
         let slow = pin!(sleep(self.gate.slow(size)));
         let first = match select(first, slow).await {
             Either::Left((done, _)) => return done,
@@ -139,7 +139,7 @@ impl Live {
             return first.await;
         }
         add(&self.counters.hedges, 1);
-        let second = pin!(self.part(source, range));
+        let second = pin!(self.read_once(source, range));
         match select(first, second).await {
             Either::Left((Err(Failure::Again { .. }), second)) => second.await,
             Either::Right((Err(Failure::Again { .. }), first)) => first.await,
@@ -148,7 +148,7 @@ impl Live {
     }
 
     /// One request for a range.
-    async fn part(&self, source: &Source, range: &Range<u64>) -> Result<Bytes, Failure> {
+    async fn read_once(&self, source: &Source, range: &Range<u64>) -> Result<Bytes, Failure> {
         let Source {
             url,
             address,
@@ -157,8 +157,8 @@ impl Live {
         } = source;
         let _under_way = UnderWay::begin(&self.counters);
         let begin = Instant::now();
-        let known = self.known(url).map(|(meta, _)| meta);
-        let tag = known.filter(|meta| *expected == Some(stamp(meta)));
+        let noted = self.noted(url).map(|(meta, _)| meta);
+        let tag = noted.filter(|meta| *expected == Some(stamp(meta)));
         let tag = tag.and_then(|meta| meta.tag());
         let read = self.body(address, range, tag).await;
         let (body, meta) = read.inspect_err(|failure| {
@@ -194,7 +194,7 @@ impl Live {
     ) -> Result<(Body, Meta), Failure> {
         match address {
             Address::Object(object) => {
-                let (bucket, key) = self.place(object).map_err(Failure::Final)?;
+                let (bucket, key) = self.bucket_and_key(object).map_err(Failure::Final)?;
                 bucket.get(&key, range, tag).await
             }
             Address::Web(url) => self.web.get(url, range, tag).await,

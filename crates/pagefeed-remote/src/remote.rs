@@ -81,8 +81,8 @@ impl Remote {
     /// Returns the state of files, in order; with `as_listed`, as this storage knows
     /// them.
     pub fn find(&self, urls: &[String], as_listed: bool) -> Result<Vec<Listed>> {
-        let found = urls.iter().map(|url| async {
-            let one = async {
+        let metas = urls.iter().map(|url| async {
+            let answer = async {
                 let _permit = self.live.questions.acquire().await;
                 let meta = if as_listed {
                     self.live.listed(url).await
@@ -91,10 +91,11 @@ impl Remote {
                 };
                 Ok(listed(url.clone(), meta?))
             };
-            one.await
+            answer
+                .await
                 .map_err(|error: Error| self.live.named(error, url))
         });
-        self.block(try_join_all(found))
+        self.block(try_join_all(metas))
     }
 
     /// Returns bytes of a file in any state.
@@ -117,8 +118,8 @@ impl Remote {
             return Ok(done);
         }
         // The object may have been written although the answer was lost.
-        let found = self.fetch(url)?;
-        Ok(found.and_then(|(there, version)| (there == bytes).then_some(version)))
+        let object = self.fetch(url)?;
+        Ok(object.and_then(|(there, version)| (there == bytes).then_some(version)))
     }
 
     /// Returns a whole object and its version; `None` if it does not exist.
@@ -146,11 +147,13 @@ impl Remote {
         &self,
         url: &str,
         upload: &String,
-        number: usize,
+        part_number: usize,
         bytes: Bytes,
     ) -> Result<String> {
         self.write(url, async |bucket, key| {
-            bucket.part(key, upload, number, bytes.clone()).await
+            bucket
+                .put_part(key, upload, part_number, bytes.clone())
+                .await
         })
     }
 
@@ -186,7 +189,7 @@ impl Remote {
                 "files are written to buckets (s3://, gs://, az://) and to folders of this machine",
             ));
         };
-        let (bucket, key) = self.live.place(&object)?;
+        let (bucket, key) = self.live.bucket_and_key(&object)?;
         let done = self.live.retried(|| work(&bucket, &key)).await;
         self.live.forget(url);
         done
@@ -233,11 +236,14 @@ impl Storage for Remote {
     }
 
     fn read_files(&self, wanted: &[FileRanges]) -> Result<Vec<Vec<Bytes>>> {
-        let reads = wanted.iter().map(|each| async {
-            if is_local(&each.file.path) {
-                return self.local.read_ranges(&each.file, &each.ranges);
+        let reads = wanted.iter().map(|wanted_of_file| async {
+            if is_local(&wanted_of_file.file.path) {
+                return self
+                    .local
+                    .read_ranges(&wanted_of_file.file, &wanted_of_file.ranges);
             }
-            self.ranges_of(&each.file, &each.ranges).await
+            self.ranges_of(&wanted_of_file.file, &wanted_of_file.ranges)
+                .await
         });
         self.block_on_reads(try_join_all(reads))
     }

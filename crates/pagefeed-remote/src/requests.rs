@@ -27,15 +27,17 @@ impl Requests {
         answers: Vec<Bytes>,
         parts: Vec<(Range<u64>, Bytes)>,
     ) -> (Self, Vec<Bytes>) {
-        let overlaps = |part: &Range<u64>| {
-            let first = self.0.partition_point(|request| request.end <= part.start);
+        let overlaps = |cached: &Range<u64>| {
+            let first = self
+                .0
+                .partition_point(|request| request.end <= cached.start);
             self.0
                 .get(first)
-                .is_some_and(|request| request.start < part.end)
+                .is_some_and(|request| request.start < cached.end)
         };
         let mut all: Vec<_> = parts
             .into_iter()
-            .filter(|(part, _)| !overlaps(part))
+            .filter(|(cached, _)| !overlaps(cached))
             .collect();
         all.extend(self.0.iter().cloned().zip(answers));
         all.sort_by_key(|(range, _)| (range.start, range.end));
@@ -59,12 +61,12 @@ impl Requests {
             if from >= to {
                 break;
             }
-            let part = (from - request.start) as usize..(to - request.start) as usize;
-            if part.len() as u64 == range.end - range.start {
-                return answer.slice(part);
+            let within = (from - request.start) as usize..(to - request.start) as usize;
+            if within.len() as u64 == range.end - range.start {
+                return answer.slice(within);
             }
             whole.reserve((range.end - from) as usize);
-            whole.extend_from_slice(&answer[part]);
+            whole.extend_from_slice(&answer[within]);
         }
         whole.freeze()
     }
@@ -82,10 +84,9 @@ pub(crate) fn joined(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
 fn parts(range: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let size = range.end - range.start;
     let count = size.div_ceil(most);
-    let at = move |number: u64| {
-        range.start + (u128::from(size) * u128::from(number) / u128::from(count)) as u64
-    };
-    (0..count).map(move |number| at(number)..at(number + 1))
+    let at =
+        move |n: u64| range.start + (u128::from(size) * u128::from(n) / u128::from(count)) as u64;
+    (0..count).map(move |n| at(n)..at(n + 1))
 }
 
 #[cfg(test)]
@@ -96,16 +97,20 @@ mod tests {
 
     #[test]
     fn neighbours_are_joined_and_long_ranges_divided() {
-        let found =
+        let requests =
             Requests::covering(&[1000..2000, 0..500, 5..5, 9 << 20..10 << 20], MOST_BYTES).0;
-        assert_eq!(found, [0..2000, 9 << 20..10 << 20]);
-        let found = Requests::covering(
+        assert_eq!(requests, [0..2000, 9 << 20..10 << 20]);
+        let requests = Requests::covering(
             std::slice::from_ref(&(100..100 + 3 * MOST_BYTES - 1)),
             MOST_BYTES,
         )
         .0;
-        assert_eq!(found.len(), 3);
-        assert!(found.iter().all(|part| part.end - part.start <= MOST_BYTES));
+        assert_eq!(requests.len(), 3);
+        assert!(
+            requests
+                .iter()
+                .all(|request| request.end - request.start <= MOST_BYTES)
+        );
         assert_eq!(Requests::covering(&[], MOST_BYTES).0, []);
     }
 

@@ -23,9 +23,9 @@ static BEGUN: AtomicPtr<Begun> = AtomicPtr::new(ptr::null_mut());
 /// The runtime of this process.
 pub(crate) fn handle() -> Result<Handle> {
     let process = std::process::id();
-    let found = BEGUN.load(Ordering::Acquire);
+    let stored = BEGUN.load(Ordering::Acquire);
     // SAFETY: what is stored is never freed: its threads live as long as the process.
-    if let Some(begun) = unsafe { found.as_ref() }
+    if let Some(begun) = unsafe { stored.as_ref() }
         && begun.process == process
     {
         return Ok(begun.runtime.handle().clone());
@@ -38,7 +38,7 @@ pub(crate) fn handle() -> Result<Handle> {
         .map_err(|error| Error::limit(format!("no thread for remote reads: {error}")))?;
     let handle = runtime.handle().clone();
     let new = Box::into_raw(Box::new(Begun { process, runtime }));
-    match BEGUN.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {
+    match BEGUN.compare_exchange(stored, new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(handle),
         Err(_) => {
             // SAFETY: it was made above, and nobody else has seen it.

@@ -109,9 +109,9 @@ fn take_one_processor() -> bool {
         let Some(first) = (0..limit).find(|&cpu| libc::CPU_ISSET(cpu, &all)) else {
             return false;
         };
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(first, &mut one);
-        libc::sched_setaffinity(0, size, &raw const one) == 0
+        let mut only_first: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(first, &mut only_first);
+        libc::sched_setaffinity(0, size, &raw const only_first) == 0
     }
 }
 

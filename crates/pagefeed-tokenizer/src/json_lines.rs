@@ -167,7 +167,7 @@ impl Line<'_> {
     fn four_digits(&mut self) -> Option<u32> {
         let digits = self.line.as_bytes().get(self.at..self.at + 4)?;
         self.at += 4;
-        let add = |number, &digit: &u8| Some(number << 4 | char::from(digit).to_digit(16)?);
+        let add = |code, &digit: &u8| Some(code << 4 | char::from(digit).to_digit(16)?);
         digits.iter().try_fold(0, add)
     }
 }
@@ -176,10 +176,10 @@ impl Line<'_> {
 const ESCAPES: [u8; 256] = {
     let mut all = [0; 256];
     let (from, into) = (br#""\/nrtbf"#, b"\"\\/\n\r\t\x08\x0c");
-    let mut number = 0;
-    while number < from.len() {
-        all[from[number] as usize] = into[number];
-        number += 1;
+    let mut n = 0;
+    while n < from.len() {
+        all[from[n] as usize] = into[n];
+        n += 1;
     }
     all
 };
@@ -218,7 +218,7 @@ mod tests {
         let parts = borders.map(|two| &joined.bytes[two[0] as usize..two[1] as usize]);
         Some(
             parts
-                .map(|part| String::from_utf8_lossy(part).into_owned())
+                .map(|text| String::from_utf8_lossy(text).into_owned())
                 .collect(),
         )
     }

@@ -12,15 +12,15 @@ pub fn spelled_out(json: &Value) -> Option<Value> {
 }
 
 /// Rewrites the patterns in a part of the file; returns whether there were any.
-fn respell(part: &mut Value) -> bool {
+fn respell(step: &mut Value) -> bool {
     let mut is_changed = false;
-    if let Some(pattern) = part["pattern"]["Regex"].as_str()
-        && let Some(found) = without_classes(pattern)
+    if let Some(pattern) = step["pattern"]["Regex"].as_str()
+        && let Some(respelled) = without_classes(pattern)
     {
-        is_changed = found != pattern;
-        part["pattern"]["Regex"] = Value::String(found);
+        is_changed = respelled != pattern;
+        step["pattern"]["Regex"] = Value::String(respelled);
     }
-    let parts = part.get_mut("pretokenizers").and_then(Value::as_array_mut);
+    let parts = step.get_mut("pretokenizers").and_then(Value::as_array_mut);
     for inner in parts.into_iter().flatten() {
         is_changed |= respell(inner);
     }
@@ -30,29 +30,29 @@ fn respell(part: &mut Value) -> bool {
 /// Returns the pattern without `\s` and `\S`; `None` where they cannot be expressed
 /// otherwise.
 fn without_classes(pattern: &str) -> Option<String> {
-    let (mut found, mut depth) = (String::new(), 0usize);
+    let (mut respelled, mut depth) = (String::new(), 0usize);
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
         match letter {
             '\\' => match (letters.next()?, depth) {
-                ('s', 0) => found.push_str(&format!("[{WHITE_SPACE}]")),
-                ('s', _) => found.push_str(WHITE_SPACE),
-                ('S', 0) => found.push_str(&format!("[^{WHITE_SPACE}]")),
+                ('s', 0) => respelled.push_str(&format!("[{WHITE_SPACE}]")),
+                ('s', _) => respelled.push_str(WHITE_SPACE),
+                ('S', 0) => respelled.push_str(&format!("[^{WHITE_SPACE}]")),
                 ('S', _) => return None,
-                (other, _) => found.extend([letter, other]),
+                (other, _) => respelled.extend([letter, other]),
             },
             '[' => {
                 depth += 1;
-                found.push(letter);
+                respelled.push(letter);
             }
             ']' => {
                 depth = depth.saturating_sub(1);
-                found.push(letter);
+                respelled.push(letter);
             }
-            _ => found.push(letter),
+            _ => respelled.push(letter),
         }
     }
-    Some(found)
+    Some(respelled)
 }
 
 #[cfg(test)]
@@ -62,8 +62,11 @@ mod tests {
     #[test]
     fn white_space_is_spelled_out() {
         let s = WHITE_SPACE;
-        let found = without_classes(r"\s+(?!\S)| ?[^\s\p{L}\]]+|\\s").unwrap_or_default();
-        assert_eq!(found, format!(r"[{s}]+(?![^{s}])| ?[^{s}\p{{L}}\]]+|\\s"));
+        let respelled = without_classes(r"\s+(?!\S)| ?[^\s\p{L}\]]+|\\s").unwrap_or_default();
+        assert_eq!(
+            respelled,
+            format!(r"[{s}]+(?![^{s}])| ?[^{s}\p{{L}}\]]+|\\s")
+        );
         assert_eq!(without_classes(r"[\S]"), None);
         assert_eq!(without_classes("\\"), None);
     }
@@ -73,9 +76,9 @@ mod tests {
         let split = serde_json::json!({"type": "Split", "pattern": {"Regex": r"\s"}});
         let plain = serde_json::json!({"type": "Split", "pattern": {"String": r"\s"}});
         let parts = serde_json::json!({"pretokenizers": [plain.clone(), split]});
-        let found = spelled_out(&serde_json::json!({"pre_tokenizer": parts}));
-        let found = found.unwrap_or_default();
-        let parts = &found["pre_tokenizer"]["pretokenizers"];
+        let respelled = spelled_out(&serde_json::json!({"pre_tokenizer": parts}));
+        let respelled = respelled.unwrap_or_default();
+        let parts = &respelled["pre_tokenizer"]["pretokenizers"];
         assert_eq!(parts[0], plain);
         assert_eq!(parts[1]["pattern"]["Regex"], format!("[{WHITE_SPACE}]"));
         assert!(spelled_out(&serde_json::json!({"pre_tokenizer": plain})).is_none());

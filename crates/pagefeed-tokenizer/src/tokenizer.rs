@@ -134,10 +134,10 @@ impl Tokenizer {
     /// the first ones leaves the fast engine out; a later one is an error from then on.
     fn try_on(&self, fast: &Fast, text: &str) -> Result<()> {
         if self.untried.load(Ordering::Relaxed) > 0 {
-            let part = head(text, TRIED_AT_ONCE);
-            let size = i64::try_from(part.len() + 1).unwrap_or(TRIED_BYTES);
+            let sample = head(text, TRIED_AT_ONCE);
+            let size = i64::try_from(sample.len() + 1).unwrap_or(TRIED_BYTES);
             self.untried.fetch_sub(size, Ordering::Relaxed);
-            if let Err(why) = compare(&self.exact, fast, part) {
+            if let Err(why) = compare(&self.exact, fast, sample) {
                 self.refute(why);
             }
             return Ok(());
@@ -192,8 +192,8 @@ impl Encode for Tokenizer {
         }
         if let Some(fast) = self.fast() {
             match quietly(|| fast.encode(text)) {
-                Ok(found) => {
-                    ids.extend_from_slice(&found);
+                Ok(encoded) => {
+                    ids.extend_from_slice(&encoded);
                     return Ok(());
                 }
                 Err(why) => self.refute(why),
@@ -227,16 +227,16 @@ fn quietly<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 
 /// Returns how the ids of two engines differ, if they do.
 fn compare(exact: &Exact, fast: &Fast, text: &str) -> Result<(), String> {
-    let found = quietly(|| fast.encode(text))?;
-    let mut expected = Vec::with_capacity(found.len());
+    let ids = quietly(|| fast.encode(text))?;
+    let mut expected = Vec::with_capacity(ids.len());
     catch_panic(|| exact.encode_into(text, &mut expected))
         .map_err(|error| error.message().to_string())?;
-    if found == expected {
+    if ids == expected {
         return Ok(());
     }
     let shown: String = text.chars().take(40).collect();
-    let at = found.iter().zip(&expected).position(|(a, b)| a != b);
-    let at = at.unwrap_or_else(|| found.len().min(expected.len()));
+    let at = ids.iter().zip(&expected).position(|(a, b)| a != b);
+    let at = at.unwrap_or_else(|| ids.len().min(expected.len()));
     Err(format!(
         "its ids of {shown:?} differ from those of tokenizers, from token {at} on"
     ))

@@ -127,18 +127,18 @@ impl ArrowArray {
     fn __getitem__<'py>(slf: &Bound<'py, Self>, row: isize) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let length = slf.get().array.len();
-        let place = if row < 0 {
+        let index = if row < 0 {
             row + length.cast_signed()
         } else {
             row
         };
-        let place = usize::try_from(place).ok().filter(|&place| place < length);
-        let Some(place) = place else {
+        let index = usize::try_from(index).ok().filter(|&index| index < length);
+        let Some(index) = index else {
             let message = format!("row {row} is out of range: there are {length}");
             return Err(PyIndexError::new_err(message));
         };
-        let one = Self::new(slf.get().array.slice(place, 1), slf.get().field.clone());
-        Self::to_pylist(&Bound::new(py, one)?)?.get_item(0)
+        let element = Self::new(slf.get().array.slice(index, 1), slf.get().field.clone());
+        Self::to_pylist(&Bound::new(py, element)?)?.get_item(0)
     }
 
     /// Pickles the array, copied.

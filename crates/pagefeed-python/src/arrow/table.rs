@@ -79,8 +79,8 @@ impl ArrowTable {
     fn __getitem__(&self, name: &str) -> PyResult<ArrowArray> {
         let schema = self.rows.schema();
         match schema.column_with_name(name) {
-            Some((number, field)) => Ok(ArrowArray::new(
-                Arc::clone(self.rows.column(number)),
+            Some((index, field)) => Ok(ArrowArray::new(
+                Arc::clone(self.rows.column(index)),
                 field.clone(),
             )),
             None => Err(PyKeyError::new_err(name.to_owned())),

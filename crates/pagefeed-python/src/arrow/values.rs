@@ -48,39 +48,39 @@ fn filled<T: ArrowPrimitiveType>(array: &ArrayRef, value: T::Native) -> ArrayRef
         return Arc::clone(array);
     }
     let numbers = array.as_primitive::<T>().iter();
-    let numbers = numbers.map(|number| number.unwrap_or(value));
+    let numbers = numbers.map(|element| element.unwrap_or(value));
     Arc::new(PrimitiveArray::<T>::from_iter_values(numbers))
 }
 
 /// Returns one text a row, None for null. `None` for other types.
 pub fn texts<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyList>>> {
-    let made = |text: Option<&str>| text.map(|text| PyString::new(py, text));
+    let string = |text: Option<&str>| text.map(|text| PyString::new(py, text));
     Ok(Some(match array.data_type() {
-        DataType::Utf8 => PyList::new(py, array.as_string::<i32>().iter().map(made))?,
-        DataType::LargeUtf8 => PyList::new(py, array.as_string::<i64>().iter().map(made))?,
-        DataType::Utf8View => PyList::new(py, array.as_string_view().iter().map(made))?,
+        DataType::Utf8 => PyList::new(py, array.as_string::<i32>().iter().map(string))?,
+        DataType::LargeUtf8 => PyList::new(py, array.as_string::<i64>().iter().map(string))?,
+        DataType::Utf8View => PyList::new(py, array.as_string_view().iter().map(string))?,
         _ => return Ok(None),
     }))
 }
 
 /// Returns one memoryview a row, None for null. `None` for other types.
 pub fn blobs<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Option<Bound<'py, PyList>>> {
-    let found: Vec<Option<&[u8]>> = match array.data_type() {
+    let blobs: Vec<Option<&[u8]>> = match array.data_type() {
         DataType::Binary => array.as_binary::<i32>().iter().collect(),
         DataType::LargeBinary => array.as_binary::<i64>().iter().collect(),
         DataType::BinaryView => array.as_binary_view().iter().collect(),
         DataType::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().collect(),
         _ => return Ok(None),
     };
-    let views = found.into_iter().map(|bytes| -> PyResult<_> {
+    let views = blobs.into_iter().map(|bytes| -> PyResult<_> {
         let Some(bytes) = bytes else { return Ok(None) };
-        let held = Held {
+        let view = Held {
             start: bytes.as_ptr().expose_provenance(),
             length: bytes.len(),
             _array: array.clone(),
         };
-        let held = Bound::new(py, held)?;
-        PyMemoryView::from(held.as_any()).map(Some)
+        let view = Bound::new(py, view)?;
+        PyMemoryView::from(view.as_any()).map(Some)
     });
     let views: Vec<Option<Bound<'py, PyMemoryView>>> = views.collect::<PyResult<_>>()?;
     PyList::new(py, views).map(Some)

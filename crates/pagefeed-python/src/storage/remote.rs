@@ -27,14 +27,14 @@ type FoundKeys = (String, String, Option<String>, Option<f64>);
 /// Asks a function of Python for keys, on the thread that calls.
 fn find_keys(function: Py<PyAny>) -> FindKeys {
     Arc::new(move || {
-        let found = Python::try_attach(|py| {
-            let found = function.call0(py);
-            found
-                .and_then(|found| found.extract::<FoundKeys>(py))
+        let answer = Python::try_attach(|py| {
+            let answer = function.call0(py);
+            answer
+                .and_then(|answer| answer.extract::<FoundKeys>(py))
                 .map_err(|error| key_error(py, &error))
         });
         let ended = || Error::new(Kind::Cancelled, "the process ends");
-        let (id, secret, token, expires) = found.ok_or_else(ended)??;
+        let (id, secret, token, expires) = answer.ok_or_else(ended)??;
         let seconds = expires.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e10)));
         Ok(Keys {
             id,
@@ -142,8 +142,8 @@ impl Remote {
 
     /// Files of a bucket below a folder, as (URL, bytes, version), sorted by name.
     fn list_files(&self, py: Python<'_>, url: &str) -> PyResult<Files> {
-        let found = self.run(py, |remote| remote.list(url))?;
-        Ok(Files(Mutex::new(found.into_iter())))
+        let listed = self.run(py, |remote| remote.list(url))?;
+        Ok(Files(Mutex::new(listed.into_iter())))
     }
 
     /// Returns the hub's answer at one of its URLs about a file, and the URL of the
@@ -170,8 +170,8 @@ impl Remote {
     /// them.
     #[pyo3(signature = (urls, *, as_listed=false))]
     fn find(&self, py: Python<'_>, urls: Vec<String>, as_listed: bool) -> PyResult<Vec<File>> {
-        let found = self.run(py, |remote| remote.find(&urls, as_listed))?;
-        Ok(found.into_iter().map(file).collect())
+        let files = self.run(py, |remote| remote.find(&urls, as_listed))?;
+        Ok(files.into_iter().map(file).collect())
     }
 
     /// Bytes [begin, end) of a file.
@@ -192,8 +192,8 @@ impl Remote {
         py: Python<'py>,
         url: &str,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Version)>> {
-        let found = self.run(py, |remote| remote.fetch(url))?;
-        Ok(found.map(|(bytes, version)| (PyBytes::new(py, &bytes), version)))
+        let object = self.run(py, |remote| remote.fetch(url))?;
+        Ok(object.map(|(bytes, version)| (PyBytes::new(py, &bytes), version)))
     }
 
     /// Writes a whole object and returns its version: only if there is none with `new`,
@@ -232,11 +232,13 @@ impl Remote {
         py: Python<'_>,
         url: &str,
         upload: String,
-        number: usize,
+        part_number: usize,
         data: PyBackedBytes,
     ) -> PyResult<String> {
         let bytes = Bytes::from_owner(data);
-        self.run(py, |remote| remote.put_part(url, &upload, number, bytes))
+        self.run(py, |remote| {
+            remote.put_part(url, &upload, part_number, bytes)
+        })
     }
 
     /// Completes an object of the parts with these names; returns its version.

@@ -63,7 +63,7 @@ struct Object {
 }
 
 /// Cached bytes of some ranges, and what is missing.
-pub(crate) struct Found {
+pub(crate) struct Cached {
     pub(crate) parts: Vec<(Range<u64>, Bytes)>,
     pub(crate) missing: Vec<Range<u64>>,
 }
@@ -88,8 +88,8 @@ impl PageCache {
     }
 
     /// Returns the cached bytes of `ranges` of one version of an object.
-    pub(crate) fn find(&self, object: u64, ranges: &[Range<u64>]) -> Found {
-        let mut found = Found {
+    pub(crate) fn find(&self, object: u64, ranges: &[Range<u64>]) -> Cached {
+        let mut cached = Cached {
             parts: Vec::new(),
             missing: Vec::new(),
         };
@@ -101,14 +101,14 @@ impl PageCache {
                     Some(bytes) => {
                         add(&self.counters.cache_hits, 1);
                         add(&self.counters.cache_bytes, end - at);
-                        found.parts.push((at..end, bytes));
+                        cached.parts.push((at..end, bytes));
                     }
-                    None => found.missing.push(at..end),
+                    None => cached.missing.push(at..end),
                 }
                 at = end;
             }
         }
-        found
+        cached
     }
 
     /// Returns bytes from a position to their end, or the end of a gap without bytes.
@@ -127,8 +127,8 @@ impl PageCache {
             if fs::remove_file(&path).is_ok() {
                 add(&self.counters.cache_failures, 1);
             }
-            if let Some(known) = self.lock().objects.get_mut(&object) {
-                known.segments.remove(&segment.start);
+            if let Some(entry) = self.lock().objects.get_mut(&object) {
+                entry.segments.remove(&segment.start);
             }
         }
     }
@@ -136,8 +136,8 @@ impl PageCache {
     fn segment_at(&self, object: u64, at: u64) -> Option<(Segment, Name)> {
         self.look(object);
         let state = self.lock();
-        let known = &state.objects.get(&object)?.segments;
-        let mut before = known.range(..=at).rev().take(NEIGHBOURS);
+        let segments = &state.objects.get(&object)?.segments;
+        let mut before = segments.range(..=at).rev().take(NEIGHBOURS);
         let (&start, &(size, age)) = before.find(|(start, (size, _))| *start + size > at)?;
         let segment = Segment {
             object,
@@ -149,14 +149,14 @@ impl PageCache {
 
     fn next_after(&self, object: u64, at: u64) -> Option<u64> {
         let state = self.lock();
-        let known = &state.objects.get(&object)?.segments;
-        known.range(at + 1..).next().map(|(start, _)| *start)
+        let segments = &state.objects.get(&object)?.segments;
+        segments.range(at + 1..).next().map(|(start, _)| *start)
     }
 
     /// Lists the cached files of an object, from time to time.
     fn look(&self, object: u64) {
-        let known = self.lock().objects.get(&object).map(|known| known.looked);
-        if known.is_some_and(|looked| looked.elapsed() < LOOK_AGAIN) {
+        let entry = self.lock().objects.get(&object).map(|entry| entry.looked);
+        if entry.is_some_and(|looked| looked.elapsed() < LOOK_AGAIN) {
             return;
         }
         let mut segments = BTreeMap::new();
@@ -183,8 +183,8 @@ impl PageCache {
         self.lock().under_way -= on_disk;
         match written {
             Ok(()) => {
-                if let Some(known) = self.lock().objects.get_mut(&object) {
-                    known.segments.insert(start, (size, age));
+                if let Some(entry) = self.lock().objects.get_mut(&object) {
+                    entry.segments.insert(start, (size, age));
                 }
             }
             Err(_) => {
@@ -196,8 +196,8 @@ impl PageCache {
 
     fn write(&self, object: u64, name: &Name, bytes: &[u8]) -> io::Result<()> {
         let folder = self.folder_of(object);
-        let number = self.num_drafts.fetch_add(1, Ordering::Relaxed);
-        let draft = folder.join(format!(".{}-{number}.draft", std::process::id()));
+        let draft_number = self.num_drafts.fetch_add(1, Ordering::Relaxed);
+        let draft = folder.join(format!(".{}-{draft_number}.draft", std::process::id()));
         let segment = Segment {
             object,
             start: name.start,

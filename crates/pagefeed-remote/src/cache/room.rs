@@ -32,7 +32,7 @@ impl fmt::Display for Name {
 
 impl Name {
     fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split('-').map(|part| u64::from_str_radix(part, 16));
+        let mut numbers = text.split('-').map(|word| u64::from_str_radix(word, 16));
         let mut next = || numbers.next()?.ok();
         let name = Self {
             age: next()?,
@@ -46,19 +46,19 @@ impl Name {
 
 /// Returns the files of one object, and removes drafts that no process will finish.
 pub(super) fn names(folder: &Path) -> Vec<Name> {
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(text) = name.to_str() else { continue };
         match Name::parse(text) {
-            Some(name) => found.push(name),
+            Some(name) => names.push(name),
             None if text.ends_with(".draft") && is_abandoned(&entry) => {
                 let _ = fs::remove_file(entry.path());
             }
             None => {}
         }
     }
-    found
+    names
 }
 
 fn is_abandoned(entry: &fs::DirEntry) -> bool {
@@ -77,8 +77,8 @@ pub(super) fn make_room(folder: &Path, capacity: u64, coming: u64) {
         .map(|entry| entry.path())
         .collect();
     let mut files: Vec<(Name, usize)> = Vec::new();
-    for (number, object) in objects.iter().enumerate() {
-        files.extend(names(object).into_iter().map(|name| (name, number)));
+    for (n, object) in objects.iter().enumerate() {
+        files.extend(names(object).into_iter().map(|name| (name, n)));
     }
     let on_disk = |name: &Name| bytes_on_disk(name.size);
     let mut size: u64 = coming + files.iter().map(|(name, _)| on_disk(name)).sum::<u64>();
@@ -87,13 +87,13 @@ pub(super) fn make_room(folder: &Path, capacity: u64, coming: u64) {
     }
     files.sort_unstable();
     let left = capacity / LEFT.1 * LEFT.0;
-    for (name, number) in files {
+    for (name, n) in files {
         if size <= left {
             break;
         }
-        let _ = fs::remove_file(objects[number].join(name.to_string()));
+        let _ = fs::remove_file(objects[n].join(name.to_string()));
         size -= on_disk(&name);
         // Only if nothing is in it.
-        let _ = fs::remove_dir(&objects[number]);
+        let _ = fs::remove_dir(&objects[n]);
     }
 }

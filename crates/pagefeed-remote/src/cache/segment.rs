@@ -69,8 +69,8 @@ impl Segment {
         if XxHash3_64::oneshot(words).to_le_bytes() != sum {
             return None;
         }
-        let word = |number: usize| {
-            let bytes = words.get(number * 8..number * 8 + 8)?;
+        let word = |n: usize| {
+            let bytes = words.get(n * 8..n * 8 + 8)?;
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
         };
         let fields = self.fields().into_iter().enumerate();
@@ -85,8 +85,8 @@ impl Segment {
             .ok()?;
         file.read_exact(&mut bytes).ok()?;
         let parts = (first..last).zip(bytes.chunks(PART as usize));
-        for (number, part) in parts {
-            if word(FIELDS + number as usize) != Some(XxHash3_64::oneshot(part)) {
+        for (n, block) in parts {
+            if word(FIELDS + n as usize) != Some(XxHash3_64::oneshot(block)) {
                 return None;
             }
         }
@@ -124,11 +124,11 @@ mod tests {
             "of another version"
         );
         let whole = std::fs::read(&path).unwrap();
-        for place in [0, 9, 17, 40, 100, whole.len() - 1] {
+        for offset in [0, 9, 17, 40, 100, whole.len() - 1] {
             let mut damaged = whole.clone();
-            damaged[place] ^= 1;
+            damaged[offset] ^= 1;
             std::fs::write(&path, &damaged).unwrap();
-            assert!(segment.read(&path, &(1000..201_000)).is_none(), "{place}");
+            assert!(segment.read(&path, &(1000..201_000)).is_none(), "{offset}");
         }
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
         assert!(segment.read(&path, &(1000..201_000)).is_none(), "cut off");

@@ -48,11 +48,15 @@ fn ranges_are_put_together_of_what_there_is() {
     store(&cache, 1, 180..300);
     store(&cache, 1, 500..600);
     for reader in [&cache, &folder.cache(1 << 20)] {
-        let found = reader.find(1, &[50..550, 120..140]);
-        assert_eq!(found.missing, [50..100, 300..500]);
-        let parts: Vec<_> = found.parts.iter().map(|(range, _)| range.clone()).collect();
+        let cached = reader.find(1, &[50..550, 120..140]);
+        assert_eq!(cached.missing, [50..100, 300..500]);
+        let parts: Vec<_> = cached
+            .parts
+            .iter()
+            .map(|(range, _)| range.clone())
+            .collect();
         assert_eq!(parts, [100..200, 200..300, 500..550, 120..140]);
-        for (range, bytes) in found.parts {
+        for (range, bytes) in cached.parts {
             assert_eq!(bytes, object_bytes(range));
         }
         assert_eq!(reader.counters.counts().cache_hits, 4);
@@ -64,8 +68,8 @@ fn ranges_are_put_together_of_what_there_is() {
 fn the_oldest_go_first() {
     let folder = Folder::new("oldest");
     let cache = folder.cache(64_000);
-    for number in 0..200u64 {
-        store(&cache, number % 3, number * 1000..(number + 1) * 1000);
+    for n in 0..200u64 {
+        store(&cache, n % 3, n * 1000..(n + 1) * 1000);
         std::thread::sleep(Duration::from_millis(1));
     }
     let names: Vec<Name> = (0..3)
@@ -115,8 +119,8 @@ fn what_is_damaged_or_gone_is_missing() {
     let mut bytes = fs::read(&damaged).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&damaged, bytes).unwrap();
-    let found = cache.find(1, &[0..2000]);
-    assert_eq!((found.parts.len(), found.missing.len()), (1, 1));
+    let cached = cache.find(1, &[0..2000]);
+    assert_eq!((cached.parts.len(), cached.missing.len()), (1, 1));
     assert!(!damaged.exists(), "it is not tried again");
     assert_eq!(cache.counters.counts().cache_failures, 1);
     for file in folder.files() {
@@ -170,16 +174,16 @@ fn many_processes_share_a_folder() {
     let folder = Folder::new("shared");
     let caches: Vec<_> = (0..4).map(|_| folder.cache(100_000)).collect();
     std::thread::scope(|scope| {
-        for (number, cache) in caches.iter().enumerate() {
+        for (process, cache) in caches.iter().enumerate() {
             scope.spawn(move || {
                 for turn in 0..100u64 {
-                    let start = (turn * 7 + number as u64 * 13) % 50 * 2000;
+                    let start = (turn * 7 + process as u64 * 13) % 50 * 2000;
                     let range = start..start + 2000;
-                    let found = cache.find(9, std::slice::from_ref(&range));
-                    for (part, bytes) in found.parts {
-                        assert_eq!(bytes, object_bytes(part));
+                    let cached = cache.find(9, std::slice::from_ref(&range));
+                    for (range, bytes) in cached.parts {
+                        assert_eq!(bytes, object_bytes(range));
                     }
-                    if !found.missing.is_empty() {
+                    if !cached.missing.is_empty() {
                         store(cache, 9, range);
                     }
                 }

@@ -222,8 +222,8 @@ mod tests {
     fn slow_is_far_outside_of_what_a_size_takes() {
         let mut durations = Durations::default();
         assert_eq!(durations.slow(1 << 20), UNKNOWN_SLOW);
-        for number in 0..100 {
-            durations.note(1 << 20, Duration::from_millis(1000 + number % 3 * 100));
+        for n in 0..100 {
+            durations.note(1 << 20, Duration::from_millis(1000 + n % 3 * 100));
             durations.note(100, Duration::from_millis(20));
         }
         assert_eq!(durations.slow(100), LEAST_SLOW);

@@ -37,9 +37,9 @@ pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
 ) -> Result<T> {
     let pulse = Pulse::new(Arc::clone(counters));
     let (begin, mut waited, mut untagged) = (Instant::now(), Duration::ZERO, 0);
-    let (mut pause, mut last, mut number) = (FIRST_PAUSE, String::new(), 0u32);
+    let (mut pause, mut last, mut attempts) = (FIRST_PAUSE, String::new(), 0u32);
     loop {
-        number += 1;
+        attempts += 1;
         let (why, after) = match pulse.watch(limits.deadline, attempt()).await {
             Some(Ok(done)) => return Ok(done),
             Some(Err(Failure::Final(error))) => return Err(error),
@@ -60,15 +60,15 @@ pub(crate) async fn until_done<T, F: Future<Output = Result<T, Failure>>>(
                 }
                 (why, after)
             }
-            None if last.is_empty() => return Err(overdue(number, begin, "no answer")),
-            None => return Err(overdue(number, begin, &last)),
+            None if last.is_empty() => return Err(overdue(attempts, begin, "no answer")),
+            None => return Err(overdue(attempts, begin, &last)),
         };
         let asked = after.unwrap_or_default();
         let wait = pause.mul_f64(jitter()).max(asked);
         waited += asked;
         if Instant::now() + wait >= pulse.end(limits.deadline) {
             if asked.is_zero() {
-                return Err(overdue(number, begin, &why));
+                return Err(overdue(attempts, begin, &why));
             }
             if waited > limits.max_wait {
                 return Err(too_long(asked, limits.max_wait, &why));
@@ -205,10 +205,10 @@ mod tests {
 
     #[test]
     fn an_attempt_after_a_wait_that_was_asked_for_has_its_whole_deadline() {
-        let (counters, number) = (Arc::default(), Cell::new(0));
+        let (counters, attempts) = (Arc::default(), Cell::new(0));
         let attempt = || async {
-            number.set(number.get() + 1);
-            if number.get() > 1 {
+            attempts.set(attempts.get() + 1);
+            if attempts.get() > 1 {
                 sleep(Duration::from_millis(200)).await;
                 return Ok(7);
             }

@@ -65,7 +65,7 @@ pub(crate) struct Bucket {
     store: RwLock<(Option<String>, Arc<dyn Objects>)>,
     keys: Option<Arc<KeyRing>>,
     /// Identifies the bucket among others of its name: endpoint and account.
-    pub(crate) place: String,
+    pub(crate) endpoint: String,
 }
 
 /// A page of a list.
@@ -78,13 +78,13 @@ pub(crate) struct Page {
 
 impl Bucket {
     pub(crate) fn new(open: Open, keys: Option<Arc<KeyRing>>) -> Result<Self> {
-        let (store, place) = open(None)?;
+        let (store, endpoint) = open(None)?;
         let store = RwLock::new((None, Arc::from(store)));
         Ok(Self {
             open,
             store,
             keys,
-            place,
+            endpoint,
         })
     }
 
@@ -100,7 +100,7 @@ impl Bucket {
             .ask_unless(is_refused, store.get_opts(key, options))
             .await?
         {
-            Some(found) => Ok(meta(&found.meta)),
+            Some(object) => Ok(meta(&object.meta)),
             None => Ok(self.get(key, &(0..1), None).await?.1),
         }
     }
@@ -119,10 +119,10 @@ impl Bucket {
         };
         let store = self.store();
         let read = async {
-            let found = store.get_opts(key, options).await?;
-            let meta = meta(&found.meta);
+            let object = store.get_opts(key, options).await?;
+            let meta = meta(&object.meta);
             let mut body = Body::of(range);
-            let mut pieces = found.into_stream();
+            let mut pieces = object.into_stream();
             while let Some(piece) = pieces.try_next().await? {
                 body.push(piece);
             }

@@ -112,9 +112,9 @@ impl Hub {
             }
             Err((_, failure)) => return Err(failure),
         };
-        let (body, found) = read_range(response, range).await?;
+        let (body, read) = read_range(response, range).await?;
         let meta = Meta {
-            size: found.size,
+            size: read.size,
             ..resolved.meta
         };
         Ok((body, meta))
@@ -145,9 +145,9 @@ impl Hub {
             .chain(file.path.split('/'))
             .collect();
         let name = self.url(&["datasets", &file.dataset, "resolve"], &names)?;
-        let known = self.lock().get(&name).cloned();
-        if let Some(known) = known.filter(|known| known.since.elapsed() < KEPT) {
-            return Ok((name, known));
+        let before = self.lock().get(&name).cloned();
+        if let Some(before) = before.filter(|before| before.since.elapsed() < KEPT) {
+            return Ok((name, before));
         }
         let first = [(RANGE, "bytes=0-0".to_string())];
         let asked = match self.ask(Method::HEAD, name.clone(), &[]).await {
@@ -190,8 +190,8 @@ impl Hub {
             let response = send(&self.transport, request)
                 .await
                 .map_err(|(answer, failure)| {
-                    let told = self.told(answer.code.as_deref().unwrap_or_default(), &at);
-                    (answer, told.unwrap_or(failure))
+                    let explained = self.explained(answer.code.as_deref().unwrap_or_default(), &at);
+                    (answer, explained.unwrap_or(failure))
                 })?;
             match redirect(&response, &at) {
                 None => return Ok((at, response)),
@@ -205,9 +205,9 @@ impl Hub {
     }
 
     /// Returns the error that the hub's error code means.
-    fn told(&self, code: &str, at: &Url) -> Option<Failure> {
+    fn explained(&self, code: &str, at: &Url) -> Option<Failure> {
         let parts: Vec<_> = at.path().split('/').collect();
-        let dataset = parts.iter().position(|part| *part == "datasets")?;
+        let dataset = parts.iter().position(|step| *step == "datasets")?;
         let page = parts.get(dataset..dataset + 3)?.join("/");
         let page = self.endpoint.join(&page).ok()?;
         let token = match self.token {

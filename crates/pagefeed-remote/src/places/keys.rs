@@ -24,13 +24,13 @@ const LEAST: Duration = Duration::from_secs(10);
 /// The keys of a storage, shared by its buckets.
 pub(crate) struct KeyRing {
     find: FindKeys,
-    held: Mutex<Option<Held>>,
+    current: Mutex<Option<CurrentKeys>>,
     /// When a server last refused the keys, and others were looked for.
     looked: Mutex<Option<Instant>>,
 }
 
 #[derive(Clone)]
-struct Held {
+struct CurrentKeys {
     keys: Arc<AwsCredential>,
     /// Time at which they replaced others; `None` for the first keys.
     replaced: Option<Instant>,
@@ -39,7 +39,7 @@ struct Held {
     expires: Option<SystemTime>,
 }
 
-impl Held {
+impl CurrentKeys {
     fn new(keys: Keys) -> Self {
         let now = Instant::now();
         let left = |expires: SystemTime| {
@@ -76,7 +76,7 @@ impl KeyRing {
     pub(crate) fn new(find: FindKeys) -> Self {
         Self {
             find,
-            held: Mutex::default(),
+            current: Mutex::default(),
             looked: Mutex::default(),
         }
     }
@@ -85,8 +85,8 @@ impl KeyRing {
     /// began, or now, or expected soon.
     pub(crate) async fn replaced_since(&self, begun: Instant) -> bool {
         let mut looked = self.looked.lock().await;
-        let mut held = self.held.lock().await;
-        let Some(before) = held.as_ref() else {
+        let mut current = self.current.lock().await;
+        let Some(before) = current.as_ref() else {
             return false; // None were sent.
         };
         if before.replaced.is_some_and(|replaced| replaced > begun) {
@@ -96,11 +96,11 @@ impl KeyRing {
             return false;
         }
         match self.ask().await {
-            Ok(found) => {
+            Ok(keys) => {
                 *looked = Some(Instant::now());
-                let found = Held::new(found).in_place();
-                let is_other = *found.keys != *before.keys;
-                *held = Some(found).filter(|_| is_other).or_else(|| held.take());
+                let keys = CurrentKeys::new(keys).in_place();
+                let is_other = *keys.keys != *before.keys;
+                *current = Some(keys).filter(|_| is_other).or_else(|| current.take());
                 is_other
             }
             Err(error) => may_pass(&error),
@@ -115,20 +115,20 @@ impl KeyRing {
 
     async fn keys(&self) -> Result<Arc<AwsCredential>> {
         // One asks, the others wait for it.
-        let mut held = self.held.lock().await;
-        if let Some(held) = held.as_ref()
-            && held.due.is_none_or(|due| due > Instant::now())
+        let mut current = self.current.lock().await;
+        if let Some(current) = current.as_ref()
+            && current.due.is_none_or(|due| due > Instant::now())
         {
-            return Ok(Arc::clone(&held.keys));
+            return Ok(Arc::clone(&current.keys));
         }
-        match (self.ask().await, held.as_mut()) {
-            (Ok(found), Some(_)) => *held = Some(Held::new(found).in_place()),
-            (Ok(found), None) => *held = Some(Held::new(found)),
+        match (self.ask().await, current.as_mut()) {
+            (Ok(asked), Some(_)) => *current = Some(CurrentKeys::new(asked).in_place()),
+            (Ok(asked), None) => *current = Some(CurrentKeys::new(asked)),
             // What is left of the old ones is time to try again.
             (Err(_), Some(old)) if old.is_valid() => old.due = Some(Instant::now() + LEAST),
             (Err(error), _) => return Err(error),
         }
-        let keys = held.as_ref().map(|held| Arc::clone(&held.keys));
+        let keys = current.as_ref().map(|current| Arc::clone(&current.keys));
         keys.ok_or_else(|| Error::internal("credentials were lost"))
     }
 }
@@ -172,12 +172,12 @@ mod tests {
     fn ring(seconds: u64) -> KeyRing {
         let asked = AtomicU64::new(0);
         KeyRing::new(Arc::new(move || {
-            let number = asked.fetch_add(1, Ordering::Relaxed);
-            if number == 1 {
+            let call = asked.fetch_add(1, Ordering::Relaxed);
+            if call == 1 {
                 return Err(Error::new(Kind::Io(ErrorKind::TimedOut), "later"));
             }
             Ok(Keys {
-                id: number.to_string(),
+                id: call.to_string(),
                 secret: "hidden".into(),
                 token: None,
                 expires: Some(SystemTime::now() + Duration::from_secs(seconds)),
@@ -193,12 +193,12 @@ mod tests {
                 assert_eq!(ring.keys().await.unwrap().key_id, "0");
             }
             let due = |ring: &KeyRing| {
-                let held = ring.held.try_lock().unwrap();
-                held.as_ref().unwrap().due.unwrap() - Instant::now()
+                let current = ring.current.try_lock().unwrap();
+                current.as_ref().unwrap().due.unwrap() - Instant::now()
             };
             assert!((3290..=3300).contains(&due(&ring).as_secs()));
             let overdue = || {
-                ring.held.try_lock().unwrap().as_mut().unwrap().due = Some(Instant::now());
+                ring.current.try_lock().unwrap().as_mut().unwrap().due = Some(Instant::now());
             };
             overdue();
             assert_eq!(ring.keys().await.unwrap().key_id, "0", "the service fails");

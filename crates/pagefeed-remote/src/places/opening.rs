@@ -31,9 +31,9 @@ macro_rules! built {
         for key in [$($key::$endpoint),*] {
             check_web_address(key.as_ref(), builder.get_config_value(&key).as_deref())?;
         }
-        let told = [$($key::$endpoint,)* $($key::$other),*];
-        let place = told.map(|key| builder.get_config_value(&key).unwrap_or_default());
-        (builder, place.join(" "))
+        let identifying = [$($key::$endpoint,)* $($key::$other),*];
+        let endpoint = identifying.map(|key| builder.get_config_value(&key).unwrap_or_default());
+        (builder, endpoint.join(" "))
     }};
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn open(
     let failed = |error| cannot_open(name, &error);
     Ok(match provider {
         Provider::Amazon => {
-            let (mut builder, place) = built!(
+            let (mut builder, endpoint) = built!(
                 AmazonS3Builder,
                 AmazonS3ConfigKey[Endpoint S3Endpoint][],
                 with_bucket_name,
@@ -63,10 +63,10 @@ pub(crate) fn open(
             if let Some(region) = region {
                 builder = builder.with_region(region);
             }
-            (Box::new(builder.build().map_err(failed)?), place)
+            (Box::new(builder.build().map_err(failed)?), endpoint)
         }
         Provider::Google => {
-            let (mut builder, place) = built!(
+            let (mut builder, endpoint) = built!(
                 GoogleCloudStorageBuilder,
                 GoogleConfigKey[BaseUrl][],
                 with_bucket_name,
@@ -80,16 +80,16 @@ pub(crate) fn open(
                 });
                 builder = builder.with_credentials(Arc::new(nobody));
             }
-            (Box::new(builder.build().map_err(failed)?), place)
+            (Box::new(builder.build().map_err(failed)?), endpoint)
         }
         Provider::Azure => {
-            let (builder, place) = built!(
+            let (builder, endpoint) = built!(
                 MicrosoftAzureBuilder,
                 AzureConfigKey[Endpoint][AccountName UseEmulator],
                 with_container_name,
                 bucket
             );
-            (Box::new(builder.build().map_err(failed)?), place)
+            (Box::new(builder.build().map_err(failed)?), endpoint)
         }
     })
 }

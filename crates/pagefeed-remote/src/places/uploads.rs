@@ -66,9 +66,9 @@ impl Bucket {
     pub(crate) async fn fetch(&self, key: &Path) -> Result<Option<(Bytes, Version)>, Failure> {
         let store = self.store();
         let read = async {
-            let found = store.get(key).await?;
-            let version = (found.meta.e_tag.clone(), found.meta.version.clone());
-            let (mut all, mut pieces) = (BytesMut::new(), found.into_stream());
+            let object = store.get(key).await?;
+            let version = (object.meta.e_tag.clone(), object.meta.version.clone());
+            let (mut all, mut pieces) = (BytesMut::new(), object.into_stream());
             while let Some(piece) = pieces.try_next().await? {
                 all.extend_from_slice(&piece);
                 arrived(piece.len() as u64, all.len() as u64);
@@ -90,16 +90,16 @@ impl Bucket {
     }
 
     /// Writes a part of an upload; returns its name.
-    pub(crate) async fn part(
+    pub(crate) async fn put_part(
         &self,
         key: &Path,
         upload: &String,
-        number: usize,
+        part_number: usize,
         bytes: Bytes,
     ) -> Result<String, Failure> {
         let store = self.store();
-        let part = self.ask(store.put_part(key, upload, number, bytes.into()));
-        Ok(part.await?.content_id)
+        let sent = self.ask(store.put_part(key, upload, part_number, bytes.into()));
+        Ok(sent.await?.content_id)
     }
 
     /// Completes an object from all parts.
@@ -109,8 +109,8 @@ impl Bucket {
         upload: &String,
         parts: &[String],
     ) -> Result<Version, Failure> {
-        let parts = parts.iter().map(|part| PartId {
-            content_id: part.clone(),
+        let parts = parts.iter().map(|content_id| PartId {
+            content_id: content_id.clone(),
         });
         let store = self.store();
         let done = self.ask(store.complete_multipart(key, upload, parts.collect()));
@@ -152,8 +152,8 @@ mod tests {
             (403, "AccessDenied", [false, false, false]),
         ] {
             let conditions = [&Condition::Nothing, &Condition::Absent, &unchanged];
-            let found = conditions.map(|each| each.is_unmet(Some(status), code));
-            assert_eq!(found, expected, "{status} {code}");
+            let are_unmet = conditions.map(|condition| condition.is_unmet(Some(status), code));
+            assert_eq!(are_unmet, expected, "{status} {code}");
         }
     }
 }

@@ -14,10 +14,10 @@ pub(crate) struct Body {
     wanted: usize,
     /// Bytes that arrived, including those beyond the range.
     come: usize,
-    held: Held,
+    received: Received,
 }
 
-enum Held {
+enum Received {
     Nothing,
     /// One piece, which may be the whole range.
     Piece(Bytes),
@@ -29,7 +29,7 @@ impl Body {
         Self {
             wanted: usize::try_from(range.end - range.start).unwrap_or(usize::MAX),
             come: 0,
-            held: Held::Nothing,
+            received: Received::Nothing,
         }
     }
 
@@ -38,15 +38,15 @@ impl Body {
         let at = self.come;
         self.come = self.come.saturating_add(piece.len());
         arrived(piece.len() as u64, self.come as u64);
-        match &mut self.held {
-            Held::Nothing => self.held = Held::Piece(piece),
-            Held::Piece(first) => {
+        match &mut self.received {
+            Received::Nothing => self.received = Received::Piece(piece),
+            Received::Piece(first) => {
                 let mut all = RecycledBuffer::new(self.wanted);
                 put(&mut all, 0, first);
                 put(&mut all, at, &piece);
-                self.held = Held::Pieces(all);
+                self.received = Received::Pieces(all);
             }
-            Held::Pieces(all) => put(all, at, &piece),
+            Received::Pieces(all) => put(all, at, &piece),
         }
     }
 
@@ -59,10 +59,10 @@ impl Body {
                 self.come, self.wanted
             )));
         }
-        match self.held {
-            Held::Nothing => Ok(Bytes::new()),
-            Held::Piece(piece) => Ok(piece),
-            Held::Pieces(all) => Ok(Bytes::from_owner(all.map_err(Failure::Final)?)),
+        match self.received {
+            Received::Nothing => Ok(Bytes::new()),
+            Received::Piece(piece) => Ok(piece),
+            Received::Pieces(all) => Ok(Bytes::from_owner(all.map_err(Failure::Final)?)),
         }
     }
 }

@@ -227,12 +227,12 @@ pub(crate) fn region(error: &object_store::Error) -> Option<String> {
 
 /// Returns the error code in an answer of XML or JSON, if there is one.
 pub(crate) fn error_code(text: &str) -> &str {
-    let found = [("<Code>", "</Code>"), ("\"reason\": \"", "\"")]
+    let code_in_text = [("<Code>", "</Code>"), ("\"reason\": \"", "\"")]
         .iter()
         .find_map(|(begin, end)| Some(text.split_once(begin)?.1.split_once(end)?.0));
     let is_word =
         |code: &&str| code.len() < 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    found.filter(is_word).unwrap_or_default()
+    code_in_text.filter(is_word).unwrap_or_default()
 }
 
 /// The innermost cause, since outer ones show URLs, which may be signed.
@@ -269,25 +269,25 @@ mod tests {
         }
     }
 
-    fn told(answer: &Answer, code: &str) -> String {
+    fn text_of(answer: &Answer, code: &str) -> String {
         format!("{:?}", Failure::of_answer(answer, code))
     }
 
     #[test]
     fn what_is_wrong_is_told_as_what_it_is() {
-        let archived = told(&answer(403), "InvalidObjectState");
+        let archived = text_of(&answer(403), "InvalidObjectState");
         assert!(archived.contains("archived"), "{archived}");
         let late = Answer {
             seconds_ahead: -3600,
             ..answer(403)
         };
-        let late = told(&late, "");
+        let late = text_of(&late, "");
         assert!(late.contains("3600 s behind the server's"), "{late}");
         let elsewhere = Answer {
             region: Some("eu-west-1".into()),
             ..answer(301)
         };
-        let elsewhere = told(&elsewhere, "PermanentRedirect");
+        let elsewhere = text_of(&elsewhere, "PermanentRedirect");
         assert!(elsewhere.contains("in region eu-west-1"), "{elsewhere}");
     }
 
@@ -327,7 +327,7 @@ mod tests {
                 asked,
                 ..answer(403)
             };
-            let said = told(&answer, "AccessDenied");
+            let said = text_of(&answer, "AccessDenied");
             assert!(said.contains(verb), "{said}");
         }
         for asked in [Asked::Writing, Asked::Removing] {
@@ -335,10 +335,10 @@ mod tests {
                 asked,
                 ..answer(412)
             };
-            let said = told(&answer, "PreconditionFailed");
+            let said = text_of(&answer, "PreconditionFailed");
             assert!(said.contains("refuses the write"), "{said}");
         }
-        let missing = told(&answer(404), "NoSuchBucket");
+        let missing = text_of(&answer(404), "NoSuchBucket");
         assert!(missing.contains("no such bucket"), "{missing}");
     }
 

@@ -16,7 +16,7 @@ const ENTRIES: [(&str, &str); 4] = [
 /// Whether a request with this query is answered by a list.
 pub(super) fn is_list(query: Option<&str>) -> bool {
     let mut parts = query.unwrap_or_default().split('&');
-    parts.any(|part| matches!(part, "list-type=2" | "comp=list"))
+    parts.any(|parameter| matches!(parameter, "list-type=2" | "comp=list"))
 }
 
 /// Returns a list without objects that no URL can name, and their number. Markers of
@@ -50,13 +50,13 @@ pub(super) fn readable(body: Bytes) -> (Bytes, u64) {
         return (body, 0);
     }
     left_out.sort_unstable_by_key(|range| range.start);
-    let (mut kept, mut from) = (Vec::with_capacity(body.len()), 0);
+    let (mut readable_body, mut from) = (Vec::with_capacity(body.len()), 0);
     for range in left_out {
-        kept.extend_from_slice(&body[from..range.start]);
+        readable_body.extend_from_slice(&body[from..range.start]);
         from = range.end;
     }
-    kept.extend_from_slice(&body[from..]);
-    (kept.into(), num_skipped)
+    readable_body.extend_from_slice(&body[from..]);
+    (readable_body.into(), num_skipped)
 }
 
 /// The text of an element of this name.
@@ -91,10 +91,10 @@ fn sign(entity: &str) -> Option<char> {
         "quot" => Some('"'),
         "apos" => Some('\''),
         _ => {
-            let number = name.strip_prefix('#')?;
-            let code = match number.strip_prefix(['x', 'X']) {
+            let reference = name.strip_prefix('#')?;
+            let code = match reference.strip_prefix(['x', 'X']) {
                 Some(digits) => u32::from_str_radix(digits, 16),
-                None => number.parse(),
+                None => reference.parse(),
             };
             char::from_u32(code.ok()?)
         }

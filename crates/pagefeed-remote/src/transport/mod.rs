@@ -284,11 +284,11 @@ fn certificates(path: &str) -> Result<Vec<Certificate>> {
         ))
     };
     let pem = fs::read(path).map_err(|error| wrong(&error))?;
-    let found = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
-    if found.is_empty() {
+    let certificates = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&error))?;
+    if certificates.is_empty() {
         return Err(wrong(&"it has no certificate"));
     }
-    Ok(found)
+    Ok(certificates)
 }
 
 /// Why a request has no response.
@@ -303,12 +303,12 @@ pub(crate) enum Sent {
 /// in the hub's `RateLimit: "name";r=0;t=55` of a used-up window.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     if let Some(limit) = text(headers, "ratelimit") {
-        let number = |name| {
+        let parameter = |name| {
             limit
                 .split(';')
-                .find_map(|part| part.trim().strip_prefix(name))
+                .find_map(|pair| pair.trim().strip_prefix(name))
         };
-        if let (Some("0"), Some(seconds)) = (number("r="), number("t=")) {
+        if let (Some("0"), Some(seconds)) = (parameter("r="), parameter("t=")) {
             return seconds.parse().ok().map(Duration::from_secs);
         }
     }

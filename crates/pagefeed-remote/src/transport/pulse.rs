@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn what_moves_is_not_ended() {
         let slow = async {
-            for number in 1..20 {
+            for n in 1..20 {
                 sleep(TICK).await;
-                arrived(1, number);
+                arrived(1, n);
             }
             queued(sleep(TICK * 10)).await;
             Ok(())
