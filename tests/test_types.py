@@ -4,11 +4,15 @@ Each `type: ignore` below is an error of mypy if what it stands beside is accept
 (`warn_unused_ignores`, of `strict`).
 """
 
+from typing import cast
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import pagefeed as pf
+from pagefeed._core import Engine
+from pagefeed.contract import Step
 from pagefeed.errors import InvalidArgumentError
 
 
@@ -56,3 +60,24 @@ def test_choices_of_settings(dataset: pf.dataset.ParquetDataset) -> None:
         pf.mix({"all": dataset}, stop="soon")  # type: ignore[arg-type]
     with refused("words"):
         pf.mix({"all": dataset}, unit="words")  # type: ignore[arg-type]
+
+
+def test_numbers_of_steps_and_their_indexes(dataset: pf.dataset.ParquetDataset) -> None:
+    """A step that was skipped keeps its number, and has no index."""
+    loader = pf.Loader(dataset, sequences=pf.Windows(4), batch_size=1)
+    loader.skip([1])
+    route = loader.view().position.whole.route
+    step = Step(2)
+    assert route.index_of(step) == 1
+    assert route.number_of(route.index_of(step)) == 2
+    # Each of these is of another step, and nothing else would tell.
+    assert route.number_of(step) == 3  # type: ignore[arg-type]
+    assert route.index_of(route.index_of(step)) == 1  # type: ignore[arg-type]
+
+
+def test_plans_of_an_engine(dataset: pf.dataset.ParquetDataset) -> None:
+    loader = pf.Loader(dataset, sequences=pf.Windows(4), batch_size=1)
+    plan, engine = loader.plan([0]), cast("Engine", loader.view()._feed.engine())
+    with pytest.raises(AttributeError, match="num_batches"):
+        engine.submit(plan.segments)  # type: ignore[arg-type]
+    loader.close()

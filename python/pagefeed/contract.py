@@ -74,6 +74,8 @@ from pagefeed.core.run import (
     Run,
     Slot,
     StatePart,
+    Step,
+    StepIndex,
 )
 from pagefeed.core.sequences import (
     Blocks,
@@ -121,6 +123,8 @@ __all__ = [
     "SpanIndex",
     "Spans",
     "StatePart",
+    "Step",
+    "StepIndex",
     "TokenCut",
     "derive_key",
     "lengths_of_rows",

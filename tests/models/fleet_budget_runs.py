@@ -12,6 +12,7 @@ from made.numbered import numbered_loader
 from models.fleet_runs import FleetMachine
 from models.machines import PADDING, SIZES, Fuse
 from models.runs import ORDERS, numbered
+from pagefeed.contract import Step
 
 
 def joined_loader(**options: Any) -> pf.Loader:
@@ -106,7 +107,7 @@ class FleetBudgetMachine(FleetMachine):
             epochs = {self.model.epoch_at(position) for position in step.positions}
             found = list[int]()
             for rank, loader in enumerate(self.loaders):
-                rows = loader.view().position.whole.rows(step.number)
+                rows = loader.view().position.whole.rows(Step(step.number))
                 for row in rows:
                     [origin] = loader.locate(step.number, row)
                     if not origin.num_tokens:

@@ -15,7 +15,7 @@ import pagefeed as pf
 from made.numbered import numbered_loader
 from models.mixture_runs import mixture_loader
 from models.runs import numbered
-from pagefeed.core.run import Run
+from pagefeed.core.run import Run, Step
 from pagefeed.run import LoaderState
 
 CUTS = [
@@ -93,7 +93,7 @@ def planned_fleet(seed: int) -> None:
             state = run.at(begin).state_after(draw.randint(0, step))
             known = draw.choice([begin, LoaderState.from_dict(state.to_dict())])
             cursor = run.at(known, rank=rank, world_size=world_size)
-            parts.append(cursor.sequences(cursor.route.checked_index(step), 1))
+            parts.append(cursor.sequences(cursor.route.checked_index(Step(step)), 1))
         rows = [len(part) for part in parts]
         assert max(rows) - min(rows) <= 1, f"seed {seed}"
         if draw.random() < 0.3:  # One died before the commit: all ask again.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagefeed.core.order import EpochOrder, Shuffle
-from pagefeed.core.run.route import Ranges, merge_ranges
+from pagefeed.core.run.route import Ranges, Step, merge_ranges
 from pagefeed.core.sequences import ExplicitBlocks
 from pagefeed.elastic import Fleet, FleetRoute
 
@@ -120,7 +120,7 @@ class SimulatedFleet:
     def given(self, member: Member, rank: int, world_size: int) -> list[int]:
         """The sequences that a member gets for its part of the step."""
         route = self.route(member, rank, world_size)
-        positions = route.positions(route.checked_index(self.step), 1)
+        positions = route.positions(route.checked_index(Step(self.step)), 1)
         return [self.order[at] if at >= 0 else PADDING for at in positions.tolist()]
 
     def live(self) -> int:
@@ -188,7 +188,9 @@ class SimulatedFleet:
             return Member()
         peer = self.draw.choice(others) if others else Member(skipped=self.skipped)
         route = self.route(peer)
-        index = self.draw.randint(0, route.checked_index(self.step, past_end=True))
+        index = self.draw.randint(
+            0, route.checked_index(Step(self.step), past_end=True)
+        )
         return Member(
             route.position_after(index), route.step_after(index), peer.skipped
         )
@@ -202,7 +204,7 @@ class SimulatedFleet:
         if len(self.left) < 6 * size:
             return
         route = self.route(Member(skipped=self.skipped))
-        first = route.checked_index(self.step) + self.draw.randint(0, 2)
+        first = route.checked_index(Step(self.step)) + self.draw.randint(0, 2)
         gone = route.positions(first, self.draw.randint(1, 2)).tolist()
         spans = [*self.skipped, *((at, at + 1) for at in gone)]
         self.skipped = merge_ranges(spans)

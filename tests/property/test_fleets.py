@@ -8,7 +8,7 @@ import pytest
 
 from models.fleets import planned_fleet
 from models.order_fleets import WORLDS, SimulatedFleet
-from pagefeed.core.run import NO_POSITION
+from pagefeed.core.run import NO_POSITION, StepIndex
 from pagefeed.core.run.route import merge_ranges
 from pagefeed.elastic import Fleet, FleetRoute
 from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
@@ -91,7 +91,7 @@ def test_steps_are_the_positions_in_order(seed):
     skipped = {at for begin, end in one.skipped for at in range(begin, end)}
     left = [at for at in range(one.start, one.end or 0) if at not in skipped]
     for index in range(one.num_steps or 0):
-        size = one.fleet.size_of(one.number_of(index))
+        size = one.fleet.size_of(one.number_of(StepIndex(index)))
         step, left = left[:size], left[size:]
         parts = [each.positions(index, 1).tolist() for each in routes]
         assert [len(part) for part in parts] == [each.rows(index) for each in routes]
@@ -100,13 +100,13 @@ def test_steps_are_the_positions_in_order(seed):
         assert one.position_after(index) == step[0]
         for rank, (each, part) in enumerate(zip(routes, parts, strict=True)):
             real = [at for at in part if at != NO_POSITION]
-            assert each.weight(index) == len(real) * world_size / len(step)
+            assert each.weight(StepIndex(index)) == len(real) * world_size / len(step)
             for slot in one.slots(np.array(real, dtype=np.int64)):
-                assert slot[:2] == (one.number_of(index), rank)
+                assert slot[:2] == (one.number_of(StepIndex(index)), rank)
                 assert part[slot.row] in real
             line = each.progression(index, 1)
             assert line is None or [*line] == part
-    assert len(left) < one.fleet.size_of(one.number_of(one.num_steps or 0))
+    assert len(left) < one.fleet.size_of(one.number_of(StepIndex(one.num_steps or 0)))
     assert one.drop_last or not left
     joined = [each.positions(0, one.num_steps or 0).tolist() for each in routes]
     single = [

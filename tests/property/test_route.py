@@ -8,7 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagefeed.core.run.route import NO_POSITION, Route, Slot, merge_ranges
+from pagefeed.core.run.route import (
+    NO_POSITION,
+    Route,
+    Slot,
+    Step,
+    StepIndex,
+    merge_ranges,
+)
 from pagefeed.mixture.mixture_route import MixtureRoute
 
 SKIPPED = st.lists(st.tuples(st.integers(0, 90), st.integers(1, 20)), max_size=2)
@@ -36,7 +43,7 @@ def routes(draw: st.DrawFn) -> Route:
 def numbers_of(route: Route) -> list[int]:
     """The number of each step, and that of the end."""
     assert route.num_steps is not None
-    return [route.number_of(index) for index in range(route.num_steps + 1)]
+    return [route.number_of(StepIndex(index)) for index in range(route.num_steps + 1)]
 
 
 @given(route=routes(), draws=st.randoms(use_true_random=False))
@@ -56,9 +63,9 @@ def test_a_number_leads_to_its_step_or_the_next_one(route: Route) -> None:
     numbers = numbers_of(route)
     assert numbers == sorted(set(numbers))
     for number in range(route.first_step, numbers[-1] + 1):
-        index = route.index_of(number)
+        index = route.index_of(Step(number))
         assert numbers[index] >= number > (numbers[index - 1] if index else -1)
-    assert route.index_of(numbers[-1] + 1) >= len(numbers)
+    assert route.index_of(Step(numbers[-1] + 1)) >= len(numbers)
 
 
 @given(route=routes())
@@ -67,7 +74,7 @@ def test_where_positions_go_is_what_ranks_take(route: Route) -> None:
     for rank in range(route.world_size):
         taken = replace(route, rank=rank).positions(0, steps)
         for index, rows in enumerate(taken.reshape(steps, route.batch_size).tolist()):
-            number = route.number_of(index)
+            number = route.number_of(StepIndex(index))
             wanted += [(p, Slot(number, rank, row)) for row, p in enumerate(rows)]
     wanted = sorted(each for each in wanted if each[0] != NO_POSITION)
     positions = [position for position, _ in wanted]

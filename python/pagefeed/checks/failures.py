@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array
 from pagefeed.core.dataset import Dataset
-from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, merge_ranges
+from pagefeed.core.run import MOST_RANGES, Cursor, Ranges, Step, merge_ranges
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import DataError, InvalidArgumentError, PagefeedError
 
@@ -21,7 +21,7 @@ MOST_SEQUENCES = 1 << 18
 """Sequences searched at most; nobody skips the steps of more."""
 
 
-def explain(error: Exception, now: Cursor, step: int) -> None:
+def explain(error: Exception, now: Cursor, step: Step) -> None:
     """Name the steps that cannot be made, in a note and in ``error.steps``.
 
     Args:
@@ -46,7 +46,7 @@ def explain(error: Exception, now: Cursor, step: int) -> None:
     )
 
 
-def _name_row(error: DataError, now: Cursor, step: int) -> None:
+def _name_row(error: DataError, now: Cursor, step: Step) -> None:
     """Say which row of which file a row of the batch is."""
     if error.batch_row is None:
         return

@@ -35,7 +35,7 @@ from pagefeed.core.batches import (
 from pagefeed.core.dataset import Source, check_dataset
 from pagefeed.core.order import Shuffle, ShuffleLike
 from pagefeed.core.ranks import resolve_rank, resolve_threads
-from pagefeed.core.run import Origin, Slot
+from pagefeed.core.run import Origin, Slot, Step
 from pagefeed.core.sequences import Cut, check_sequences
 from pagefeed.core.wiring import parsed, room
 from pagefeed.errors import InvalidArgumentError
@@ -360,7 +360,7 @@ class Loader(AnyLoader):
         """
         with self._session.lock:
             cursor = self._session.position.whole
-            index = cursor.route.checked_index(step, past_end=True)
+            index = cursor.route.checked_index(Step(step), past_end=True)
             self._session.go_on(cursor.state_after(index), is_new=True)
 
     def skip(self, steps: Iterable[int]) -> None:
@@ -394,7 +394,7 @@ class Loader(AnyLoader):
             InvalidArgumentError: If there is no such row, the step is skipped, or it
                 lies before a resume with another batch size or world size.
         """
-        return self._session.position.whole.origins(step, row)
+        return self._session.position.whole.origins(Step(step), row)
 
     def plan(self, steps: Iterable[int]) -> Plan:
         """Return what steps of this rank read, without reading it: nothing moves.

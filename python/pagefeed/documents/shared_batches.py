@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pagefeed.contract import Cursor, Slot
+from pagefeed.contract import Cursor, Slot, Step
 from pagefeed.errors import InvalidArgumentError
 
 __all__ = ["document_at", "num_documents", "slots_in_batches"]
@@ -17,7 +17,7 @@ def num_documents(cursor: Cursor, sequences: Iterable[int]) -> int:
     return sum(len(cursor.run.documents_of(sequence)) for sequence in real)
 
 
-def document_at(cursor: Cursor, step: int, row: int) -> tuple[int, int]:
+def document_at(cursor: Cursor, step: Step, row: int) -> tuple[int, int]:
     """Return the sequence that a row of this rank's batch is of, and its place there.
 
     Raises:
@@ -50,5 +50,5 @@ def _rows_before(cursor: Cursor, slot: Slot) -> int:
     if slot.row == 0:
         return 0
     route = replace(cursor.route, rank=slot.rank)
-    sequences = cursor.sequences_of(route, route.index_of(slot.step))
+    sequences = cursor.sequences_of(route, route.index_of(Step(slot.step)))
     return num_documents(cursor, sequences[: slot.row].tolist())

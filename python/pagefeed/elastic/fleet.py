@@ -11,7 +11,7 @@ import numpy as np
 
 from pagefeed.core._base import Int64Array, check_positive, check_whole, lazy
 from pagefeed.core.batches import LoaderSettings, RunView
-from pagefeed.core.run import NO_POSITION, Route
+from pagefeed.core.run import NO_POSITION, Route, Step, StepIndex
 from pagefeed.elastic.dealing import rows_of_ranks, share_of_rank, share_size
 from pagefeed.elastic.fleet_session import FleetSession
 from pagefeed.errors import InvalidArgumentError
@@ -193,13 +193,13 @@ class FleetRoute(Route):
         end = self.fleet.end_of_size(step)
         return None if end is None else -(-(end - step) // self.num_workers)
 
-    def number_of(self, index: int) -> int:
+    def number_of(self, index: StepIndex) -> Step:
         """Return the number of the ``index``-th step from the start."""
-        return self.first_step + index
+        return Step(self.first_step + index)
 
-    def index_of(self, step: int) -> int:
+    def index_of(self, step: Step) -> StepIndex:
         """Return the index of the step with this number."""
-        return step - self.first_step
+        return StepIndex(step - self.first_step)
 
     def positions(self, first: int, count: int) -> Int64Array:
         """Return the positions of this process's steps ``first .. first + count``."""

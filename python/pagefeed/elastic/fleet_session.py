@@ -8,7 +8,7 @@ from typing import Any
 
 from pagefeed.core._base import check_whole
 from pagefeed.core.batches import Batch, Iteration, LoaderSettings, RunView
-from pagefeed.core.run import LoaderState
+from pagefeed.core.run import LoaderState, Step, StepIndex
 from pagefeed.errors import CancelledError, InvalidArgumentError
 
 __all__ = ["FleetSession"]
@@ -32,7 +32,7 @@ class FleetSession(RunView):
     def __init__(self, settings: LoaderSettings) -> None:
         super().__init__(settings)
         self._take_place(settings.rank, settings.world_size)
-        self._current: tuple[int, Batch | None] | None = None
+        self._current: tuple[Step, Batch | None] | None = None
         """The step asked for last, and its batch; None if ranks may have changed since.
         """
         self._is_ahead = False
@@ -55,7 +55,7 @@ class FleetSession(RunView):
         """Steps up to the one held, or else before the next one."""
         return super().num_given if self._current is None else self._current[0] + 1
 
-    def _hold(self, current: tuple[int, Batch | None] | None) -> None:
+    def _hold(self, current: tuple[Step, Batch | None] | None) -> None:
         """Keep the step that was asked for: another loop begins with it."""
         self._current, is_held = current, current is not None
         if self.position.is_held != is_held:  # The same one knows its first step.
@@ -73,11 +73,11 @@ class FleetSession(RunView):
             )
         cursor = running.cursor
         last = cursor.num_taken - (current is None)
-        return cursor.route.weight(last * cursor.num_workers + cursor.worker)
+        return cursor.route.weight(StepIndex(last * cursor.num_workers + cursor.worker))
 
     def at(self, step: int, rank: int | None, world_size: int) -> Batch | None:
         """Return the batch of a step for a rank, see :meth:`Loader.at`."""
-        step = check_whole(step, "step", least=0)
+        number = Step(check_whole(step, "step", least=0))
         self.check_state()
         checked_rank, world_size = self.settings.fleet.check_place(
             0 if rank is None else rank, world_size
@@ -86,11 +86,11 @@ class FleetSession(RunView):
         with self.lock:
             is_here = (rank, world_size) == self.rank_and_size
             current = self._current
-            if current is None or not is_here or current[0] != step:
-                is_next = current is not None and is_here and current[0] + 1 == step
-                self._go_to(step, rank, world_size, is_next=is_next)
+            if current is None or not is_here or current[0] != number:
+                is_next = current is not None and is_here and current[0] + 1 == number
+                self._go_to(number, rank, world_size, is_next=is_next)
                 try:
-                    current = step, self._taken()
+                    current = number, self._taken()
                 except BaseException:
                     self._hold(None)
                     raise
@@ -100,7 +100,7 @@ class FleetSession(RunView):
             return dict(batch) if isinstance(batch, dict) else batch
 
     def _go_to(
-        self, step: int, rank: int | None, world_size: int, *, is_next: bool
+        self, step: Step, rank: int | None, world_size: int, *, is_next: bool
     ) -> None:
         """Go to the beginning of a step; keep the plan if it is the next step."""
         cursor = self.position.whole

@@ -22,6 +22,8 @@ from pagefeed.core.run import (
     Route,
     Run,
     SequencesOf,
+    Step,
+    StepIndex,
     check_bound,
 )
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
@@ -124,7 +126,7 @@ class MixtureCursor(Cursor):
             first_step=begin.step,
             skipped=begin.skipped,
         )
-        return endless.span(0, endless.index_of(max_steps))[1]
+        return endless.span(StepIndex(0), endless.index_of(Step(max_steps)))[1]
 
     @property
     def epoch_positions(self) -> float:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pagefeed.core._base import check_whole, require
 from pagefeed.core.batches import Batch, Fields, make_feed
 from pagefeed.core.loader import Loader
-from pagefeed.core.run import Origin
+from pagefeed.core.run import Origin, Step
 from pagefeed.errors import InvalidArgumentError
 from pagefeed.reports.counted import check_counted
 from pagefeed.reports.decoding import TextTokenizer
@@ -105,8 +105,8 @@ def trace(
     """
     check_counted(loader, "trace")
     session = loader.view()
-    cursor = session.position.whole
-    rows = cursor.rows(step) if row is None else [check_whole(row, "row", least=0)]
+    cursor, number = session.position.whole, Step(step)
+    rows = cursor.rows(number) if row is None else [check_whole(row, "row", least=0)]
     feed = session.settings
     alone = replace(
         feed,
@@ -123,10 +123,10 @@ def trace(
     single = make_feed(alone, session.run)
     traced = []
     for row_number in rows:
-        sequence = cursor.row_at(step, row_number)[0]
+        sequence = cursor.row_at(number, row_number)[0]
         address = {"step": step, "rank": loader.rank, "row": row_number}
         try:
-            origins = cursor.origins(step, row_number)
+            origins = cursor.origins(number, row_number)
             engine = single.engine()
             engine.submit(single.plan(np.array([[sequence]])))
             try:

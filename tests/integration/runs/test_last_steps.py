@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import pagefeed as pf
 from made.numbered import LENGTH, numbered_loader, write_numbered
-from pagefeed.core.run.route import NO_POSITION, Route
+from pagefeed.core.run.route import NO_POSITION, Route, Step, StepIndex
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_every_rank_has_a_sequence_where_there_are_enough(
     }
     whole = Route(rank=0, **options)
     assert whole.num_steps is not None
-    numbers = [whole.number_of(index) for index in range(whole.num_steps)]
+    numbers = [whole.number_of(StepIndex(index)) for index in range(whole.num_steps)]
     assert numbers == list(range(whole.num_steps))
     gone = sorted(index for index in skipped if index < whole.num_steps)
     spans = tuple(whole.span(index, index + 1) for index in gone)
@@ -50,12 +50,12 @@ def test_every_rank_has_a_sequence_where_there_are_enough(
     num_steps = routes[0].num_steps
     assert num_steps == len(numbers) - len(gone)
     left = [number for number in numbers if number not in gone]
-    assert [routes[0].number_of(index) for index in range(num_steps)] == left
+    assert [routes[0].number_of(StepIndex(index)) for index in range(num_steps)] == left
     assert [routes[0].index_of(number) for number in left] == list(range(num_steps))
-    end = routes[0].number_of(num_steps)
+    end = routes[0].number_of(StepIndex(num_steps))
     assert end > max(left, default=-1)
     assert routes[0].index_of(end) == num_steps
-    assert routes[0].index_of(end + 1) > num_steps
+    assert routes[0].index_of(Step(end + 1)) > num_steps
     if not num_steps:
         return
     dealt = np.stack([route.positions(0, num_steps) for route in routes])

@@ -20,7 +20,7 @@ from made.numbered import (
     rows_of,
     write_numbered,
 )
-from pagefeed.core.run.route import MOST_SEQUENCES, Slot
+from pagefeed.core.run.route import MOST_SEQUENCES, Slot, StepIndex
 from pagefeed.core.run.run import NO_SEQUENCE
 from pagefeed.errors import InvalidArgumentError
 
@@ -84,7 +84,9 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         route = loader.view().run.at(loader.view().position.now).route
         assert route.num_steps is not None
         indices = sorted({skip for skip in skips if skip < route.num_steps})
-        numbers = [route.number_of(index) for index in range(route.num_steps)]
+        numbers = [
+            route.number_of(StepIndex(index)) for index in range(route.num_steps)
+        ]
         loader.skip([numbers[index] for index in indices])
         for index in reversed(indices):
             span = route._places(route.span(index, index + 1)) - route.start
@@ -95,7 +97,7 @@ def test_any_chain_of_resumes_gives_the_same_remaining_sequence(folder, legs, sh
         remaining = loader.view().run.at(loader.view().position.now).route
         assert remaining.num_steps is not None
         kept = range(remaining.num_steps)
-        assert [remaining.number_of(index) for index in kept] == left
+        assert [remaining.number_of(StepIndex(index)) for index in kept] == left
         taken = sequences_of_steps(loader, steps)
         assert taken == model[: len(taken)]
         if steps < remaining.num_steps - 1:

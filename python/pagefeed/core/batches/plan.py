@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pagefeed.core._base import Int64Array, UInt32Array, check_whole, distinct
-from pagefeed.core.run import NO_SEQUENCE, Cursor
+from pagefeed.core.run import NO_SEQUENCE, Cursor, Step
 from pagefeed.core.sequences import (
     AnyIndex,
     Bundles,
@@ -103,7 +103,7 @@ def plan_of_steps(
     Raises:
         InvalidArgumentError: If there is none, one does not exist, or is skipped.
     """
-    numbers = [check_whole(step, "steps", least=0) for step in steps]
+    numbers = [Step(check_whole(step, "steps", least=0)) for step in steps]
     if not numbers:
         raise InvalidArgumentError("steps=[] must name a step, such as [7] or range(3)")
     found = [cursor.sequences_in(step) for step in numbers]

@@ -13,6 +13,8 @@ from pagefeed.core.run.route import (
     Ranges,
     Route,
     Slot,
+    Step,
+    StepIndex,
     merge_ranges,
 )
 from pagefeed.core.run.run import NO_SEQUENCE, Cursor, Positions, Run, SequencesOf
@@ -43,6 +45,8 @@ __all__ = [
     "SequencesOf",
     "Slot",
     "StatePart",
+    "Step",
+    "StepIndex",
     "check_bound",
     "check_same_run",
     "merge_ranges",

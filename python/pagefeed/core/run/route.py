@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ __all__ = [
     "Ranges",
     "Route",
     "Slot",
+    "Step",
+    "StepIndex",
     "in_pieces",
     "merge_ranges",
 ]
@@ -30,6 +32,12 @@ NO_POSITION = -1
 Ranges = tuple[tuple[int, int], ...]
 """Ranges of positions: first, and one past the last."""
 
+
+Step = NewType("Step", int)
+"""Number of a step in its iteration, as users know it: skipped steps have one, too."""
+
+StepIndex = NewType("StepIndex", int)
+"""Index of a step among those of a route, which begins anywhere and skips steps."""
 
 NEVER = 1 << 62
 """A position that is never reached."""
@@ -98,7 +106,7 @@ class Route:
         """Return how many steps from one on have as many rows; None for all."""
         return None
 
-    def weight(self, index: int) -> float:
+    def weight(self, index: StepIndex) -> float:
         """Return the weight of this rank's part of a step in a mean over ranks.
 
         That is its share of the step's sequences, times the number of ranks.
@@ -183,15 +191,15 @@ class Route:
         consumed = self._first_position(num_taken * self.num_workers)
         return consumed if self.end is None else min(consumed, self.end)
 
-    def step_after(self, num_taken: int) -> int:
+    def step_after(self, num_taken: int) -> Step:
         """Return the step at which a process continues after ``num_taken`` steps."""
-        return self.number_of(num_taken * self.num_workers)
+        return self.number_of(StepIndex(num_taken * self.num_workers))
 
-    def number_of(self, index: int) -> int:
+    def number_of(self, index: StepIndex) -> Step:
         """Return the number of the ``index``-th step from the start."""
         last, last_number = self._last_number
         own = self._number_at(self.start + self._distance(index))
-        return max(own, last_number + index - last) if index >= last else own
+        return Step(max(own, last_number + index - last) if index >= last else own)
 
     def _number_at(self, kept_position: int) -> int:
         position = int(self._positions(np.array([kept_position]))[0])
@@ -216,11 +224,11 @@ class Route:
             last_place += self.world_size
         return steps - 1, self._number_at(last_place)
 
-    def number_here(self, num_taken: int) -> int:
+    def number_here(self, num_taken: int) -> Step:
         """Return the step after ``num_taken`` steps of this process."""
-        return self.number_of(num_taken * self.num_workers + self.worker)
+        return self.number_of(StepIndex(num_taken * self.num_workers + self.worker))
 
-    def index_of(self, step: int) -> int:
+    def index_of(self, step: Step) -> StepIndex:
         """Return the index of the step with this number, or of the next step after it.
 
         The number after the last step gives ``num_steps``.
@@ -229,13 +237,14 @@ class Route:
         distance = int(self._places(position)) - self.start
         index = -(-distance // self.step_sequences)
         last, last_number = self._last_number
-        if index < last:
-            return index
-        if step <= last_number:
-            return last
-        return last + 1 if step <= self.number_of(last + 1) else max(last + 2, index)
+        if index < last or step <= last_number:
+            return StepIndex(min(index, last))
+        behind = StepIndex(last + 1)
+        if step <= self.number_of(behind):
+            return behind
+        return StepIndex(max(last + 2, index))
 
-    def checked_index(self, step: int, *, past_end: bool = False) -> int:
+    def checked_index(self, step: Step, *, past_end: bool = False) -> StepIndex:
         """Return :meth:`index_of` for a step that exists, or for the end if allowed.
 
         Raises:
@@ -243,7 +252,9 @@ class Route:
         """
         last, index = self.num_steps, self.index_of(step)
         if step < self.first_step or (last is not None and index >= last + past_end):
-            end = "" if last is None else f" and below {self.number_of(last)}"
+            end = (
+                "" if last is None else f" and below {self.number_of(StepIndex(last))}"
+            )
             raise InvalidArgumentError(
                 f"step={step} is not in this iteration, or not known to it: steps "
                 f"are at least {self.first_step}{end}"
@@ -289,7 +300,7 @@ class Route:
         row, rank = self._dealt(index, in_step)
         return index, rank, row
 
-    def span(self, first: int, stop: int) -> tuple[int, int]:
+    def span(self, first: StepIndex, stop: StepIndex) -> tuple[int, int]:
         """Return the range of positions from step index ``first`` up to ``stop``."""
         last_place = self._first_place(stop) - 1
         begin = self._first_position(first)

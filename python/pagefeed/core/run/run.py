@@ -29,6 +29,8 @@ from pagefeed.core.run.route import (
     MOST_SEQUENCES,
     NO_POSITION,
     Route,
+    Step,
+    StepIndex,
     in_pieces,
 )
 from pagefeed.core.run.state import LoaderState
@@ -446,7 +448,7 @@ class Cursor(ABC):
         return self._moved(now, route.position_after(num_taken))
 
     @property
-    def step(self) -> int:
+    def step(self) -> Step:
         """Number of the next step of this process."""
         return self.route.number_here(self.num_taken)
 
@@ -464,7 +466,7 @@ class Cursor(ABC):
         """
         return numbers_of(finished(self._found(first, count)))
 
-    def sequences_in(self, step: int) -> Int64Array:
+    def sequences_in(self, step: Step) -> Int64Array:
         """Return the sequences of this rank's batch of a step, with their epochs.
 
         Raises:
@@ -475,14 +477,14 @@ class Cursor(ABC):
             raise InvalidArgumentError(f"step={step} is skipped")
         return self.sequences_of(self.route, index)
 
-    def rows(self, step: int) -> list[int]:
+    def rows(self, step: Step) -> list[int]:
         """Return the rows of this rank's batch of a step that are not padding."""
         own = self.sequences(self.route.checked_index(step), 1).tolist()
         if self.run.takes_batches:
             return list(range(room("documents").num_documents(self, own)))
         return [row for row, sequence in enumerate(own) if sequence >= 0]
 
-    def row_at(self, step: int, row: int) -> tuple[int, int]:
+    def row_at(self, step: Step, row: int) -> tuple[int, int]:
         """Return the sequence of a row of this rank's batch, and the row in it.
 
         Raises:
@@ -498,7 +500,7 @@ class Cursor(ABC):
             raise InvalidArgumentError(f"step={step}, row={row} is padding")
         return int(sequences[row]), 0
 
-    def origins(self, step: int, row: int) -> list[Origin]:
+    def origins(self, step: Step, row: int) -> list[Origin]:
         """Return the origins of the tokens in a row of a batch of this rank.
 
         Raises:
@@ -511,7 +513,7 @@ class Cursor(ABC):
             origins = origins[sum(before) :][: int(is_left)]
         return origins
 
-    def sequences_of(self, route: Route, index: int) -> Int64Array:
+    def sequences_of(self, route: Route, index: StepIndex) -> Int64Array:
         """Return the sequences of a step on a route, with their epochs: int64."""
         return finished(self._sequences_at(route.positions(index, 1)))
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pagefeed.core._base import MOST, check_positive, check_whole
 from pagefeed.core.dataset import what_changed
 from pagefeed.core.order import ORDER_VERSION
-from pagefeed.core.run.route import Ranges, Route, merge_ranges
+from pagefeed.core.run.route import Ranges, Route, Step, StepIndex, merge_ranges
 from pagefeed.core.run.state_parts import (
     StatePart,
     check_same_run,
@@ -154,12 +154,16 @@ class LoaderState:
         skipped = list(self.skipped)
         for first, stop in _runs(steps):
             last = route.num_steps
-            indices = route.index_of(first), route.index_of(stop)
+            indices = route.index_of(Step(first)), route.index_of(Step(stop))
             if first < self.step or (last is not None and indices[1] > last):
                 raise InvalidArgumentError(
                     f"steps {first} to {stop - 1} cannot be skipped: the next step is "
                     f"{self.step}"
-                    + ("" if last is None else f", the end {route.number_of(last)}")
+                    + (
+                        ""
+                        if last is None
+                        else f", the end {route.number_of(StepIndex(last))}"
+                    )
                     + "; to leave out what was taken, load a state from before it"
                 )
             if indices[0] < indices[1]:
