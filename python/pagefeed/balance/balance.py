@@ -232,7 +232,7 @@ def deal(
     balance: Balance,
     equal: float,
 ) -> tuple[npt.NDArray[np.int32], Int64Array]:
-    """Return the new place of each sequence of some ranks, and what is at each place.
+    """Return the new slot of each sequence of some ranks, and what is in each slot.
 
     Those of a rank are sorted by cost. Each cost is moved up or down by less than the
     part ``equal`` of itself and of the rank's mean, by a hash of its position, so that
@@ -242,7 +242,7 @@ def deal(
     any 2**n consecutive numbers that begin at a multiple of 2**n each 2**-n of the
     range gets one. Which numbers stand together is drawn by the key.
 
-    In buckets, so many in a row have about the same quantile: of its places, aligned
+    In buckets, so many in a row have about the same quantile: of its slots, aligned
     runs of 2**n take neighbours by cost, and these runs come in a keyed order. Ranks
     that share a quantile draw lots. All steps are exact or rounded as IEEE 754 says:
     every machine finds the same.
@@ -258,8 +258,8 @@ def deal(
         equal: What part of costs counts as equal.
 
     Returns:
-        The place of each after, int32, and what stands at each place, int64, both
-        [ranks, places]. Behind the last place of a rank stand its number, and 0.
+        The slot of each after, int32, and what stands in each slot, int64, both
+        [ranks, slots]. Behind the last slot of a rank stand its number, and 0.
 
     Example:
         >>> settings = dict(first=np.array([0]), ranks=1, key=b"key",

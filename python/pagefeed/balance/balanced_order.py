@@ -106,7 +106,7 @@ class Dealing:
         else:
             self._division_of = divisions
         self._divisions: list[Division] = []
-        self._kept: OrderedDict[int, _Stretch] = OrderedDict()
+        self._cache: OrderedDict[int, _Stretch] = OrderedDict()
 
     def reading(self, positions: npt.ArrayLike) -> Generator[None, None, Int64Array]:
         """Find the sequences at positions, in steps of a few milliseconds.
@@ -199,15 +199,15 @@ class Dealing:
     def _stretch(self, position: int) -> _Stretch:
         """Return the stretch of a position, from the cache if it is there."""
         begin, end = self.borders(position)
-        stretch = self._kept.pop(begin, None)
+        stretch = self._cache.pop(begin, None)
         if stretch is None:
             put, dealt = np.empty((0, 0), np.int32), np.empty((0, 0), np.int64)
             row = np.full(self._apart, -1)
             stretch = _Stretch(begin, end, self._division(begin), row, put, dealt)
-        self._kept[begin] = stretch
-        cached = sum(stored.put.size for stored in self._kept.values())
-        while len(self._kept) > (1 if cached > MOST_HELD else MOST_KEPT):
-            cached -= self._kept.popitem(last=False)[1].put.size
+        self._cache[begin] = stretch
+        cached = sum(stored.put.size for stored in self._cache.values())
+        while len(self._cache) > (1 if cached > MOST_HELD else MOST_KEPT):
+            cached -= self._cache.popitem(last=False)[1].put.size
         return stretch
 
     def _deal(

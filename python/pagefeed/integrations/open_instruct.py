@@ -195,6 +195,6 @@ def _floats(packed: Array, dtype: str, count: int) -> tuple[Array, Array]:
 def _unpacked(packed: Array, bits: int, count: int) -> Array:
     """Return numbers of ``bits`` bits, the highest first: int64 [..., count]."""
     flags = np.unpackbits(packed, axis=-1, count=bits * count)
-    places = flags.reshape(*packed.shape[:-1], count, bits).astype(np.int64)
+    digits = flags.reshape(*packed.shape[:-1], count, bits).astype(np.int64)
     powers: Array = 1 << np.arange(bits - 1, -1, -1, dtype=np.int64)
-    return places @ powers
+    return digits @ powers

@@ -179,8 +179,8 @@ class Course:
         """
         num_sequences = self.schedule.components[dataset].begin_of(epochs)
         last = np.arange(max(0, num_sequences - self.num_lanes), num_sequences)
-        places = self.positions(dataset, last)
-        return None if places.min() < 0 else int(places.max()) + 1
+        positions = self.positions(dataset, last)
+        return None if positions.min() < 0 else int(positions.max()) + 1
 
     def _find_tail(self, turn: Int64Array, ended: npt.NDArray[np.bool_]) -> None:
         """Find the turns that are left when the first lane has run out.
@@ -195,8 +195,8 @@ class Course:
             self._hole = int((turn * self.num_lanes + lane).min())
             first = self._hole // self.num_lanes
             turns = np.arange(first, int(turn.max()) + 1)[:, None]
-            places = turns * self.num_lanes + lane
-            self._tail = places[(turns < turn) & (places >= self._hole)]
+            positions = turns * self.num_lanes + lane
+            self._tail = positions[(turns < turn) & (positions >= self._hole)]
         # Turns of each lane among the first of the tail.
         self._tail_turns = np.zeros((len(self._tail) + 1, self.num_lanes), np.int64)
         self._tail_turns[1:] = (self._tail[:, None] % self.num_lanes == lane).cumsum(0)

@@ -185,13 +185,13 @@ class Mixture(Source):
     @property
     def digest(self) -> str:
         """Digest of the schedule without the data: 16 hexadecimal digits."""
-        parts: list[Any] = [
+        settings: list[Any] = [
             sorted(self.datasets),
             self.weights and sorted((k, float(v)) for k, v in self.weights.items()),
             float(self.temperature),
             self.unit,
         ]
-        parts += [
+        settings += [
             (
                 stage.start_tokens,
                 stage.start_step,
@@ -200,7 +200,7 @@ class Mixture(Source):
             )
             for stage in self.stages
         ]
-        return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(repr(settings).encode(), digest_size=8).hexdigest()
 
     def __repr__(self) -> str:
         """Return names and weights."""

@@ -57,7 +57,7 @@ class Phases:
             return phases
         lacking = lacking[lanes]
         if together:
-            lacking = lacking - _kept(tree, lacking)
+            lacking = lacking - _lag(tree, lacking)
         left, both = tree.sums(lacking)
         ratio = np.array([node.ratio for node in tree.nodes]) / ONE
         stagger = np.stack([self._stagger(*sides)[lanes] for sides in tree.sides], 1)
@@ -84,7 +84,7 @@ class Phases:
         return self._staggers[left, right]
 
 
-def _kept(tree: Tree, lacking: Int64Array) -> Int64Array:
+def _lag(tree: Tree, lacking: Int64Array) -> Int64Array:
     """Return how much of its mean lack a dataset keeps for now: int64 [datasets].
 
     A dataset makes up at once only for its share of the next few turns. The rest would

@@ -350,6 +350,6 @@ def test_very_many_ranks_that_share_a_stretch_deal_a_shorter_one():
         for position in range(0, 1 << 23, 1 << 20):
             for _ in dealing.reading(np.array([position])):
                 pass
-        held = sum(stretch.put.size for stretch in dealing._kept.values())
+        held = sum(stretch.put.size for stretch in dealing._cache.values())
         assert max(looked) <= 1 << 18
         assert held <= 1 << 20

@@ -82,9 +82,9 @@ def document_lengths(
     return _lengths(joined, unit, is_sample=len(chosen) < len(spans)), damage
 
 
-def _unit(index: PageIndex, places: list[tuple[int, int, int]]) -> str | None:
+def _unit(index: PageIndex, samples: list[tuple[int, int, int]]) -> str | None:
     """Return the unit of the lengths, by the first row that can be read."""
-    for page, _, _ in places:
+    for page, _, _ in samples:
         try:
             index.row_offsets(page)
         except UnsupportedError:

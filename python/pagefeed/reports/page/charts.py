@@ -95,12 +95,12 @@ def stacked(
 
 
 def _points(
-    steps: Sequence[float], places: Iterable[tuple[float, float]], most: float
+    steps: Sequence[float], points: Iterable[tuple[float, float]], most: float
 ) -> str:
     """Return the corners of a shape, without values that are NaN."""
     corners = (
         f"{_x(step, steps):.1f},{_y(value, most):.1f}"
-        for step, value in places
+        for step, value in points
         if not math.isnan(value)
     )
     return f'points="{" ".join(corners)}"'
@@ -111,11 +111,11 @@ def _shape(tag: str, name: str, attributes: str) -> str:
     return f'<{tag} class="series" {attributes}>{title}</{tag}>'
 
 
-def _svg(parts: Sequence[str], title: str, unit: str) -> str:
+def _svg(shapes: Sequence[str], title: str, unit: str) -> str:
     return (
         f'<p class="note">{html.escape(unit)}</p>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{html.escape(title)}">{"".join(parts)}</svg>'
+        f'aria-label="{html.escape(title)}">{"".join(shapes)}</svg>'
     )
 
 
@@ -129,17 +129,17 @@ def _legend(names: Sequence[str]) -> str:
 
 def _axis(most: float) -> str:
     """Lines across, with their values at the left."""
-    parts = []
+    shapes = []
     step = _round_step(most)
     for tick in range(int(most / step + 1e-9) + 1):
         value = step * tick
         y = _y(value, most)
-        parts.append(
+        shapes.append(
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
             f"{_short(value)}</text>"
         )
-    return "".join(parts)
+    return "".join(shapes)
 
 
 def _round_step(most: float) -> float:

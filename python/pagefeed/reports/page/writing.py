@@ -120,7 +120,7 @@ def report(
         name: inspect(data, sequences=loader.sequences, memory=loader.memory)
         for name, data in datasets.items()
     }
-    names = [name or _place(data) for name, data in datasets.items()]
+    names = [name or _location(data) for name, data in datasets.items()]
     shown = inspections.items()
     all_damage = [*damage, *(defect for _, facts in shown for defect in facts.damage)]
     return page_of(
@@ -153,7 +153,7 @@ def _titled(title: str, name: str) -> str:
     return f"{title}: {name}" if name else title
 
 
-def _place(dataset: Dataset) -> str:
+def _location(dataset: Dataset) -> str:
     """The file of a dataset, or the folder above all of its files."""
     folders = [file.partition("?")[0].split("/") for file in dataset.files]
     same = itertools.takewhile(
@@ -164,7 +164,7 @@ def _place(dataset: Dataset) -> str:
 
 def _dataset(name: str, dataset: Dataset, inspection: Inspection) -> str:
     rows = [
-        ("place", _place(dataset)),
+        ("place", _location(dataset)),
         ("fingerprint", dataset.fingerprint),
         *facts_of_inspection(inspection),
     ]

@@ -176,13 +176,13 @@ def _members(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """
     step, rank = seen.step[:, 0], seen.rank[:, 0]
     last = np.where(step == NEVER, 0, np.where(step == seen.num_steps - 1, 0, NEVER))
-    places = {
+    grids = {
         "first step": np.where(step == 0, 0, NEVER),
         "last step": last,
         "parts": np.where(step == NEVER, NEVER, _parts(seen, step)),
         "ranks": rank,
     }
-    for name, bins in places.items():
+    for name, bins in grids.items():
         if len(np.unique(bins)) == 1:
             continue
         values = _again(bins, seen.units.datasets)

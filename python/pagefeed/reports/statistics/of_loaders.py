@@ -127,11 +127,11 @@ class _Loaded:
             documents, order_of = cast("PackedRuns", own).documents_of(local)
             unit.append(documents + self._first_row[member])
             which.append(mine[order_of])
-        places = np.concatenate(which)
-        order = np.argsort(places, kind="stable")
-        places = places[order]
+        deliveries = np.concatenate(which)
+        order = np.argsort(deliveries, kind="stable")
+        deliveries = deliveries[order]
         units = np.concatenate(unit)[order]
-        return Taken(units, batches.step[places], batches.rank[places])
+        return Taken(units, batches.step[deliveries], batches.rank[deliveries])
 
     @lazy
     def _first_row(self) -> Int64Array:
