@@ -63,13 +63,13 @@ class TextColumn(NamedTuple):
     @property
     def fingerprints(self) -> list[str]:
         """Identify texts, tokenizer, encoder of rows, and further columns."""
-        parts = (self.texts, self.tokenizer, self.rows, *self.beside)
-        return [part.fingerprint for part in parts if part is not None]
+        sources = (self.texts, self.tokenizer, self.rows, *self.beside)
+        return [source.fingerprint for source in sources if source is not None]
 
     @property
     def how(self) -> dict[str, Any]:
         """How rows are encoded, in the form of the data plane."""
-        return {"rows": self.rows, "beside": [each.handle for each in self.beside]}
+        return {"rows": self.rows, "beside": [column.handle for column in self.beside]}
 
 
 class _Counted(NamedTuple):
@@ -100,7 +100,7 @@ def token_counts(column: TextColumn) -> TokenCounts:
         counting.make_parts()
         stored = derived_arrays(index, KIND, key, counting.write)
     except _CountedElsewhereError as other:
-        stored = other.found
+        stored = other.stored
     counting.clean()
     of_row = stored["of_row"].view(np.uint32)[: index.num_rows]
     num_learned = int(stored["num_learned"].sum())
@@ -110,9 +110,9 @@ def token_counts(column: TextColumn) -> TokenCounts:
 class _CountedElsewhereError(Exception):
     """Another process has stored all counts meanwhile."""
 
-    def __init__(self, found: ArrayFolder) -> None:
+    def __init__(self, stored: ArrayFolder) -> None:
         super().__init__()
-        self.found = found
+        self.stored = stored
 
 
 @dataclass
@@ -199,9 +199,9 @@ class _Counting:
         if self.folder is None:
             with self._work() as work:
                 counted = in_order(self._count, self.parts)
-                for part, found in zip(self.parts, counted, strict=True):
-                    work.advance(len(found.of_row))
-                    yield part, found
+                for part, counts_of_part in zip(self.parts, counted, strict=True):
+                    work.advance(len(counts_of_part.of_row))
+                    yield part, counts_of_part
             return
         for part in self.parts:
             kept = find_arrays(self.folder, *self._name(part))
@@ -233,10 +233,10 @@ class _Counting:
         """Raise a _CountedElsewhereError if all counts are stored."""
         folder = self.index.cache_dir
         if folder is not None:
-            found = find_arrays(folder, f"{KIND}-{self.key}", self.key)
-            if found is not None:
+            stored = find_arrays(folder, f"{KIND}-{self.key}", self.key)
+            if stored is not None:
                 self.index.check_files()
-                raise _CountedElsewhereError(found)
+                raise _CountedElsewhereError(stored)
 
     def _count(self, part: range) -> _Counted:
         counts, learned = zip(*map(self._count_page, part), strict=True)

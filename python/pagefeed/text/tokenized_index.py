@@ -59,11 +59,11 @@ class TokenizedIndex(CountedIndex):
         )
         super().__init__(core, self.texts.recipe, first_token)
         self.value_bytes = 2 if self.tokenizer.vocab_size <= 1 << 16 else 4
-        self.bytes_beside = sum(each.bytes_beside for each in column.beside)
+        self.bytes_beside = sum(index.bytes_beside for index in column.beside)
         self.numbers_beside = {
             name: numbers
-            for each in column.beside
-            for name, numbers in each.numbers_beside.items()
+            for index in column.beside
+            for name, numbers in index.numbers_beside.items()
         }
         self._is_labels = is_labels
 
@@ -129,8 +129,8 @@ class TokenizedIndex(CountedIndex):
 
         Comes from the counts; reads nothing.
         """
-        number = self._check_page(page)
-        first, end = self.first_rows([number, number + 1]).tolist()
+        checked = self._check_page(page)
+        first, end = self.first_rows([checked, checked + 1]).tolist()
         offsets = np.zeros(end - first + 1, dtype=np.int64)
         np.cumsum(self._of_row[first:end], out=offsets[1:])
         return offsets

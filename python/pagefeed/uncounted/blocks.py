@@ -19,7 +19,7 @@ from pagefeed.errors import (
     UnsupportedError,
 )
 from pagefeed.tokenizer import Tokenizer
-from pagefeed.uncounted.lane_passes import LanePasses, Part
+from pagefeed.uncounted.lane_passes import LanePasses, RowRange
 
 __all__ = ["Block", "BlockReader", "EncodedBlock"]
 
@@ -135,28 +135,28 @@ class BlockReader:
         pages, _ = spans.places(np.arange(len(spans)))
         rows = np.diff(spans.first_rows(np.arange(len(spans) + 1)))
         of_page = index.first_rows(pages + 1) - index.first_rows(pages)
-        found = index.stored_bytes(pages) * rows // np.maximum(of_page, 1)
+        sizes = index.stored_bytes(pages) * rows // np.maximum(of_page, 1)
         runs = spans.runs(self._unit)
-        return np.maximum(found if runs is None else np.add.reduceat(found, runs), 1)
+        return np.maximum(sizes if runs is None else np.add.reduceat(sizes, runs), 1)
 
-    def read(self, passes: LanePasses, part: Part, epoch: int) -> EncodedBlock:
-        """Return the rows of a part of a block, in the order of a pass.
+    def read(self, passes: LanePasses, row_range: RowRange, epoch: int) -> EncodedBlock:
+        """Return the rows of a range of a block, in the order of a pass.
 
         Raises:
             CorruptFileError: If a text is no UTF-8; names file and page.
             TokenRangeError: If a token is beyond the vocabulary.
             UnsupportedError: If the column is not one of texts.
         """
-        first = int(self.blocks.first_sequence(np.array([part.block]))[0])
-        rows = first + passes.rows(part, epoch)
-        pages, places = self.blocks.pages(rows)
+        first = int(self.blocks.first_sequence(np.array([row_range.block]))[0])
+        rows = first + passes.rows(row_range, epoch)
+        pages, page_rows = self.blocks.pages(rows)
         documents: list[UInt32Array] = [_NOTHING] * len(rows)
         for page in distinct(pages).tolist():
             which = np.flatnonzero(pages == page)
-            texts = self._texts(page, places[which])
+            texts = self._texts(page, page_rows[which])
             encoded = self._tokenizer.encode_batch(texts, num_threads=1)
-            for number, ids in zip(which.tolist(), encoded, strict=True):
-                documents[number] = self._ids(ids, page)
+            for document, ids in zip(which.tolist(), encoded, strict=True):
+                documents[document] = self._ids(ids, page)
         return self._joined(documents)
 
     def _texts(self, page: int, rows: Int64Array) -> list[str]:
@@ -176,8 +176,8 @@ class BlockReader:
             texts = values.take(self._arrow.array(rows)).cast("large_string")
             return [text or "" for text in texts.to_pylist()]
         except ValueError as problem:
-            found = CorruptFileError(f"a text is not UTF-8: {problem}")
-            raise self._at(found, page) from problem
+            damage = CorruptFileError(f"a text is not UTF-8: {problem}")
+            raise self._at(damage, page) from problem
 
     def _ids(self, ids: UInt32Array, page: int) -> UInt32Array:
         if ids.size and int(ids.max()) >= self._vocab_size:
@@ -190,10 +190,12 @@ class BlockReader:
 
     def _at(self, error: DataError, page: int) -> DataError:
         """Say where an error is."""
-        place = self._index.locate(page)
-        error.at(**self._index.error_place(place))
-        where = f"{place.file}, row group {place.row_group}, column {error.column!r}"
-        error.args = (f"{where}, page {place.page}: {error}",)
+        location = self._index.locate(page)
+        error.at(**self._index.error_place(location))
+        where = (
+            f"{location.file}, row group {location.row_group}, column {error.column!r}"
+        )
+        error.args = (f"{where}, page {location.page}: {error}",)
         return error
 
     def _joined(self, documents: list[UInt32Array]) -> EncodedBlock:
@@ -201,8 +203,8 @@ class BlockReader:
         lengths = np.array([len(document) for document in documents], dtype=np.int64)
         lengths += len(bos) + len(eos)
         starts = np.cumsum(lengths) - lengths
-        parts = [part for document in documents for part in (bos, document, eos)]
-        tokens = np.concatenate([_NOTHING, *parts]).astype(self._kind)
+        pieces = [piece for document in documents for piece in (bos, document, eos)]
+        tokens = np.concatenate([_NOTHING, *pieces]).astype(self._kind)
         return EncodedBlock(tokens, starts[lengths > 0])
 
 

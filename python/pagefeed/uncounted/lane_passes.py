@@ -10,7 +10,7 @@ import numpy as np
 from pagefeed.core._base import Int64Array
 from pagefeed.core.order import Permutation, choose_num_lanes, derive_key
 
-__all__ = ["Cursor", "LanePasses", "Part", "lanes_for_ranks"]
+__all__ = ["Cursor", "LanePasses", "RowRange", "lanes_for_ranks"]
 
 PASSES_HELD = 3
 """Passes whose sums are kept: lanes are in one pass or the next, and read ahead."""
@@ -28,15 +28,15 @@ class Cursor(NamedTuple):
 
     epoch: int = 0
     """Passes that it has made."""
-    place: int = 0
-    """Parts of this pass that it is done with."""
+    ranges: int = 0
+    """Row ranges of this pass that it is done with."""
     done: int = 0
-    """Tokens, or packed sequences, of the next part that are done."""
+    """Tokens, or packed sequences, of the next row range that are done."""
     size: int = 0
-    """Tokens, or packed sequences, of the next part; 0 if it has not begun."""
+    """Tokens, or packed sequences, of the next row range; 0 if it has not begun."""
 
 
-class Part(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a block that a lane reads in a pass."""
 
     block: int
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     end_row: int
     """One past the last."""
     begin: float
-    """Share of the lane's pass before this part, by stored bytes."""
+    """Share of the lane's pass before this range, by stored bytes."""
     end: float
     """Share up to its end."""
 
@@ -76,21 +76,21 @@ class LanePasses:
         """Lanes of all ranks together."""
 
     def length(self, lane: int, epoch: int) -> int:
-        """Return the number of parts of a lane in a pass."""
+        """Return the number of row ranges of a lane in a pass."""
         first, last = self._places(lane, epoch)
         return last - first + 1
 
-    def part(self, lane: int, epoch: int, place: int) -> Part:
-        """Return the part that a lane reads at a position of a pass."""
+    def row_range(self, lane: int, epoch: int, position: int) -> RowRange:
+        """Return the rows that a lane reads at a position of its pass."""
         start, stop = self._slice(lane)
         order, ends = self._line(epoch)
-        here = self._places(lane, epoch)[0] + place
+        here = self._places(lane, epoch)[0] + position
         block = here if order is None else int(order[np.array([here])][0])
         within = int(self._weights[block])
         before = int(ends[here]) - within
         begin, end = max(before, start), min(before + within, stop)
         rows = self.num_rows(block)
-        return Part(
+        return RowRange(
             block,
             rows * (begin - before) // within,
             rows * (end - before) // within,
@@ -103,13 +103,13 @@ class LanePasses:
         first, end = self._blocks.first_sequence(np.array([block, block + 1])).tolist()
         return end - first
 
-    def rows(self, part: Part, epoch: int) -> Int64Array:
-        """Return the rows of a part in the order of a pass, by number in the block."""
-        rows = np.arange(part.first_row, part.end_row)
+    def rows(self, row_range: RowRange, epoch: int) -> Int64Array:
+        """Return the rows of a range in the order of a pass, numbered in the block."""
+        rows = np.arange(row_range.first_row, row_range.end_row)
         if self._key is None or not len(rows):
             return rows
-        key = derive_key(self._key, "rows", epoch, part.block)
-        return Permutation(self.num_rows(part.block), key)[rows]
+        key = derive_key(self._key, "rows", epoch, row_range.block)
+        return Permutation(self.num_rows(row_range.block), key)[rows]
 
     def _slice(self, lane: int) -> tuple[int, int]:
         """Stored bytes before a lane, and up to its end."""

@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from pagefeed.core._base import Int64Array
 from pagefeed.uncounted.blocks import Block, EncodedBlock
-from pagefeed.uncounted.lane_passes import Cursor, LanePasses, Part
+from pagefeed.uncounted.lane_passes import Cursor, LanePasses, RowRange
 from pagefeed.uncounted.packed_block import PackedBlock
 
 __all__ = ["Lane", "LanePacked", "LaneWindows", "Load", "Row"]
 
 AnyBlock = TypeVar("AnyBlock", bound=Block)
 
-Load = Callable[[Part, int], "Future[AnyBlock]"]
-"""Function that starts reading a part of a block, in the order of a pass."""
+Load = Callable[[RowRange, int], "Future[AnyBlock]"]
+"""Function that starts reading a row range of a block, in the order of a pass."""
 
 AHEAD = 4
 """Sequences left of a block when the next one is asked for, at the latest."""
@@ -43,7 +43,7 @@ class Lane(ABC, Generic[AnyBlock]):
         lane: Number of the lane.
         cursor: Where to go on.
         length: Tokens of a sequence.
-        load: Begins to read a part of a block.
+        load: Begins to read a row range of a block.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Lane(ABC, Generic[AnyBlock]):
         """Position of the lane."""
         self.num_waits = 0
         """Times that a block was not ready when it was needed."""
-        self._part = self._begun(cursor)
+        self._row_range = self._begun(cursor)
         self.progress = self._progress()
         """Passes that it has made, and the share of this one by stored bytes."""
         self._block: AnyBlock | None = None
@@ -89,14 +89,16 @@ class Lane(ABC, Generic[AnyBlock]):
         """Return the cursor units that a sequence takes: its tokens, or 1."""
 
     def _progress(self) -> float:
-        part, cursor = self._part, self.cursor
+        row_range, cursor = self._row_range, self.cursor
         share = cursor.done / max(1, cursor.size)
-        return cursor.epoch + part.begin + (part.end - part.begin) * share
+        return (
+            cursor.epoch + row_range.begin + (row_range.end - row_range.begin) * share
+        )
 
     def _here(self) -> AnyBlock:
         """Return the block in which it is."""
         if self._block is None:
-            coming = self._next or self._load(self._part, self.cursor.epoch)
+            coming = self._next or self._load(self._row_range, self.cursor.epoch)
             self._next = None
             self.num_waits += not coming.done()
             self._block = coming.result()
@@ -111,17 +113,17 @@ class Lane(ABC, Generic[AnyBlock]):
             self.cursor = self.cursor._replace(done=done, size=size)
         else:
             self.cursor, self._block = following, None
-            self._part = self._begun(following)
+            self._row_range = self._begun(following)
 
     def _following(self) -> Cursor:
-        """Return the cursor at the next part."""
-        epoch, place, *_ = self.cursor
-        if place + 1 < self._passes.length(self._lane, epoch):
-            return Cursor(epoch, place + 1)
+        """Return the cursor at the next row range."""
+        epoch, ranges, *_ = self.cursor
+        if ranges + 1 < self._passes.length(self._lane, epoch):
+            return Cursor(epoch, ranges + 1)
         return Cursor(epoch + 1)
 
-    def _begun(self, cursor: Cursor) -> Part:
-        return self._passes.part(self._lane, cursor.epoch, cursor.place)
+    def _begun(self, cursor: Cursor) -> RowRange:
+        return self._passes.row_range(self._lane, cursor.epoch, cursor.ranges)
 
 
 class LaneWindows(Lane[EncodedBlock]):
@@ -132,16 +134,16 @@ class LaneWindows(Lane[EncodedBlock]):
         return self._length
 
     def _take(self) -> Row | None:
-        tokens, starts, found, epoch = [], [], 0, self.cursor.epoch
-        while found < self._length:
+        tokens, starts, num_tokens, epoch = [], [], 0, self.cursor.epoch
+        while num_tokens < self._length:
             block, begin = self._here(), self.cursor.done
-            end = min(block.size, begin + self._length - found)
+            end = min(block.size, begin + self._length - num_tokens)
             some = slice(*np.searchsorted(block.starts, [begin, end]))
-            starts.append(block.starts[some] - begin + found)
+            starts.append(block.starts[some] - begin + num_tokens)
             tokens.append(block.tokens[begin:end])
-            found += end - begin
+            num_tokens += end - begin
             self._go_to(end)
-            if not found and self.cursor.epoch > epoch:
+            if not num_tokens and self.cursor.epoch > epoch:
                 return None
         return Row(np.concatenate(tokens), np.concatenate(starts))
 

@@ -36,7 +36,7 @@ class PackedBlock:
         return self._block.num_bytes + 5 * self._packing.sequence.nbytes
 
     def sequence(
-        self, number: int
+        self, index: int
     ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], Int64Array]:
         """Return a sequence: its tokens without padding, and where documents begin.
 
@@ -44,11 +44,11 @@ class PackedBlock:
             uint16 or uint32 [tokens]; rising int64.
         """
         packing, tokens = self._packing, self._block.tokens
-        here = slice(*np.searchsorted(packing.sequence, [number, number + 1]))
+        here = slice(*np.searchsorted(packing.sequence, [index, index + 1]))
         first = packing.first_token[here]
         end = first + packing.num_tokens[here]
         document = self._block.starts[packing.row[here]]
-        parts = []
+        pieces = []
         for begin, stop, again in zip(
             (document + self._own(first)).tolist(),
             (document + self._own(end)).tolist(),
@@ -56,15 +56,15 @@ class PackedBlock:
             strict=True,
         ):
             if again:
-                parts.append(np.array([self._layout.bos], dtype=tokens.dtype))
-            parts.append(tokens[begin:stop])
-        return np.concatenate(parts), packing.offset[here]
+                pieces.append(np.array([self._layout.bos], dtype=tokens.dtype))
+            pieces.append(tokens[begin:stop])
+        return np.concatenate(pieces), packing.offset[here]
 
-    def _own(self, place: Int64Array) -> Int64Array:
+    def _own(self, tokens: Int64Array) -> Int64Array:
         """Return the token at each position, counted without repetitions."""
         if not self._layout.bos_every:
-            return place
-        own: Int64Array = self._layout.without_bos(place) + (place > 0)
+            return tokens
+        own: Int64Array = self._layout.without_bos(tokens) + (tokens > 0)
         return own
 
     def _repeats_bos(self, first: Int64Array) -> npt.NDArray[np.bool_]:

@@ -147,9 +147,11 @@ def check_cut(sequences: Any) -> TokenCut:
         if sequences.multiple_of > 1:
             refused = "multiple_of, which is for context parallelism,"
     else:
+        is_number = isinstance(sequences, int) and not isinstance(sequences, bool)
+        length = sequences if is_number else 2048
         raise InvalidArgumentError(
-            f"sequences={sequences!r:.60} must say how to cut texts: Windows(2048, "
-            "eos=...) or Packed(2048, eos=...)"
+            f"sequences={sequences!r:.60} must say how to cut texts: Windows({length}, "
+            f"eos=...) or Packed({length}, eos=...)"
         )
     if refused is not None:
         raise InvalidArgumentError(

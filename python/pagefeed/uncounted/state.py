@@ -125,11 +125,11 @@ def _parsed(state: object) -> TextState:
 
 
 def _cursors(lanes: Iterable[Iterable[int]], num_lanes: int) -> dict[int, Cursor]:
-    found = {}
+    cursors = {}
     for lane, *numbers in lanes:
         check_whole(lane, "lane", least=0, most=num_lanes - 1)
         cursor = Cursor(*(check_whole(n, "lanes", least=0, most=MOST) for n in numbers))
-        if len(numbers) != len(cursor) or lane in found or cursor.done > cursor.size:
+        if len(numbers) != len(cursor) or lane in cursors or cursor.done > cursor.size:
             raise InvalidArgumentError(f"lane {lane} is {numbers}")
-        found[lane] = cursor
-    return found
+        cursors[lane] = cursor
+    return cursors

@@ -11,6 +11,7 @@ from pagefeed.core._base import (
     check_positive,
     check_vocab_size,
     check_whole,
+    near_name,
     parse_bytes,
 )
 from pagefeed.core.any_loader import AnyLoader, Setting
@@ -217,7 +218,7 @@ class TextLoader(AnyLoader):
         Raises:
             AttributeError: Always.
         """
-        advice = ""
+        advice = "" if name.startswith("_") else near_name(name, dir(type(self)))
         if hasattr(Loader, name):
             advice = (
                 ", as its sequences have no numbers before they come: count the tokens "

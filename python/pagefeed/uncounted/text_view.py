@@ -36,7 +36,7 @@ from pagefeed.uncounted.lane_passes import (
     PASSES_HELD,
     Cursor,
     LanePasses,
-    Part,
+    RowRange,
     lanes_for_ranks,
 )
 from pagefeed.uncounted.lines import Lane, LanePacked, LaneWindows, Row
@@ -184,7 +184,7 @@ class TextView(AnyView):
         rows: list[Row] = []
         is_ready, idle = True, 0
         while len(rows) < settings.batch_size:
-            lane = min(lanes.values(), key=lambda each: each.progress)
+            lane = min(lanes.values(), key=lambda lane: lane.progress)
             waits = lane.num_waits
             row = lane.take()
             is_ready &= lane.num_waits == waits
@@ -211,14 +211,14 @@ class TextView(AnyView):
         batch = transformed(settings.transform, converted(made, self._convert))
         self._num_ready += is_ready
         self._num_padding += len(rows) * length - len(tokens)
-        return batch, {number: lane.cursor for number, lane in lanes.items()}
+        return batch, {index: lane.cursor for index, lane in lanes.items()}
 
     def _lane(self, lane: int) -> Lane[Any]:
         pool = self._threads()  # Those of another process take its lanes along.
         if lane not in self._lanes:
 
-            def load(part: Part, epoch: int) -> Future[Any]:
-                return pool.submit(self._read, part, epoch)
+            def load(row_range: RowRange, epoch: int) -> Future[Any]:
+                return pool.submit(self._read, row_range, epoch)
 
             kind = LanePacked if self._cut.packs else LaneWindows
             self._lanes[lane] = kind(
@@ -226,8 +226,8 @@ class TextView(AnyView):
             )
         return self._lanes[lane]
 
-    def _read(self, part: Part, epoch: int) -> EncodedBlock | PackedBlock:
-        block = self._reader.read(self._passes, part, epoch)
+    def _read(self, row_range: RowRange, epoch: int) -> EncodedBlock | PackedBlock:
+        block = self._reader.read(self._passes, row_range, epoch)
         return PackedBlock(block, self._cut) if isinstance(self._cut, Packed) else block
 
     def close(self) -> None:

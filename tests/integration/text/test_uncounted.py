@@ -72,7 +72,9 @@ def documents(tokens):
 
 def rows_of(passes, lane, epoch):
     """How many rows a lane has in a pass."""
-    parts = [passes.part(lane, epoch, n) for n in range(passes.length(lane, epoch))]
+    parts = [
+        passes.row_range(lane, epoch, n) for n in range(passes.length(lane, epoch))
+    ]
     return sum(part.end_row - part.first_row for part in parts)
 
 
@@ -117,7 +119,7 @@ def test_passes_are_shuffled_anew(stream):
                 (part.block, row)
                 for lane in range(4)
                 for place in range(passes.length(lane, epoch))
-                for part in [passes.part(lane, epoch, place)]
+                for part in [passes.row_range(lane, epoch, place)]
                 for row in passes.rows(part, epoch).tolist()
             ]
             for epoch in range(2)
@@ -196,7 +198,7 @@ def test_tokens_are_those_of_the_texts_as_counted(folder):
     reader, passes = loader._session._reader, loader._session._passes
     joined = []
     for lane in range(num_lanes):
-        parts = [passes.part(lane, 0, n) for n in range(passes.length(lane, 0))]
+        parts = [passes.row_range(lane, 0, n) for n in range(passes.length(lane, 0))]
         read = [reader.read(passes, part, 0).tokens for part in parts]
         whole = np.concatenate(read)
         np.testing.assert_array_equal(line[lane][: len(whole)], whole)

@@ -80,7 +80,7 @@ def test_a_lane_has_each_document_of_a_pass_once(stream):
         if min(cursor.epoch for cursor in after.values()):
             break
     for lane in before:
-        parts = [passes.part(lane, 0, n) for n in range(passes.length(lane, 0))]
+        parts = [passes.row_range(lane, 0, n) for n in range(passes.length(lane, 0))]
         tokens = np.concatenate([reader.read(passes, part, 0).tokens for part in parts])
         here = [token for piece in found.get(lane, []) for token in piece]
         assert Counter(here) == Counter(tokens.tolist())
