@@ -18,7 +18,7 @@ PACKAGE = DATA_PLANE.parent
 CORE = ("core", "errors.py", "contract.py", "_names.py", DATA_PLANE.name)
 """The core and the contract, with the data plane and the names that it exports."""
 
-MOST_LINES = 6500
+MOST_LINES = 6450
 """Lines of code of the core and the contract, as ``tests/code_lines.py`` counts."""
 
 RUN = """

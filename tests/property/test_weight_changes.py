@@ -56,6 +56,18 @@ def test_what_a_state_records_is_read_back(made, num_added):
     assert Schedule.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 
 
+def test_all_changes_but_the_first_ones_are_packed():
+    """Coarse weights are recorded as they are: rounded once more, some would not be."""
+    rng = np.random.default_rng(0)
+    made = schedule(rng.random(8).tolist())
+    for start in range(1, 60):
+        made = made.reweighted(start, 0, (10.0 ** rng.uniform(-3, 0, 8)).tolist())
+    listed, packed = pack_changes(made.changes)
+    assert len(listed) == PRECISE_CHANGES
+    assert packed is not None
+    assert packed["count"] == 60 - PRECISE_CHANGES
+
+
 def many_changes(rng, size=32, count=2000):
     """Changes that nothing in common makes smaller."""
     starts = np.cumsum(rng.integers(1, 10**6, count))

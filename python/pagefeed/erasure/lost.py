@@ -74,7 +74,7 @@ def lost_rows(
     else:
         values, of_added = _values(index, key, rewritten), _values(later, key, added)
         _check_key(values, key)
-    left = of_added.filter(_is_held(later, snapshot, added))
+    left = of_added.filter(_is_selected(later, snapshot, added))
     from pyarrow import compute
 
     is_lost = ~np.asarray(compute.is_in(values, value_set=left.cast(values.type)))
@@ -102,7 +102,7 @@ def _deselected(
     }
 
 
-def _is_held(
+def _is_selected(
     later: PageIndex, snapshot: Any, files: list[int]
 ) -> npt.NDArray[np.bool_]:
     """Return which rows of some files the later dataset has."""

@@ -104,12 +104,15 @@ class Schedule:
 
     def changed(self, position: int, anneal: int, weights: Sequence[float]) -> Schedule:
         """Return it with new weights from a position on, until the next span after."""
+        return self._changed(WeightChange(position, anneal, rounded(weights)))
+
+    def _changed(self, change: WeightChange) -> Schedule:
+        position = change.start
         before = [span for span in self.changes if span.start < position]
         after = [span for span in self.changes if span.start > position]
-        if position == 0 and anneal:  # There is something to anneal from.
+        if position == 0 and change.anneal:  # There is something to anneal from.
             before = [self.changes[0]]
-        span = WeightChange(position, anneal, rounded(weights))
-        return replace(self, changes=(*before, span, *after))
+        return replace(self, changes=(*before, change, *after))
 
     def reweighted(
         self, position: int, anneal: int, weights: Sequence[float]
@@ -119,13 +122,14 @@ class Schedule:
         After some changes a state has room for coarse weights alone.
         """
         num_before = sum(change.start < position for change in self.changes)
-        if num_before >= PRECISE_CHANGES and any(weights):
-            weights = coarse(weights)
+        is_coarse = num_before >= PRECISE_CHANGES and any(weights)
+        # Coarse ones rounded once more may be others, which take nine digits.
+        recorded = coarse(weights) if is_coarse else rounded(weights)
         last = [change for change in self.changes if change.start <= position][-1]
         is_over = position >= last.start + last.anneal
-        if is_over and not anneal and last.weights == rounded(weights):
+        if is_over and not anneal and last.weights == recorded:
             return self  # They hold already.
-        return self.changed(position, anneal, weights)
+        return self._changed(WeightChange(position, anneal, recorded))
 
     def until(self, position: int) -> Schedule:
         """Return it without the changes that begin at a position or later."""
