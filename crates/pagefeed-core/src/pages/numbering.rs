@@ -60,9 +60,11 @@ impl NumberedPages {
 
     /// Returns the source of a page, and the number of the page in it.
     fn find(&self, page: u64) -> Result<(usize, u64)> {
-        let number = self.sources.partition_point(|each| each.pages.end <= page);
-        match self.sources.get(number) {
-            Some(each) => Ok((number, page - each.pages.start)),
+        let kind = self
+            .sources
+            .partition_point(|source| source.pages.end <= page);
+        match self.sources.get(kind) {
+            Some(source) => Ok((kind, page - source.pages.start)),
             None => Err(Error::invalid(format!(
                 "page {page} is out of range: there are {} pages",
                 self.num_pages
@@ -70,29 +72,29 @@ impl NumberedPages {
         }
     }
 
-    fn source(&self, number: usize) -> &dyn ColumnSource {
-        &*self.sources[number].source
+    fn source(&self, kind: usize) -> &dyn ColumnSource {
+        &*self.sources[kind].source
     }
 
     /// Returns the index of a page's column, and the number of the page in it.
     fn indexed(&self, page: u64) -> Option<(&Indexed, u64)> {
-        let (number, page) = self.find(page).ok()?;
-        Some((self.source(number).column()?, page))
+        let (kind, page) = self.find(page).ok()?;
+        Some((self.source(kind).column()?, page))
     }
 }
 
 impl PageSource for NumberedPages {
     fn entry(&self, page: u64) -> PageEntry {
-        let found = self.find(page).and_then(|(kind, page)| {
+        let entry = self.find(page).and_then(|(kind, page)| {
             let entry = self.source(kind).entry(page)?;
             Ok(PageEntry { kind, ..entry })
         });
-        found.unwrap_or_default()
+        entry.unwrap_or_default()
     }
 
     fn decoded_size(&self, entry: &PageEntry) -> usize {
         match self.sources.get(entry.kind) {
-            Some(each) => each.source.decoded_size(entry),
+            Some(numbered) => numbered.source.decoded_size(entry),
             None => entry.decoded_size,
         }
     }
@@ -102,10 +104,10 @@ impl PageSource for NumberedPages {
     }
 
     fn fetch(&self, pages: &[u64]) -> Result<Vec<Fetched>> {
-        let found = pages.iter().map(|&page| self.find(page));
-        let found: Vec<(usize, u64)> = found.collect::<Result<_>>()?;
+        let located = pages.iter().map(|&page| self.find(page));
+        let located: Vec<(usize, u64)> = located.collect::<Result<_>>()?;
         let mut fetched = Vec::with_capacity(pages.len());
-        for same in found.chunk_by(|one, next| one.0 == next.0) {
+        for same in located.chunk_by(|one, next| one.0 == next.0) {
             let pages: Vec<u64> = same.iter().map(|(_, page)| *page).collect();
             fetched.extend(self.source(same[0].0).fetch(&pages)?);
         }
@@ -113,19 +115,19 @@ impl PageSource for NumberedPages {
     }
 
     fn decode(&self, page: u64, mut loading: Loading<'_>) -> Result<Page> {
-        let (number, page) = self.find(page)?;
+        let (kind, page) = self.find(page)?;
         if let Some(spent) = &mut loading.recycle {
             // Of another source, perhaps, whose documents were infilled.
             spent.infilled.clear();
             spent.postponed = None;
         }
-        self.source(number).decode(page, loading)
+        self.source(kind).decode(page, loading)
     }
 
     fn parts(&self) -> Option<&dyn PartSource> {
         let mut sources = self.sources.iter();
         sources
-            .any(|each| each.source.parts().is_some())
+            .any(|numbered| numbered.source.parts().is_some())
             .then_some(self)
     }
 
@@ -141,7 +143,7 @@ impl PageSource for NumberedPages {
 
     fn extra_reads(&self) -> ExtraReads {
         let sources = self.sources.iter();
-        sources.map(|each| each.source.extra_reads()).sum()
+        sources.map(|numbered| numbered.source.extra_reads()).sum()
     }
 
     fn locate(&self, error: Error, page: u64) -> Error {
@@ -154,8 +156,8 @@ impl PageSource for NumberedPages {
 
 impl PartSource for NumberedPages {
     fn num_tokens(&self, page: u64) -> Option<u64> {
-        let (number, page) = self.find(page).ok()?;
-        self.source(number).parts()?.num_tokens(page)
+        let (kind, page) = self.find(page).ok()?;
+        self.source(kind).parts()?.num_tokens(page)
     }
 
     fn read_parts(
@@ -164,23 +166,23 @@ impl PartSource for NumberedPages {
         buffer: &mut Vec<u8>,
     ) -> Result<PartReads, (u64, Error)> {
         let mut sum = PartReads::default();
-        for each in &self.sources {
-            let before = each.pages.start;
+        for numbered in &self.sources {
+            let before = numbered.pages.start;
             let own = parts.iter_mut();
-            let own = own.filter(|part| each.pages.contains(&part.page));
+            let own = own.filter(|part| numbered.pages.contains(&part.page));
             let mut own: Vec<&mut PagePart> = own.map(|part| &mut **part).collect();
             let Some(first) = own.first().map(|part| part.page) else {
                 continue;
             };
-            let source = each.source.parts();
+            let source = numbered.source.parts();
             let source =
                 source.ok_or_else(|| (first, Error::internal("the page must be decoded")))?;
             own.iter_mut().for_each(|part| part.page -= before);
             let result = source.read_parts(&mut own, buffer);
             own.iter_mut().for_each(|part| part.page += before);
-            let found = result.map_err(|(page, error)| (page + before, error))?;
-            sum.reads += found.reads;
-            sum.bytes += found.bytes;
+            let reads = result.map_err(|(page, error)| (page + before, error))?;
+            sum.reads += reads.reads;
+            sum.bytes += reads.bytes;
         }
         Ok(sum)
     }

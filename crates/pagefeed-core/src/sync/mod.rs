@@ -1,5 +1,5 @@
 //! Threads, locks, condition variables and time: those of the standard library; or, with
-//! the feature `simulate`, those of a simulated machine ([`simulated`]) on which one seed
+//! the feature `simulate`, those of a simulated machine (`simulated`) on which one seed
 //! decides what runs when.
 //!
 //! Whatever waits takes these from here. Atomics and `OnceLock` are the standard library's

@@ -38,6 +38,17 @@ fn needs_level_counts(chunk: &Chunk, leaf: &Leaf) -> bool {
     leaf.max_repetition > 0 || (leaf.max_definition > 0 && chunk.num_nulls != Some(0))
 }
 
+/// Refuses a chunk of a column without lists that has not one value for each row.
+fn check_values(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<()> {
+    if leaf.max_repetition == 0 && chunk.num_values != num_rows {
+        return Err(Error::corrupt(format!(
+            "the row group has {num_rows} rows, its column chunk {} values",
+            chunk.num_values
+        )));
+    }
+    Ok(())
+}
+
 /// Returns the pages of `chunk`, from its page index if `regions` has it.
 pub fn locate(
     reader: &mut ChunkReader<'_>,
@@ -46,12 +57,7 @@ pub fn locate(
     leaf: &Leaf,
     num_rows: u64,
 ) -> Result<ChunkPages> {
-    if leaf.max_repetition == 0 && chunk.num_values != num_rows {
-        return Err(Error::corrupt(format!(
-            "the row group has {num_rows} rows, its column chunk {} values",
-            chunk.num_values
-        )));
-    }
+    check_values(chunk, leaf, num_rows)?;
     if chunk.num_values == 0 {
         return ChunkPages::new(None, &[], num_rows);
     }

@@ -11,12 +11,7 @@ use crate::schema::Leaf;
 
 /// The one page that a chunk of `num_rows` rows is.
 pub fn whole(chunk: &Chunk, leaf: &Leaf, num_rows: u64) -> Result<ChunkPages> {
-    if leaf.max_repetition == 0 && chunk.num_values != num_rows {
-        return Err(Error::corrupt(format!(
-            "the row group has {num_rows} rows, its column chunk {} values",
-            chunk.num_values
-        )));
-    }
+    super::check_values(chunk, leaf, num_rows)?;
     if chunk.num_values == 0 {
         return ChunkPages::new(None, &[], num_rows);
     }
