@@ -34,6 +34,8 @@ class DeltaLog:
 
     opened: Any
     """A ``DeltaTable`` at its newest version."""
+    table: str
+    """Folder or URL of the table, for messages."""
 
     def at(self, time: datetime.datetime, given: str) -> int:
         """Return the version that the table had at a time.
@@ -63,11 +65,11 @@ class DeltaLog:
         since = f", of {_text(time_of(commits[0]))}" if commits else ""
         if commits and commits[0] == 0:
             raise InvalidArgumentError(
-                f"{given} is before the first one of {self._table}{since}"
+                f"{given} is before the first one of {self.table}{since}"
             )
         raise InvalidArgumentError(
             f"{given}: a cleanup removed the commits of that time from the log of "
-            f"{self._table}, whose first one left is version "
+            f"{self.table}, whose first one left is version "
             f"{min(self._commits, default=newest)}{since}: name a later time"
         )
 
@@ -81,14 +83,10 @@ class DeltaLog:
         if version not in held:
             raise InvalidArgumentError(
                 f"{given}: a cleanup removed commits of version {version} from the log "
-                f"of {self._table}: the versions {held[0]} to {held[-1]} are left"
+                f"of {self.table}: the versions {held[0]} to {held[-1]} are left"
                 if held
-                else f"{given}: the log of {self._table} holds no version"
+                else f"{given}: the log of {self.table} holds no version"
             )
-
-    @property
-    def _table(self) -> str:
-        return str(self.opened.table_uri)
 
     @lazy
     def _files(self) -> Any:
@@ -144,7 +142,7 @@ class DeltaLog:
             return int(json.loads(line)["commitInfo"]["inCommitTimestamp"])
         except (KeyError, TypeError, ValueError):
             raise CorruptFileError(
-                f"{self._table}: {path} does not begin with its inCommitTimestamp, as "
+                f"{self.table}: {path} does not begin with its inCommitTimestamp, as "
                 f"the table promises by {ENABLED}"
             ).at(file=path) from None
 

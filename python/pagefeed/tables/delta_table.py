@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Unpack
@@ -112,12 +114,13 @@ def delta(
     """
     own = "version", "key", "missing", "storage_options", "storage_cache"
     check_wanted(wanted, *own)
-    opened, root = _open(table, version, storage_options)
-    _check_features(root, opened.protocol())
-    types, naming = _schema_of(root, opened)
-    found = _files(opened, root, naming, storage_options)
+    with _open(table, version, storage_options) as (opened, root):
+        _check_features(root, opened.protocol())
+        types, naming = _schema_of(root, opened)
+        found = _files(opened, root, naming, storage_options)
+        number, settings = opened.version(), opened.metadata().configuration
     columns = TableColumns(
-        f"delta:{opened.version()}",
+        f"delta:{number}",
         types,
         naming,
         of_files=partitions_of(found.files, found.types),
@@ -125,8 +128,8 @@ def delta(
         missing_as_null=is_null_if_missing(missing),
         past=DeltaPast(
             root,
-            opened.version(),
-            opened.metadata().configuration,
+            number,
+            settings,
             check_key(key, types, root),
             path_of=_path_of,
             reopen=delta,
@@ -155,12 +158,13 @@ def _time_of(given: str | datetime.datetime) -> datetime.datetime:
         ) from None
 
 
+@contextmanager
 def _open(
     table: PathLike | Any,
     version: int | str | datetime.datetime | None,
     storage_options: StorageOptions | None,
-) -> tuple[Any, str]:
-    """Open a version of a table; return it with its folder or URL."""
+) -> Iterator[tuple[Any, str]]:
+    """Open a version of a table, to read its log; yield it with its folder or URL."""
     library = require("deltalake", extra="delta", purpose="reading Delta tables")
     require("pyarrow", extra="delta", purpose="reading Delta tables")
     if isinstance(version, bool) or not isinstance(
@@ -178,35 +182,69 @@ def _open(
                 f"{given}: a DeltaTable has a version already: load that one with "
                 "load_as_version, or give the path of the table"
             )
-        return table, path_of(unquote(table.table_uri))
+        yield table, path_of(unquote(table.table_uri))
+        return
     root = path_of(location_of(table))
-    if not is_url(root) and unquote(root) != root:
-        raise UnsupportedError(
-            f"{root}: deltalake takes {_QUOTED.findall(root)[0]} in the name of a "
-            "folder for a quoted character: rename the folder"
-        )
     options = library_options(storage_options)
-    with _told(root):
-        opened = library.DeltaTable(root, storage_options=options or None)
-    newest = opened.version()
-    if isinstance(version, int) and not 0 <= version <= newest:
-        raise InvalidArgumentError(
-            f"version={version}: {root} has the versions 0 to {newest}"
-        )
-    if version is not None:
-        log = DeltaLog(opened)
-        with _told(root):
-            if isinstance(version, datetime.datetime):
-                version = log.at(version, given)
-            elif version != newest:
-                log.check(version, given)
-            opened.load_as_version(version)
-    return opened, root
+    with _readable(root) as location:
+        with _told(root, location):
+            opened = library.DeltaTable(location, storage_options=options or None)
+        newest = opened.version()
+        if isinstance(version, int) and not 0 <= version <= newest:
+            raise InvalidArgumentError(
+                f"version={version}: {root} has the versions 0 to {newest}"
+            )
+        if version is not None:
+            log = DeltaLog(opened, root)
+            with _told(root, location):
+                if isinstance(version, datetime.datetime):
+                    version = log.at(version, given)
+                elif version != newest:
+                    log.check(version, given)
+                opened.load_as_version(version)
+        yield opened, root
 
 
 @contextmanager
-def _told(uri: str) -> Iterator[None]:
-    """Turn errors of the library into errors of pagefeed."""
+def _readable(root: str) -> Iterator[str]:
+    """Yield a location of a table by which deltalake can read its log.
+
+    In a location it takes ``%20`` for a quoted space, once when it lists the log and
+    twice when it reads it, and it resolves links to the folder. So such a log is
+    linked into a folder of another name.
+
+    Raises:
+        MissingFileError: If a folder has no log.
+        UnsupportedError: If the table is remote: nothing can be linked there.
+    """
+    quoted = _QUOTED.search(root)
+    if quoted is None:
+        yield root
+        return
+    if is_url(root):
+        raise UnsupportedError(
+            f"{root}: deltalake takes {quoted[0]} in the URL of a table for a quoted "
+            f"{unquote(quoted[0])!r}, and reads a table whose name has that: give the "
+            "URL unquoted, or if the name is as given, rename the table's folder"
+        )
+    log = os.path.join(root, "_delta_log")
+    if not os.path.isdir(log):
+        raise MissingFileError(f"{root} is no Delta table: it has no _delta_log").at(
+            file=root
+        )
+    with tempfile.TemporaryDirectory(prefix="pagefeed-") as folder:
+        os.symlink(log, os.path.join(folder, "_delta_log"))
+        yield folder
+
+
+@contextmanager
+def _told(uri: str, location: str = "") -> Iterator[None]:
+    """Turn errors of the library into errors of pagefeed.
+
+    Args:
+        uri: The table.
+        location: How the library was told of it, if that is another name.
+    """
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
@@ -214,11 +252,12 @@ def _told(uri: str) -> Iterator[None]:
     except PagefeedError:
         raise
     except TableNotFoundError as problem:
-        text = " ".join(str(problem).split())
+        text = " ".join(str(problem).split()).replace(location or uri, uri)
         raise MissingFileError(f"{uri} is no Delta table: {text}") from None
     except (DeltaError, OSError, ValueError) as problem:
         # Calls of its own follow, each with a number.
         text = " ".join(str(problem).split()).partition(" 0: <")[0]
+        text = text.replace(location or uri, uri)
         kind: type[PagefeedError] = CorruptFileError
         if isinstance(problem, OSError):
             kind = FileAccessError

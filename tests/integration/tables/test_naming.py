@@ -288,8 +288,6 @@ def test_paths_are_taken_as_they_are(tmp_path):
     assert len(found.where("id >= 2")) == 3
     opened = pf.delta(DeltaTable(folder), column="tokens")
     assert opened.files == web.files
-    with pytest.raises(UnsupportedError, match="quoted"):
-        pf.delta(tmp_path / "a%20b", column="tokens")
 
 
 def test_iceberg_tables_are_opened_in_every_way(tmp_path):
