@@ -106,7 +106,7 @@ class TableModel:
 
     Args:
         chance: Chooses.
-        nested_defaults: Whether added columns may have a default.
+        has_defaults: Whether added columns, and fields in them, may have a default.
     """
 
     def __init__(self, chance: random.Random, *, has_defaults: bool) -> None:
@@ -179,7 +179,7 @@ class TableModel:
     def added(self, name: str, inside: int) -> Column:
         """Return a new column, perhaps with a default."""
         found = self.column(name, inside=inside)
-        if self.has_defaults and not inside and found.kind in KINDS:
+        if self.has_defaults and found.kind in KINDS:
             found.default = self.chance.choice([None, *KINDS[found.kind].values])
         return found
 
@@ -267,4 +267,7 @@ def inner(column: Column, value: Any) -> Any:
         return value
     if column.kind == "list":
         return [inner(replace(column, kind="struct"), each) for each in value]
-    return {each.name: inner(each, value.get(each.id)) for each in column.fields}
+    return {
+        each.name: inner(each, value.get(each.id, each.default))
+        for each in column.fields
+    }

@@ -51,6 +51,8 @@ pub struct Index {
     pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
     /// Values for each file that lacks the column, if they are not null.
     if_missing: Option<ArrayRef>,
+    /// Values of fields that structs in the column lack, if they are not null.
+    defaults: Option<ArrayRef>,
     storage: PerProcess<dyn Storage>,
 }
 
@@ -61,6 +63,7 @@ impl Index {
             tokenization: None,
             infilling: None,
             if_missing: None,
+            defaults: None,
             storage: PerProcess::new(storage),
         }
     }
@@ -78,6 +81,7 @@ impl Index {
             tokenization: self.tokenization.clone(),
             infilling: self.infilling.clone(),
             if_missing: self.if_missing.clone(),
+            defaults: self.defaults.clone(),
             storage: PerProcess::new(self.storage()),
         }
     }
@@ -94,6 +98,7 @@ impl Index {
             storage: self.storage(),
             verify_checksums,
             if_missing: self.if_missing.clone(),
+            defaults: self.defaults.clone(),
         }
     }
 
@@ -243,6 +248,22 @@ impl Index {
     fn with_type(&self, table: &ArrowArray) -> Self {
         let mut copy = self.copy();
         copy.index = Arc::new(self.index.with_type(table.array.data_type()));
+        copy
+    }
+
+    /// The same index as one of a field in its structs, by its dotted path: of the type of
+    /// an array.
+    fn of_field(&self, path: &str, table: &ArrowArray) -> Self {
+        let mut copy = self.copy();
+        copy.index = Arc::new(self.index.of_field(path, table.array.data_type()));
+        copy
+    }
+
+    /// Returns the index with values of fields that structs lack: those in the array's
+    /// only row. Lists have a field `item` there, maps a field `value`.
+    fn with_defaults(&self, values: &ArrowArray) -> Self {
+        let mut copy = self.copy();
+        copy.defaults = Some(Arc::clone(&values.array));
         copy
     }
 

@@ -23,7 +23,6 @@ from pagefeed.errors import (
     ColumnNotFoundError,
     IndexWarning,
     MissingFileError,
-    UnsupportedError,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +63,10 @@ class DescribedRecipe(IndexRecipe):
     """Values for files of a table that lack the column."""
     kind: Any = None
     """The Arrow type that a table gives it; None to read it as files have it."""
+    inside: str | None = None
+    """Dotted path of the field in its structs that is meant, where files lack that."""
+    defaults: Any = None
+    """What its structs have of fields that a file lacks: a ``pyarrow.Scalar``."""
 
     @property
     def naming(self) -> Naming | None:
@@ -115,7 +118,14 @@ class DescribedRecipe(IndexRecipe):
             ColumnNotFoundError: If nothing says what they have.
         """
         if self.kind is not None:
-            core = core.with_type(read_by_engines([], self.kind))
+            kind = read_by_engines([], self.kind)
+            if self.inside is None:
+                core = core.with_type(kind)
+            else:
+                core = core.of_field(self.inside, kind)
+        if self.defaults is not None:
+            values, kind = [self.defaults.as_py()], self.defaults.type
+            core = core.with_defaults(read_by_engines(values, kind))
         constants = self.constants
         lacking = [] if constants is None else core.lacking_files()
         if constants is None or not lacking:
@@ -145,7 +155,7 @@ class DescribedRows(ParquetRows):
         return {**vars(self), "_of_more_files": {}}
 
     def _build_index(self, column: str) -> PageIndex:
-        table = self.table
+        table, kind = self.table, self._type_of(column)
         recipe = DescribedRecipe(
             files=self.files,
             storage=self.storage,
@@ -156,11 +166,12 @@ class DescribedRows(ParquetRows):
             table=table,
             shared=self.shared,
             constants=self._constants_of(column),
-            kind=self._type_of(column),
+            kind=kind,
         )
-        if table is not None:
-            for path in table.inner_defaults_of(column):
-                self._build_index(path)  # Refuses a file without it.
+        if table is not None and kind is not None:
+            recipe = replace(recipe, defaults=table.defaults_inside(column))
+            if table.has_default(column):
+                return _index_with_default(recipe)
         if column in self._of_more_files:
             core = self._of_more_files[column].core
             return PageIndex(part_of(recipe, core), recipe)
@@ -178,11 +189,6 @@ class DescribedRows(ParquetRows):
         except ColumnNotFoundError as error:
             if column.partition(".")[0] not in table.types:
                 raise
-            if column in table.inner_defaults:
-                raise UnsupportedError(
-                    f"{error}; {column} has an initial-default, which pagefeed knows "
-                    "of whole columns alone: write such files again"
-                ).at(file=error.file) from None
             error.add_note(
                 "files that were written before a table got a column lack it: with "
                 'missing="null" its rows are null for where() and metadata; tokens are '
@@ -275,3 +281,15 @@ class DescribedRows(ParquetRows):
         pruned = None if self.table is None else len(self.table.pruned) or None
         column = facts.pop("column")
         return {"column": column, "table": table, "pruned": pruned, **facts}
+
+
+def _index_with_default(recipe: DescribedRecipe) -> PageIndex:
+    """Return the index of a field in a struct that has a default.
+
+    Where files lack the field, whole structs are read: rows with one have the default.
+    """
+    try:
+        return PageIndex.of(replace(recipe, constants=None))
+    except ColumnNotFoundError:
+        column = recipe.column.partition(".")[0]
+        return PageIndex.of(replace(recipe, column=column, inside=recipe.column))

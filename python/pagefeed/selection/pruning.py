@@ -96,7 +96,8 @@ def _columns_of(query: Query, schema: Schema) -> Iterable[str]:
     types = arrow("pyarrow.types")
     kinds = {name: kind for name, (_, kind) in scalar_columns(schema)}
     names = query.columns or tuple(kinds)
-    names = tuple(name for name in names if not types.is_nested(kinds[name]))
+    # Fields that files lack are not among them.
+    names = tuple(n for n in names if n in kinds and not types.is_nested(kinds[n]))
     if not query.columns or not query.prunes(schema):
         names = tuple(name for name in names if not types.is_floating(kinds[name]))
     return names

@@ -27,10 +27,13 @@ __all__ = [
     "field_of",
     "scalar_columns",
     "type_of",
+    "with_default",
 ]
 
 Constant: TypeAlias = str | int | float | bool
 
+DEFAULT = b"pagefeed: rows have this where a struct has no field "
+"""Prefix of keys in the metadata of a schema: names of fields follow."""
 Expression: TypeAlias = Any
 """A ``pyarrow.compute.Expression``."""
 Schema: TypeAlias = Any
@@ -97,6 +100,24 @@ class ExpressionQuery(Query):
         )
 
 
+def with_default(schema: Schema, field: str, value: Any) -> Schema:
+    """Return a schema, with what rows have of a field that structs of files lack.
+
+    Rows whose struct is null have none.
+
+    Args:
+        schema: Columns of the files.
+        field: Dotted name of the field.
+        value: A ``pyarrow.Scalar``.
+    """
+    pa = arrow()
+    table, stream = pa.table({"": pa.repeat(value, 1)}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write(table)
+    stored = {DEFAULT + field.encode(): stream.getvalue().to_pybytes()}
+    return schema.with_metadata({**(schema.metadata or {}), **stored})
+
+
 def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     """Return a scalar column, also a nested one by its dotted path, and its type.
 
@@ -106,6 +127,12 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     """
     types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")
     columns = dict(scalar_columns(schema))
+    made_up = (schema.metadata or {}).get(DEFAULT + name.encode())
+    if made_up is not None:
+        value = arrow().ipc.open_stream(made_up).read_all().column(0)[0]
+        path, _ = columns[name.rpartition(".")[0]]
+        is_null, null = pc.field(*path).is_null(), arrow().scalar(None, value.type)
+        return pc.if_else(is_null, null, pc.scalar(value)), value.type
     if name not in columns:
         raise _missing(name, schema)
     path, kind = columns[name]

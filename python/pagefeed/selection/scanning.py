@@ -20,7 +20,14 @@ from pagefeed.errors import (
 )
 from pagefeed.selection.int96 import check_years, int96_columns, is_coarse, used_of
 from pagefeed.selection.pieces import Piece, pieces_of
-from pagefeed.selection.query import Expression, Schema, arrow, field_of, scalar_columns
+from pagefeed.selection.query import (
+    Expression,
+    Schema,
+    arrow,
+    field_of,
+    scalar_columns,
+    with_default,
+)
 from pagefeed.selection.table_columns import Naming, TableColumns
 
 __all__ = [
@@ -40,6 +47,7 @@ Fragment: TypeAlias = Any
 BATCH_ROWS = 1 << 16
 SUMMARY_ROWS = 1 << 20
 COMMON_VALUES = 5
+LACKING = "(a field that the file lacks)"
 
 
 class Files(NamedTuple):
@@ -310,15 +318,22 @@ def _in_table(schema: Schema, table: TableColumns) -> Schema:
     """Return the columns of a file that a table has, in their types of now."""
     fields = [
         field.with_type(
-            _type_in_file(table.types[field.name], field.type, field.name, table)
+            _type_in_file(table.types[field.name], field.type, (field.name,), table)
         )
         for field in schema
         if field.name in table.types and not table.decides(field.name)
     ]
-    return arrow().schema(fields)
+    in_table = arrow().schema(fields)
+    columns = {path for path, _ in dict(scalar_columns(in_table)).values()}
+    for path, value in table.inner_defaults.items():
+        if path[:-1] in columns and path not in columns:
+            in_table = with_default(in_table, ".".join(path), value)
+    return in_table
 
 
-def _type_in_file(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
+def _type_in_file(
+    kind: Any, own: Any, path: tuple[str, ...], table: TableColumns
+) -> Any:
     """Return a type of a table without fields that a file does not have.
 
     These have a default inside a struct, and the file lacks them.
@@ -328,12 +343,13 @@ def _type_in_file(kind: Any, own: Any, path: str, table: TableColumns) -> Any:
         return kind
     own_types, fields = {own_field.name: own_field.type for own_field in own}, []
     for field in kind:
-        name = f"{path}.{field.name}"
+        name = (*path, field.name)
         if field.name not in own_types and name in table.inner_defaults:
             continue
         inside = own_types.get(field.name, field.type)
         fields.append(field.with_type(_type_in_file(field.type, inside, name, table)))
-    return pa.struct(fields)
+    # A struct of no fields is not read: of one that the file lacks it is.
+    return pa.struct(fields or {LACKING: kind.field(0).type})
 
 
 def _open(

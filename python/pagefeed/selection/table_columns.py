@@ -18,7 +18,6 @@ from pagefeed import _core
 from pagefeed.core._base import require
 from pagefeed.core.dataset import FolderColumn
 from pagefeed.core.storage import Storage
-from pagefeed.errors import UnsupportedError
 from pagefeed.selection.renamed_files import open_renamed
 
 __all__ = [
@@ -181,9 +180,9 @@ class TableColumns:
     """Whether the value of a partition overrides values in its files."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Values of columns that a file lacks: a ``pyarrow.Scalar`` each."""
-    inner_defaults: tuple[str, ...] = ()
-    """Dotted paths of fields in structs that have such a value, and columns with lists
-    and maps of such. No such value is made up: files must have the field."""
+    inner_defaults: Mapping[tuple[str, ...], Any] = field(default_factory=dict)
+    """Values of fields in structs that a file lacks, by their paths, in which ``item``
+    is what a list holds, and ``value`` what a map does: a ``pyarrow.Scalar`` each."""
     reads: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Files that were read to know this, and their bytes, by what they are."""
     missing_as_null: bool = False
@@ -206,22 +205,22 @@ class TableColumns:
     def key(self) -> str:
         """Text that differs if columns of the same files have different values."""
         parts = [repr(self.naming), str(self.missing_as_null), str(self.types)]
-        parts += [f"{name} {value}" for name, value in self.defaults.items()]
+        defaults = (*self.defaults.items(), *self.inner_defaults.items())
+        parts += [f"{name} {value}" for name, value in defaults]
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
-    def inner_defaults_of(self, column: str) -> list[str]:
-        """Return the fields of a column that files must have.
+    def has_default(self, field: str) -> bool:
+        """Return whether rows of files that lack a field in a struct have a value."""
+        return any(".".join(path) == field for path in self.inner_defaults)
 
-        Raises:
-            UnsupportedError: If values are not known of those that lack one.
+    def defaults_inside(self, column: str) -> Any | None:
+        """Return what structs in a column have of fields that a file lacks.
+
+        A ``pyarrow.Scalar`` of nested structs, or None if that is null everywhere.
         """
-        paths = [path for path in self.inner_defaults if path.startswith(f"{column}.")]
-        if column in self.inner_defaults and column in self.types:
-            raise UnsupportedError(
-                f"{self.snapshot}: fields in the lists or maps of {column} have an "
-                "initial-default, which pagefeed knows of columns alone"
-            )
-        return paths
+        top = column.partition(".")[0]
+        inside = {p[1:]: v for p, v in self.inner_defaults.items() if p[0] == top}
+        return _nested(inside) if inside else None
 
     def decides(self, column: str) -> bool:
         """Return whether a column has the partition's values, not those of files."""
@@ -236,8 +235,6 @@ class TableColumns:
             column: Its dotted name.
             num_files: Number of the files.
         """
-        if any(f"{column}.".startswith(f"{path}.") for path in self.inner_defaults):
-            return None
         constant, default = self.of_files.get(column), self.defaults.get(column)
         top = column.partition(".")[0]
         has_rule = self.missing_as_null and top in self.types
@@ -292,3 +289,17 @@ class TableColumns:
         }
         bounds = self.bounds and self.bounds.with_files(numbers)
         return replace(self, of_files=of_files, bounds=bounds)
+
+
+def _nested(values: Mapping[tuple[str, ...], Any]) -> Any:
+    """Return values by their paths as a scalar of nested structs."""
+    arrow = require("pyarrow", extra="pyarrow", purpose="columns of tables")
+    by_name: dict[str, dict[tuple[str, ...], Any]] = {}
+    for (name, *path), value in values.items():
+        by_name.setdefault(name, {})[*path,] = value
+    fields = {
+        name: inside[()] if () in inside else _nested(inside)
+        for name, inside in by_name.items()
+    }
+    kind = arrow.struct({name: value.type for name, value in fields.items()})
+    return arrow.scalar({name: value.as_py() for name, value in fields.items()}, kind)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pagefeed.core.storage import Storage
 from pagefeed.errors import CorruptFileError
+from pagefeed.tables.iceberg_metadata import default_of
 
 __all__ = ["FileColumns"]
 
@@ -22,6 +23,8 @@ class FileColumns:
 
     kinds: Mapping[int, Any]
     """Fields of pyiceberg by their ids."""
+    structs: Mapping[int, int]
+    """Id of the struct around each field in one."""
     names: Sequence[Mapping[str, Any]]
     """Field id of each name, for files without field ids."""
 
@@ -30,8 +33,13 @@ class FileColumns:
         """Return the columns of a table, by its metadata of pyiceberg."""
         schemas = [*metadata.schemas, metadata.schema()]
         kinds = {field.field_id: field for each in schemas for field in _fields(each)}
+        structs = {
+            inner.field_id: number
+            for number, field in kinds.items()
+            for inner in getattr(field.field_type, "fields", ())
+        }
         given = metadata.properties.get(NAME_MAPPING)
-        return cls(kinds, [] if given is None else json.loads(given))
+        return cls(kinds, structs, [] if given is None else json.loads(given))
 
     def read(
         self,
@@ -65,12 +73,15 @@ class FileColumns:
             groups = range(file.num_row_groups) if groups is None else groups
             found = dict(_numbered(file.schema_arrow))
             found = found or dict(_named(file.schema_arrow, self.names))
-            held = [".".join(found[number]) for number in ids if number in found]
+            used = [self._told_by(number, found) for number in ids]
+            held = [".".join(found[number]) for number in used if number in found]
             table = file.read_row_groups([*groups], columns=held, use_threads=False)
             return [
                 self._typed(number, _leaf(table, found[number]))
                 if number in found
-                else self._made_up(number, table.num_rows, constants, path)
+                else self._made_up(
+                    number, constants, path, self._holder(table, number, found)
+                )
                 for number in ids
             ]
         except (pa.ArrowException, OSError) as problem:
@@ -85,26 +96,41 @@ class FileColumns:
         column = getattr(column, "storage", column)
         return column if number not in self.kinds else column.cast(self._type(number))
 
+    def _told_by(self, number: int, found: Mapping[int, Any]) -> int:
+        """Return the id of a column, or of the struct around one that a file lacks."""
+        return number if number in found else self.structs.get(number, number)
+
+    def _holder(self, table: Any, number: int, found: Mapping[int, Any]) -> Any:
+        """Return in which rows a column that a file lacks has a value: booleans."""
+        import pyarrow as pa
+
+        struct = self.structs.get(number)
+        if struct is None or struct not in found:
+            return pa.repeat(struct is None, table.num_rows)
+        return _leaf(table, found[struct]).combine_chunks().is_valid()
+
     def _made_up(
-        self,
-        number: int,
-        num_rows: int,
-        constants: Mapping[int, Any] | None,
-        path: str,
+        self, number: int, constants: Mapping[int, Any] | None, path: str, holder: Any
     ) -> Any:
         """Values of a column that a file lacks: of its partition, by default, null."""
         import pyarrow as pa
+        from pyarrow import compute
 
         if constants is None:
             raise CorruptFileError(
                 f"{path}, which deletes rows, has no column of field id {number}, by "
                 "which it deletes"
             ).at(file=path)
-        kind = self._type(number) if number in self.kinds else pa.null()
-        default = getattr(self.kinds.get(number), "initial_default", None)
-        value = constants.get(number, default)
-        value = getattr(value, "bytes", value)
-        return pa.repeat(pa.scalar(value, kind), num_rows)
+        if number not in self.kinds:
+            return pa.nulls(len(holder))
+        kind = self._type(number)
+        value = constants.get(number)
+        value = pa.scalar(getattr(value, "bytes", value), kind)
+        if number not in constants:
+            value = default_of(self.kinds[number]) or value
+            value = pa.scalar(value.as_py(), kind)
+        column = pa.repeat(value, len(holder))
+        return compute.if_else(holder, column, pa.scalar(None, kind))
 
     def _type(self, number: int) -> Any:
         from pyiceberg.io.pyarrow import schema_to_pyarrow

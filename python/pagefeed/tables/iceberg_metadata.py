@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pagefeed.core.storage import is_url, located_exactly
 from pagefeed.errors import FileAccessError, MissingFileError
 from pagefeed.remote import StorageOptions
 from pagefeed.tables.snapshot import value_as
 
-__all__ = ["newest_metadata", "types_of"]
+__all__ = ["default_of", "newest_metadata", "types_of"]
 
 HINT = "version-hint.text"
 SUFFIX = ".metadata.json"
@@ -55,38 +55,54 @@ def newest_metadata(table: str, options: StorageOptions | None) -> str:
     return found
 
 
-def types_of(schema: Any) -> tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]:
-    """Return Arrow types of columns, and what rows of files without one have.
+class ColumnTypes(NamedTuple):
+    """Types of the columns of a schema, and what files that lack one have of it."""
 
-    And the dotted paths of fields inside columns that have such a value.
+    types: dict[str, Any]
+    """Arrow types."""
+    defaults: dict[str, Any]
+    """Values of columns: a ``pyarrow.Scalar`` each."""
+    inner_defaults: dict[tuple[str, ...], Any]
+    """Values of fields in columns, by their paths: ``item`` and ``value`` stand for
+    what is in a list and in a map."""
+
+
+def types_of(schema: Any) -> ColumnTypes:
+    """Return the types and defaults of columns.
 
     Args:
         schema: The ``Schema`` of pyiceberg whose columns are meant.
     """
-    from pyarrow import scalar
-    from pyiceberg.conversions import from_json
-
     in_arrow = schema.as_arrow()
     types = dict(zip(in_arrow.names, in_arrow.types, strict=True))
-    defaults, inside = {}, list[str]()
-    for field in schema.fields:
-        inside += _with_default(field.field_type, field.name)
-        if field.initial_default is not None:
-            kind = types[field.name]
-            value = from_json(field.field_type, field.initial_default)
-            defaults[field.name] = scalar(value_as(value, kind), kind)
-    return types, defaults, tuple(inside)
+    defaults = dict(_defaults(schema.as_struct()))
+    inside = {path: value for path, value in defaults.items() if path[1:]}
+    whole = {path[0]: value for path, value in defaults.items() if not path[1:]}
+    return ColumnTypes(types, whole, inside)
 
 
-def _with_default(kind: Any, path: str) -> Iterator[str]:
-    """Yield the paths of fields inside a type that have a default."""
+def default_of(field: Any) -> Any | None:
+    """Return what rows of files that lack a field have: a ``Scalar``, or None."""
+    from pyarrow import scalar
+    from pyiceberg.conversions import from_json
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    if field.initial_default is None:
+        return None
+    kind = schema_to_pyarrow(field.field_type)
+    value = from_json(field.field_type, field.initial_default)
+    return scalar(value_as(value, kind), kind)
+
+
+def _defaults(
+    kind: Any, before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the path and the value of each field in a type that has a default."""
     for field in getattr(kind, "fields", ()):
-        name = f"{path}.{field.name}"
-        if field.initial_default is not None:
-            yield name
-        yield from _with_default(field.field_type, name)
-    for name in ("element_type", "key_type", "value_type"):
-        inside = getattr(kind, name, None)
-        # Files call what is inside in ways of their own: the column is named.
-        if inside is not None and any(_with_default(inside, "")):
-            yield path
+        path, value = (*before, field.name), default_of(field)
+        if value is not None:
+            yield path, value
+        yield from _defaults(field.field_type, path)
+    for attribute, name in (("element_type", "item"), ("value_type", "value")):
+        if hasattr(kind, attribute):
+            yield from _defaults(getattr(kind, attribute), (*before, name))

@@ -49,8 +49,12 @@ from pagefeed.tables.snapshot import (
 __all__ = ["iceberg"]
 
 FORMAT_VERSION = 3
-UNKNOWN_TYPE = "Unsupported field type", "Type not recognized"
-"""What pyiceberg says of columns of types that it does not know, such as variant."""
+UNKNOWN_TYPE = (
+    *("Unsupported field type", "Type not recognized"),
+    "Cannot deserialize bytes, type",
+)
+"""What pyiceberg says of columns of types that it does not know, such as variant, and
+of defaults of structs, which no writer gives."""
 _S3 = {
     "endpoint_url": "s3.endpoint",
     "region": "s3.region",
@@ -140,7 +144,7 @@ def iceberg(
         chosen = _snapshot_of(opened, snapshot)
         schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
         live = live_files(opened, chosen, schema)
-        types, defaults, inside = types_of(schema)
+        types, defaults, inner_defaults = types_of(schema)
         naming = iceberg_naming(given, schema, metadata.properties)
     paths = [path_of(entry.path) for entry in live.data]
     deletes = (*live.positions, *live.vectors, *live.keys)
@@ -160,7 +164,7 @@ def iceberg(
         naming,
         of_files=partitions_of(files, live.types),
         defaults=defaults,
-        inner_defaults=inside,
+        inner_defaults=inner_defaults,
         reads=live.reads,
         missing_as_null=is_null,
         past=IcebergPast(

@@ -179,55 +179,6 @@ def test_defaults_fill_files_that_lack_a_column(tmp_path):
             assert score == scores[number]
 
 
-@pytest.mark.parametrize("missing", ["error", "null"])
-def test_defaults_inside_columns_are_not_made_up(tmp_path, missing):
-    """Where files lack the field; all other columns are read, and so is a full file."""
-    catalog, _ = catalog_in(tmp_path)
-    inside = pa.array([{"x": n} if n else None for n in range(10)])
-    first = rows_table(0, 10, s=inside, l=pa.array([[each] for each in inside]))
-    table = catalog.create_table(
-        "corpus.web", schema=first.schema, properties={"format-version": "2"}
-    )
-    table.append(first)
-    with table.update_schema() as changed:
-        changed.add_column(("s", "y"), LongType())
-        changed.add_column(("l", "y"), LongType())
-    later = pa.array([{"x": n, "y": -n} for n in range(5)])
-    table.append(rows_table(10, 15, s=later, l=pa.array([[each] for each in later])))
-    catalog.close()
-    metadata = str(table.metadata_location).removeprefix("file://")
-    found = json.loads(Path(metadata).read_text())
-    for schema in found["schemas"]:
-        for field in schema["fields"]:
-            kind = field["type"]
-            kind = kind.get("element", kind) if isinstance(kind, dict) else {}
-            for inner in kind.get("fields", []) if isinstance(kind, dict) else []:
-                if inner["name"] == "y":
-                    inner["initial-default"] = 7
-    changes = {"schemas": found["schemas"], "format-version": 3, "next-row-id": 0}
-    version_3 = change(metadata, **changes)
-
-    def web(*names: str) -> pf.dataset.ParquetDataset:
-        return pf.iceberg(version_3, missing=missing, column="tokens", metadata=names)
-
-    values = [row["s.x"] for row in web("id", "s.x")]
-    assert values == [None, *range(1, 10), *range(5)]
-    for wanted in ("s", "s.y"):
-        with pytest.raises(UnsupportedError, match=r"s\.y has an initial-default"):
-            [*web(wanted)]
-    with pytest.raises(ColumnNotFoundError, match=r"s\.y"):
-        len(web().where("s.y == 7"))
-    with pytest.raises(
-        UnsupportedError, match="lists or maps of l have an initial-def"
-    ):
-        [*web("l")]
-    # Without the file of before nothing is lacking.
-    of_now = web("s", "s.y").with_files([1])
-    assert [(row["s"]["y"], row["s.y"]) for row in of_now] == [
-        (-n, -n) for n in range(5)
-    ]
-
-
 TYPED = {
     "day": pa.array([datetime.date(2024, 1, 1), None, datetime.date(2020, 2, 29)]),
     "price": pa.array([decimal.Decimal("9.50"), None, decimal.Decimal("10.00")]),

@@ -14,7 +14,7 @@ mod steps;
 pub(crate) mod tests;
 pub(crate) mod tokens;
 
-pub use arrays::conform::conform;
+pub use arrays::conform::{conform, with_defaults};
 pub use arrays::{Paths, decode_array, decode_array_by};
 pub use run::PageRun;
 pub use tokens::aligned::{NumberRows, OpenedRun, decode_number_dictionary};

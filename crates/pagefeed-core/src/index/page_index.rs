@@ -74,6 +74,16 @@ impl Index {
         }
     }
 
+    /// The same index as one of a field in its structs, which files may lack: of the type
+    /// that the table gives it.
+    pub fn of_field(&self, path: &str, table: &DataType) -> Self {
+        Self {
+            column: path.into(),
+            field: naming::narrowed(&self.field, table),
+            ..self.clone()
+        }
+    }
+
     /// Records and rows of the pages, if they are not Parquet pages.
     pub fn as_flat(&self) -> Option<&Flat> {
         self.flat.as_ref()

@@ -24,6 +24,9 @@ pub struct Indexed {
     pub verify_checksums: bool,
     /// Values for each file that lacks the column; null without them.
     pub if_missing: Option<ArrayRef>,
+    /// Values of fields that structs in the column lack: see
+    /// [`crate::decode::with_defaults`].
+    pub defaults: Option<ArrayRef>,
 }
 
 impl Indexed {

@@ -12,7 +12,7 @@ use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 
-use crate::decode::{conform, decode_array};
+use crate::decode::{conform, decode_array, with_defaults};
 use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
@@ -70,7 +70,7 @@ pub fn read_array(
         {
             check_num_values(&record, num_leaf_values(array.as_ref()))?;
         }
-        conform(&array, data_type)
+        with_defaults(&array, data_type, column.defaults.as_ref())
     };
     read().map_err(|error| column.locate(error, &record))
 }
@@ -92,6 +92,7 @@ pub fn read_columns(
         let other = Indexed {
             index: Arc::clone(other),
             if_missing: None,
+            defaults: None,
             ..column.clone()
         };
         columns.push(read_rows(&other, opener, rows.clone())?);

@@ -239,6 +239,19 @@ pub fn typed(field: &FieldRef, table: &DataType) -> FieldRef {
     retyped(field, data_type)
 }
 
+/// A column with those fields of its structs alone that a type names, which files may
+/// lack; its values have the type that the table gives them.
+pub fn narrowed(field: &FieldRef, table: &DataType) -> FieldRef {
+    let (DataType::Struct(fields), DataType::Struct(named)) = (field.data_type(), table) else {
+        return typed(field, table);
+    };
+    let chosen = named.iter().map(|other| match fields.find(other.name()) {
+        Some((_, own)) => narrowed(own, other.data_type()),
+        None => nullable(other),
+    });
+    retyped(field, DataType::Struct(chosen.collect()))
+}
+
 /// Those of a file in the types of the table, then those of the table alone.
 fn typed_fields(fields: &Fields, others: &Fields) -> Fields {
     let own = fields.iter().map(|field| match others.find(field.name()) {

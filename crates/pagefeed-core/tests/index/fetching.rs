@@ -89,6 +89,7 @@ fn column(folder: &Folder, fails: bool) -> (TokenColumn, Arc<Late>) {
     });
     let indexed = Indexed {
         if_missing: None,
+        defaults: None,
         index,
         storage: Arc::clone(&storage) as Arc<dyn Storage>,
         verify_checksums: true,

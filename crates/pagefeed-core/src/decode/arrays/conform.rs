@@ -10,26 +10,38 @@ use arrow_array::types::{
 };
 use arrow_array::{
     Array, ArrayRef, Decimal128Array, FixedSizeListArray, GenericByteArray, GenericListArray,
-    Int64Array, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, downcast_integer_array,
-    make_array, new_null_array,
+    Int64Array, MapArray, OffsetSizeTrait, PrimitiveArray, StructArray, UInt32Array,
+    downcast_integer_array, make_array, new_null_array,
 };
 use arrow_buffer::{ArrowNativeType, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef, Fields, TimeUnit};
+use arrow_select::take::take;
 
 use crate::error::{Error, Result};
 use crate::lists::list_array;
 
 /// Converts `array` to `target`, a common type of several datasets.
 pub fn conform(array: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
+    with_defaults(array, target, None)
+}
+
+/// Converts `array` to `target`. Fields that structs lack are null, or have the value in
+/// `defaults`: one row of structs, in which lists have a field `item` and maps a field
+/// `value` for what is inside.
+pub fn with_defaults(
+    array: &ArrayRef,
+    target: &DataType,
+    defaults: Option<&ArrayRef>,
+) -> Result<ArrayRef> {
     use DataType as T;
     Ok(match (array.data_type(), target) {
         (from, _) if from == target => Arc::clone(array),
         (T::Null, _) => new_null_array(target, array.len()),
         (T::Utf8, T::LargeUtf8) => wide::<_, LargeUtf8Type>(array.as_string::<i32>()),
         (T::Binary, T::LargeBinary) => wide::<_, LargeBinaryType>(array.as_binary::<i32>()),
-        (T::Struct(_), T::Struct(fields)) => structs(array.as_struct(), fields)?,
-        (T::Map(..), T::Map(entries, sorted)) => map(array.as_map(), entries, *sorted)?,
-        (_, T::List(item) | T::LargeList(item)) => list(array, item, target)?,
+        (T::Struct(_), T::Struct(fields)) => structs(array.as_struct(), fields, defaults)?,
+        (T::Map(..), T::Map(entries, sorted)) => map(array.as_map(), entries, *sorted, defaults)?,
+        (_, T::List(item) | T::LargeList(item)) => list(array, item, target, defaults)?,
         (_, T::FixedSizeList(item, size)) => fixed_size_list(array, item, *size)?,
         (T::Decimal128(_, from), T::Decimal128(digits, scale)) => {
             let factor = 10i128.pow(u32::from(scale.saturating_sub(*from).unsigned_abs()));
@@ -110,11 +122,13 @@ fn wide_offsets(offsets: &OffsetBuffer<i32>) -> OffsetBuffer<i64> {
     OffsetBuffer::new(wide)
 }
 
-fn structs(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
-    let column = |field: &FieldRef| match array.column_by_name(field.name()) {
-        Some(column) => conform(column, field.data_type()),
-        None if field.is_nullable() => Ok(new_null_array(field.data_type(), array.len())),
-        None => Err(Error::internal(format!("no field {:?}", field.name()))),
+fn structs(array: &StructArray, fields: &Fields, defaults: Option<&ArrayRef>) -> Result<ArrayRef> {
+    let column = |field: &FieldRef| {
+        let default = inside(defaults, field.name());
+        match array.column_by_name(field.name()) {
+            Some(column) => with_defaults(column, field.data_type(), default),
+            None => absent(field, array.len(), default),
+        }
     };
     let columns = fields.iter().map(column).collect::<Result<_>>()?;
     let nulls = array.nulls().cloned();
@@ -126,20 +140,60 @@ fn structs(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     )?))
 }
 
-fn map(array: &MapArray, entries: &FieldRef, sorted: bool) -> Result<ArrayRef> {
-    let pairs: ArrayRef = Arc::new(array.entries().clone());
-    let pairs = conform(&pairs, entries.data_type())?;
+/// The defaults inside a column.
+fn inside<'a>(defaults: Option<&'a ArrayRef>, name: &str) -> Option<&'a ArrayRef> {
+    defaults?.as_struct_opt()?.column_by_name(name)
+}
+
+/// Rows of a field that structs lack. Defaults are of values: a struct itself is null.
+fn absent(field: &FieldRef, num_rows: usize, default: Option<&ArrayRef>) -> Result<ArrayRef> {
+    match default.filter(|default| !default.data_type().is_nested()) {
+        Some(default) => {
+            let rows = UInt32Array::from(vec![0; num_rows]);
+            conform(&take(default, &rows, None)?, field.data_type())
+        }
+        None if field.is_nullable() => Ok(new_null_array(field.data_type(), num_rows)),
+        None => Err(Error::internal(format!("no field {:?}", field.name()))),
+    }
+}
+
+fn map(
+    array: &MapArray,
+    entries: &FieldRef,
+    sorted: bool,
+    defaults: Option<&ArrayRef>,
+) -> Result<ArrayRef> {
+    let pairs = match entries.data_type() {
+        DataType::Struct(both) if both.len() == 2 => StructArray::try_new(
+            both.clone(),
+            vec![
+                conform(array.keys(), both[0].data_type())?,
+                with_defaults(
+                    array.values(),
+                    both[1].data_type(),
+                    inside(defaults, "value"),
+                )?,
+            ],
+            array.entries().nulls().cloned(),
+        )?,
+        other => return Err(Error::internal(format!("{other} has no keys and values"))),
+    };
     Ok(Arc::new(MapArray::try_new(
         Arc::clone(entries),
         array.offsets().clone(),
-        pairs.as_struct().clone(),
+        pairs,
         array.nulls().cloned(),
         sorted,
     )?))
 }
 
 /// Any list as one with offsets.
-fn list(array: &ArrayRef, item: &FieldRef, target: &DataType) -> Result<ArrayRef> {
+fn list(
+    array: &ArrayRef,
+    item: &FieldRef,
+    target: &DataType,
+    defaults: Option<&ArrayRef>,
+) -> Result<ArrayRef> {
     let (offsets, values): (Vec<u64>, &ArrayRef) = match array.data_type() {
         DataType::List(_) => offsets_and_values(array.as_list::<i32>()),
         DataType::LargeList(_) => offsets_and_values(array.as_list::<i64>()),
@@ -152,7 +206,7 @@ fn list(array: &ArrayRef, item: &FieldRef, target: &DataType) -> Result<ArrayRef
         }
         _ => return Err(impossible(array, target)),
     };
-    let values = conform(values, item.data_type())?;
+    let values = with_defaults(values, item.data_type(), inside(defaults, "item"))?;
     list_array(target, &offsets, values, array.nulls().cloned())
 }
 
