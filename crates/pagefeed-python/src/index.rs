@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow_array::ArrayRef;
 use pagefeed_core::error::Result;
 use pagefeed_core::index::{BuildOptions, Index as CoreIndex, Piece};
 use pagefeed_core::infill::{Infilling, arrange_lists, infilled_field};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::aligned_column::AlignedColumn;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
-use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::indexed::{Indexed, Lacking};
 use pagefeed_core::pages::reader::read_array;
 use pagefeed_core::pages::row_column::mean_row_bytes;
 use pagefeed_core::pages::row_ranges::SharedPages;
@@ -49,10 +48,8 @@ pub struct Index {
     /// How its documents are infilled, if they are; and the bits of numbers at special
     /// tokens, unless it holds tokens.
     pub(crate) infilling: Option<(Arc<Infilling>, Option<u64>)>,
-    /// Values for each file that lacks the column, if they are not null.
-    if_missing: Option<ArrayRef>,
-    /// Values of fields that structs in the column lack, if they are not null.
-    defaults: Option<ArrayRef>,
+    /// What rows have that files lack.
+    lacking: Lacking,
     storage: PerProcess<dyn Storage>,
 }
 
@@ -62,8 +59,7 @@ impl Index {
             index: Arc::new(index),
             tokenization: None,
             infilling: None,
-            if_missing: None,
-            defaults: None,
+            lacking: Lacking::default(),
             storage: PerProcess::new(storage),
         }
     }
@@ -80,8 +76,7 @@ impl Index {
             index: Arc::clone(&self.index),
             tokenization: self.tokenization.clone(),
             infilling: self.infilling.clone(),
-            if_missing: self.if_missing.clone(),
-            defaults: self.defaults.clone(),
+            lacking: self.lacking.clone(),
             storage: PerProcess::new(self.storage()),
         }
     }
@@ -97,8 +92,7 @@ impl Index {
             index: self.index.clone(),
             storage: self.storage(),
             verify_checksums,
-            if_missing: self.if_missing.clone(),
-            defaults: self.defaults.clone(),
+            lacking: self.lacking.clone(),
         }
     }
 
@@ -236,34 +230,21 @@ impl Index {
         copy
     }
 
-    /// Returns the index with a value for each file that lacks the column: that of the
-    /// file in the array.
-    fn with_missing(&self, values: &ArrowArray) -> Self {
-        let mut copy = self.copy();
-        copy.if_missing = Some(Arc::clone(&values.array));
-        copy
-    }
-
     /// The same index, whose values have the type that a table gives them: that of an array.
-    fn with_type(&self, table: &ArrowArray) -> Self {
+    /// With a dotted path it is that of a field in its structs. Files that lack the column
+    /// have their value in `missing`; fields that structs lack, that in the row of
+    /// `defaults`, see [`Lacking`].
+    fn with_type(
+        &self,
+        table: &ArrowArray,
+        inside: Option<&str>,
+        missing: Option<&ArrowArray>,
+        defaults: Option<&ArrowArray>,
+    ) -> Self {
         let mut copy = self.copy();
-        copy.index = Arc::new(self.index.with_type(table.array.data_type()));
-        copy
-    }
-
-    /// The same index as one of a field in its structs, by its dotted path: of the type of
-    /// an array.
-    fn of_field(&self, path: &str, table: &ArrowArray) -> Self {
-        let mut copy = self.copy();
-        copy.index = Arc::new(self.index.of_field(path, table.array.data_type()));
-        copy
-    }
-
-    /// Returns the index with values of fields that structs lack: those in the array's
-    /// only row. Lists have a field `item` there, maps a field `value`.
-    fn with_defaults(&self, values: &ArrowArray) -> Self {
-        let mut copy = self.copy();
-        copy.defaults = Some(Arc::clone(&values.array));
+        let [column, fields] = [missing, defaults].map(|it| it.map(|it| Arc::clone(&it.array)));
+        copy.index = Arc::new(self.index.with_type(table.array.data_type(), inside));
+        copy.lacking = Lacking { column, fields };
         copy
     }
 

@@ -117,26 +117,27 @@ class DescribedRecipe(IndexRecipe):
         Raises:
             ColumnNotFoundError: If nothing says what they have.
         """
-        if self.kind is not None:
-            kind = read_by_engines([], self.kind)
-            if self.inside is None:
-                core = core.with_type(kind)
-            else:
-                core = core.of_field(self.inside, kind)
-        if self.defaults is not None:
-            values, kind = [self.defaults.as_py()], self.defaults.type
-            core = core.with_defaults(read_by_engines(values, kind))
-        constants = self.constants
-        lacking = [] if constants is None else core.lacking_files()
-        if constants is None or not lacking:
+        if self.kind is None:
             return core
+        row, missing = self.defaults, None
+        if self.constants is not None and (lacking := core.lacking_files()):
+            self._check_lacking(self.constants, lacking)
+            missing = self.constants.handle_of_files
+        return core.with_type(
+            read_by_engines([], self.kind),
+            self.inside,
+            missing,
+            row and read_by_engines([row.as_py()], row.type),
+        )
+
+    def _check_lacking(self, constants: FolderColumn, lacking: Sequence[int]) -> None:
+        """Refuse a file without the column of which the table says nothing."""
         for file in lacking:
             if not constants.gives(file):
                 path = self.files[file]
                 raise ColumnNotFoundError(
                     f"{path}: there is no column {self.column!r}"
                 ).at(file=path, column=self.column)
-        return core.with_missing(constants.handle_of_files)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

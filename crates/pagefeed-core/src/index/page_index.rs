@@ -65,21 +65,16 @@ impl Index {
         }
     }
 
-    /// The same index, whose values have the type that a table gives them.
-    pub fn with_type(&self, table: &DataType) -> Self {
-        let field = naming::typed(&self.field, table);
+    /// The same index, whose values have the type that a table gives them. With a dotted
+    /// path it is that of a field in its structs, which files may lack.
+    pub fn with_type(&self, table: &DataType, inside: Option<&str>) -> Self {
+        let (column, field) = match inside {
+            Some(path) => (path.into(), naming::narrowed(&self.field, table)),
+            None => (self.column.clone(), naming::typed(&self.field, table)),
+        };
         Self {
+            column,
             field,
-            ..self.clone()
-        }
-    }
-
-    /// The same index as one of a field in its structs, which files may lack: of the type
-    /// that the table gives it.
-    pub fn of_field(&self, path: &str, table: &DataType) -> Self {
-        Self {
-            column: path.into(),
-            field: naming::narrowed(&self.field, table),
             ..self.clone()
         }
     }

@@ -22,11 +22,17 @@ pub struct Indexed {
     pub storage: Arc<dyn Storage>,
     /// Verify CRCs of its pages where they are present.
     pub verify_checksums: bool,
-    /// Values for each file that lacks the column; null without them.
-    pub if_missing: Option<ArrayRef>,
-    /// Values of fields that structs in the column lack: see
-    /// [`crate::decode::with_defaults`].
-    pub defaults: Option<ArrayRef>,
+    /// What rows have that files lack.
+    pub lacking: Lacking,
+}
+
+/// What rows of files have that lack a column, or fields in it; null without it.
+#[derive(Clone, Default)]
+pub struct Lacking {
+    /// Values of the column for each file.
+    pub column: Option<ArrayRef>,
+    /// Values of fields: see [`crate::decode::with_defaults`].
+    pub fields: Option<ArrayRef>,
 }
 
 impl Indexed {

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::index::{Index, PageRecord};
 use crate::page::PageOpener;
 use crate::pages::flat;
-use crate::pages::indexed::Indexed;
+use crate::pages::indexed::{Indexed, Lacking};
 use crate::pages::sizes::saturated;
 use crate::storage::Fetched;
 use crate::tokens::TokenPage;
@@ -51,7 +51,7 @@ pub fn read_array(
         }
         if record.is_missing() {
             let num_rows = saturated(record.num_rows);
-            return match &column.if_missing {
+            return match &column.lacking.column {
                 None => Ok(new_null_array(data_type, num_rows)),
                 Some(values) => {
                     let which = UInt32Array::from(vec![record.file; num_rows]);
@@ -70,7 +70,7 @@ pub fn read_array(
         {
             check_num_values(&record, num_leaf_values(array.as_ref()))?;
         }
-        with_defaults(&array, data_type, column.defaults.as_ref())
+        with_defaults(&array, data_type, column.lacking.fields.as_ref())
     };
     read().map_err(|error| column.locate(error, &record))
 }
@@ -91,8 +91,7 @@ pub fn read_columns(
     for other in beside {
         let other = Indexed {
             index: Arc::clone(other),
-            if_missing: None,
-            defaults: None,
+            lacking: Lacking::default(),
             ..column.clone()
         };
         columns.push(read_rows(&other, opener, rows.clone())?);

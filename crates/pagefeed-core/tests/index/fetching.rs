@@ -12,7 +12,7 @@ use pagefeed_core::Result;
 use pagefeed_core::error::{Error, Kind};
 use pagefeed_core::page::PageOpener;
 use pagefeed_core::pages::dictionaries::DictionaryCache;
-use pagefeed_core::pages::indexed::Indexed;
+use pagefeed_core::pages::indexed::{Indexed, Lacking};
 use pagefeed_core::pages::source::ColumnSource;
 use pagefeed_core::pages::token_column::TokenColumn;
 use pagefeed_core::storage::{FileId, Stamp, Storage};
@@ -88,8 +88,7 @@ fn column(folder: &Folder, fails: bool) -> (TokenColumn, Arc<Late>) {
         fails: AtomicBool::new(fails),
     });
     let indexed = Indexed {
-        if_missing: None,
-        defaults: None,
+        lacking: Lacking::default(),
         index,
         storage: Arc::clone(&storage) as Arc<dyn Storage>,
         verify_checksums: true,
