@@ -23,8 +23,7 @@ QUOTED = ["with%20space", "a%2Fb", "%41", "twice%2520", "\u65e5%E6%97%A5"]
 def plain(tmp_path):
     """A table of two commits, a checkpoint, and a commit of deletion vectors."""
     folder = tmp_path / "plain"
-    parts = {"partition_by": ["lang"]}
-    write_deltalake(folder, rows_table(0, 10), **parts)
+    write_deltalake(folder, rows_table(0, 10), partition_by=["lang"])
     write_deltalake(folder, rows_table(10, 20), mode="append")
     table = DeltaTable(folder)
     table.create_checkpoint()
