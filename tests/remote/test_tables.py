@@ -1,5 +1,6 @@
 """Tables in a bucket, by the same ``storage_options`` as files."""
 
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -9,7 +10,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import pagefeed as pf
 from made.tables import delete_from_delta, rows_table
-from pagefeed.errors import MissingFileError
+from pagefeed.errors import (
+    AccessDeniedError,
+    InvalidArgumentError,
+    MissingFileError,
+)
 
 GONE = [3, 40, 41, 59]
 
@@ -106,6 +111,68 @@ def test_an_iceberg_table_in_a_bucket(tmp_path, s3, s3_properties):
             column="tokens",
             storage_options=options,
         )
+
+
+def test_a_catalog_gives_the_credentials(tmp_path, s3, s3_properties, monkeypatch):
+    """Nothing else tells them, and the environment has none."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    catalog = SqlCatalog(
+        "team",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse="s3://corpus/team",
+        **s3_properties,
+    )
+    catalog.create_namespace("corpus")
+    table = catalog.create_table("corpus.web", schema=rows_table(0, 1).schema)
+    table.append(rows_table(0, 60))
+    table.delete("id in (3, 40, 41, 59)")
+    opened = catalog.load_table("corpus.web")
+    first = pf.iceberg(opened, column="tokens")
+    assert epoch_of(first) == expected(GONE, 60)
+    table.append(rows_table(60, 100))
+    # A Table is a snapshot until it is refreshed, a name is the newest one.
+    assert epoch_of(pf.iceberg(opened, column="tokens")) == expected(GONE, 60)
+    named = pf.iceberg("corpus.web", catalog=catalog, column="tokens")
+    assert epoch_of(named) == expected(GONE)
+    now = pf.iceberg(opened.refresh(), column="tokens", metadata=["id"])
+    assert epoch_of(now) == expected(GONE)
+    assert epoch_of(pickle.loads(pickle.dumps(now))) == expected(GONE)
+    # A run of before goes on: its snapshot is opened with the same credentials.
+    loader = pf.Loader(first, sequences=pf.Windows(8), batch_size=4)
+    state = loader.state_dict()
+    grown = pf.Loader(now, sequences=pf.Windows(8), batch_size=4)
+    grown.load_state_dict(state, grown="next-epoch")
+    chosen = now.where("lang == 'en' and id < 30")
+    wanted = [n for n in range(0, 30, 3) if n not in GONE]
+    assert [row["id"] for row in chosen] == wanted
+    wrong: Any = {"key": "somebody", "secret": "else"}
+    with pytest.raises(AccessDeniedError):
+        epoch_of(pf.iceberg(opened, column="tokens", storage_options=wrong))
+    with pytest.raises(InvalidArgumentError, match=r"DataScan.*where\("):
+        pf.iceberg(opened.scan(row_filter="id < 30"), column="tokens")
+    catalog.close()
+
+
+def test_a_delta_table_brings_its_credentials(root, s3):
+    folder = root / "corpus" / "own"
+    for begin, end in ((0, 60), (60, 100)):
+        write_deltalake(folder, rows_table(begin, end), mode="append")
+    [first] = DeltaTable(folder, version=0).get_add_actions()["path"].to_pylist()
+    delete_from_delta(folder, {first: GONE}, "u")
+    options = {f"AWS_{name.upper()}": str(value) for name, value in s3.options.items()}
+    # Settings of writing mean nothing here.
+    options |= {"AWS_ALLOW_HTTP": "true", "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}
+    table = DeltaTable("s3://corpus/own", storage_options=options)
+    assert epoch_of(pf.delta(table, column="tokens")) == expected(GONE)
+    table.load_as_version(1)
+    assert epoch_of(pf.delta(table, column="tokens")) == expected([])
+    table.update_incremental()
+    now = pf.delta(table, column="tokens", metadata=["id"])
+    assert epoch_of(now) == expected(GONE)
+    assert [row["id"] for row in now.where("id > 95")] == [96, 97, 98, 99]
+    wrong: Any = {"key": "somebody", "secret": "else"}
+    with pytest.raises(AccessDeniedError):
+        epoch_of(pf.delta(table, column="tokens", storage_options=wrong))
 
 
 def test_pruned_files_cost_no_request(root, s3):

@@ -13,7 +13,7 @@ from pagefeed.remote.index_writing import (
     check_index,
     write_index,
 )
-from pagefeed.remote.options import StorageOptions, library_options
+from pagefeed.remote.options import StorageOptions, library_options, texts_of
 from pagefeed.remote.outputs import (
     ObjectWriter,
     OutputFolder,
@@ -56,5 +56,6 @@ __all__ = [
     "output_folder",
     "remove_files",
     "storage_of_options",
+    "texts_of",
     "write_index",
 ]

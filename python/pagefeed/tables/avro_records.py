@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from pagefeed.errors import CorruptFileError
+from pagefeed.errors import CorruptFileError, UnsupportedError
 
 __all__ = ["MALFORMED", "records_of"]
 
@@ -17,6 +18,13 @@ MALFORMED = (
     *(struct.error, zlib.error),
 )
 """What pyiceberg raises of metadata that are not what they should be."""
+
+
+MOST_HEADER = 1 << 20
+"""Bytes of a file that hold its schema."""
+_NULLABLE_ENTRIES = re.compile(
+    rb'"logicalType"\s*:\s*"map"[^{}]*"items"\s*:\s*\[\s*"null"'
+)
 
 
 class _Record(list[Any]):
@@ -54,6 +62,7 @@ def records_of(
 
     Raises:
         CorruptFileError: If it is no such file, or it ends before its end.
+        UnsupportedError: If its schema stores maps in another way.
     """
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.exceptions import ResolveError
@@ -69,6 +78,13 @@ def records_of(
         is_whole = reader.decoder.tell() == len(stored)
         is_whole &= stored.endswith(reader.header.sync)
     except (ResolveError, *MALFORMED) as problem:
+        if _NULLABLE_ENTRIES.search(stored[:MOST_HEADER]):
+            raise UnsupportedError(
+                f"{path}: in its Avro schema the entries of maps may be null, as "
+                "BigQuery writes it, and pyiceberg knows the entries of the format's "
+                "specification alone: write the table's manifests again, as "
+                "rewrite_manifests of Spark does"
+            ).at(file=path) from None
         text = " ".join(str(problem).split()) or type(problem).__name__
         raise CorruptFileError(f"{path}: pyiceberg says: {text}").at(
             file=path

@@ -37,6 +37,7 @@ from pagefeed.tables.snapshot import (
     Missing,
     is_null_if_missing,
     location_of,
+    options_over,
     partitions_of,
     path_of,
     snapshot_dataset,
@@ -78,8 +79,8 @@ def delta(
     in the order in which they were written.
 
     Args:
-        table: Folder or URL of the table, or a ``DeltaTable`` at the version wanted:
-            its own credentials read the log.
+        table: Folder or URL of the table, or a ``DeltaTable`` at the version wanted,
+            whose own ``storage_options`` are used too.
         version: Number of a version, or a time (``datetime``, or text such as
             ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
             Of a table with in-commit timestamps the commits tell their time; else it is
@@ -114,6 +115,7 @@ def delta(
     """
     own = "version", "key", "missing", "storage_options", "storage_cache"
     check_wanted(wanted, *own)
+    storage_options = _options_of(table, storage_options)
     with _open(table, version, storage_options) as (opened, root):
         _check_features(root, opened.protocol())
         types, naming = _schema_of(root, opened)
@@ -156,6 +158,16 @@ def _time_of(given: str | datetime.datetime) -> datetime.datetime:
             f"version={given!r} is not a time such as '2026-11-01T12:00:00Z'; the "
             "number of a version is no text"
         ) from None
+
+
+def _options_of(
+    table: object, storage_options: StorageOptions | None
+) -> StorageOptions | None:
+    """Return the settings of storage that a ``DeltaTable`` has, and others over them."""
+    own = getattr(table, "_storage_options", None) or {}
+    known = {*StorageOptions.__annotations__, "aws_allow_http"}
+    given = {name.lower(): own[name] for name in own if name.lower() in known}
+    return options_over(given, storage_options)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ from pagefeed.tables.snapshot import (
     location_of,
     milliseconds_of,
     nothing_written,
+    options_over,
     partitions_of,
     path_of,
     snapshot_dataset,
@@ -102,9 +103,10 @@ def iceberg(
             written, and which the file lacks. By default it is refused by name where it
             is asked for; with ``"null"`` it is null there, for ``where`` and
             ``metadata``. Tokens and aligned columns are never made up.
-        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. The
-            metadata of a table in a catalog are read with the catalog's own; those of a
-            metadata file with these, if it is in S3.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`, over
+            those of S3 that the catalog or ``Table`` has. The metadata of a table in a
+            catalog are read with the catalog's own; those of a metadata file with
+            these, if it is in S3.
         storage_cache: What is kept of remote files, likewise.
         wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
 
@@ -132,6 +134,7 @@ def iceberg(
     check_wanted(wanted, *own)
     is_null = is_null_if_missing(missing)
     opened = _open(table, catalog, storage_options)
+    storage_options = _options_of(opened.io.properties, storage_options)
     is_path = isinstance(table, str | os.PathLike)
     given = os.fspath(table) if is_path else ".".join(opened.name())
     metadata = opened.metadata
@@ -210,6 +213,12 @@ def _open(
                 "a Table of pyiceberg has a catalog already: leave catalog= out"
             )
         return table
+    if isinstance(table, library.TableScan):
+        raise InvalidArgumentError(
+            f"table is a {type(table).__name__} of pyiceberg, of which only rows can be "
+            "had: give its Table, and choose rows with .where('id < 30') of the dataset, "
+            "which leaves out files as the scan does"
+        )
     given = location_of(table)
     if catalog is None:
         if not given.endswith(".metadata.json"):
@@ -254,6 +263,20 @@ def _unreachable() -> tuple[type[Exception], ...]:
     """Return the errors that catalogs raise if they do not answer."""
     alchemy = sys.modules.get("sqlalchemy.exc")
     return OSError, *(() if alchemy is None else (alchemy.SQLAlchemyError,))
+
+
+def _options_of(
+    properties: Mapping[str, Any], storage_options: StorageOptions | None
+) -> StorageOptions | None:
+    """Return the settings of storage of a table's catalog, and those given over them.
+
+    A catalog whose endpoint is ``http://`` means to send its keys there.
+    """
+    names = {value: name for name, value in _S3.items()}
+    given = {names[name]: value for name, value in properties.items() if name in names}
+    if str(given.get("endpoint_url", "")).startswith("http://"):
+        given["allow_http"] = "true"
+    return options_over(given, storage_options)
 
 
 def _properties(storage_options: StorageOptions | None) -> dict[str, str]:

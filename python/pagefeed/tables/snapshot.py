@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, NamedTuple, Unpack, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from pagefeed.core.dataset import FolderColumn, Spans, column_of_values
 from pagefeed.core.storage import Storage, is_url, local_path, located_exactly
 from pagefeed.errors import ColumnNotFoundError, CorruptFileError, MissingFileError
 from pagefeed.parquet_files import Columns, ParquetDataset, named_dataset
-from pagefeed.remote import StorageOptions
+from pagefeed.remote import StorageOptions, texts_of
 from pagefeed.selection import Criterion, Selection, TableColumns, rows_of, taken_by
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "location_of",
     "milliseconds_of",
     "nothing_written",
+    "options_over",
     "partitions_of",
     "path_of",
     "readers_of",
@@ -172,6 +173,23 @@ def is_null_if_missing(missing: Missing) -> bool:
         InvalidArgumentError: If the rule is none.
     """
     return check_choice(missing, ("error", "null"), "missing") == "null"
+
+
+def options_over(
+    own: Mapping[str, str], storage_options: StorageOptions | None
+) -> StorageOptions | None:
+    """Return the settings of storage that a table has, and those given over them.
+
+    Example:
+        >>> options_over({"aws_region": "a", "endpoint_url": "b"}, {"region": "c"})
+        {'endpoint_url': 'b', 'region': 'c'}
+    """
+    if not own:
+        return storage_options
+    given = texts_of(storage_options)
+    named = {name.removeprefix("aws_") for name in given}
+    kept = {n: own[n] for n in own if n.removeprefix("aws_") not in named}
+    return cast("StorageOptions", {**kept, **given})
 
 
 def readers_of(storage: Storage) -> int | None:

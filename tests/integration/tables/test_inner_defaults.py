@@ -17,8 +17,15 @@ from pagefeed.errors import ColumnNotFoundError, CorruptFileError, UnsupportedEr
 
 DAY = "2026-01-02"
 STRUCT = pa.struct({"x": pa.int64(), "t": pa.struct({"u": pa.int64()})})
-OLD: list[Any] = [None, *({"x": n, "t": {"u": n} if n % 2 else None} for n in range(1, 6))]
-NEW: list[Any] = [{"x": 1, "y": None, "t": {"u": 1, "v": "new"}}, None, {"x": 2, "y": 3}]
+OLD: list[Any] = [
+    None,
+    *({"x": n, "t": {"u": n} if n % 2 else None} for n in range(1, 6)),
+]
+NEW: list[Any] = [
+    {"x": 1, "y": None, "t": {"u": 1, "v": "new"}},
+    None,
+    {"x": 2, "y": 3},
+]
 
 
 def told_of(metadata: str, defaults: dict[str, Any], name: str) -> str:
