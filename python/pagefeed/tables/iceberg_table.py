@@ -215,9 +215,9 @@ def _open(
         return table
     if isinstance(table, library.TableScan):
         raise InvalidArgumentError(
-            f"table is a {type(table).__name__} of pyiceberg, of which only rows can be "
-            "had: give its Table, and choose rows with .where('id < 30') of the dataset, "
-            "which leaves out files as the scan does"
+            f"table is a {type(table).__name__} of pyiceberg, which has rows and no "
+            "snapshot of its own: give the Table, and choose rows of the dataset with "
+            ".where('id < 30'), which leaves out files as the scan does"
         )
     given = location_of(table)
     if catalog is None:
