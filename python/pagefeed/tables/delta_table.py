@@ -163,7 +163,7 @@ def _time_of(given: str | datetime.datetime) -> datetime.datetime:
 def _options_of(
     table: object, storage_options: StorageOptions | None
 ) -> StorageOptions | None:
-    """Return the settings of storage that a ``DeltaTable`` has, and others over them."""
+    """Return the settings of storage of a ``DeltaTable``, and those given over them."""
     own = getattr(table, "_storage_options", None) or {}
     known = {*StorageOptions.__annotations__, "aws_allow_http"}
     given = {name.lower(): own[name] for name in own if name.lower() in known}

@@ -231,6 +231,10 @@ pub fn typed(field: &FieldRef, table: &DataType) -> FieldRef {
         (T::Map(entries, sorted), T::Map(other, _)) => {
             T::Map(typed(entries, other.data_type()), *sorted)
         }
+        // Writers of before did not say that their times are of UTC.
+        (T::Timestamp(unit, _), T::Timestamp(other, zone)) => {
+            T::Timestamp(*unit.max(other), zone.clone())
+        }
         (own, _) if children(own).is_empty() => {
             common_type(own, table).unwrap_or_else(|| own.clone())
         }
