@@ -204,7 +204,8 @@ pub fn known(field: &FieldRef) -> FieldRef {
     })
 }
 
-/// Returns a field with the inner fields of `other` added as nullable.
+/// Returns a field with the inner fields of `other` added as nullable, and its time zone
+/// where it has none.
 pub fn widened(field: &FieldRef, other: &FieldRef) -> FieldRef {
     use arrow_schema::DataType as T;
     let inside = |item: &FieldRef, other: &FieldRef| widened(item, other);
@@ -215,6 +216,9 @@ pub fn widened(field: &FieldRef, other: &FieldRef) -> FieldRef {
             T::LargeList(inside(item, other))
         }
         (T::Map(entries, sorted), T::Map(other, _)) => T::Map(inside(entries, other), *sorted),
+        (T::Timestamp(unit, None), T::Timestamp(_, Some(zone))) => {
+            T::Timestamp(*unit, Some(Arc::clone(zone)))
+        }
         (other, _) => other.clone(),
     };
     retyped(field, data_type)
