@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 from urllib.parse import unquote
 
@@ -115,10 +116,35 @@ def delta(
     """
     own = "version", "key", "missing", "storage_options", "storage_cache"
     check_wanted(wanted, *own)
-    storage_options = _options_of(table, storage_options)
+    return _dataset(
+        table,
+        version,
+        key=key,
+        missing=missing,
+        storage_options=_options_of(table, storage_options),
+        storage_cache=storage_cache,
+        **wanted,
+    )
+
+
+def _dataset(
+    table: PathLike | Any,
+    version: int | str | datetime.datetime | None,
+    *,
+    key: str | None,
+    missing: Missing,
+    storage_options: StorageOptions | None,
+    storage_cache: str | int | None,
+    schema: tuple[dict[str, Any], Naming] | None = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Return a version of a table as a dataset.
+
+    Its columns are those of the version, or of a later one whose ``schema`` is given.
+    """
     with _open(table, version, storage_options) as (opened, root):
         _check_features(root, opened.protocol())
-        types, naming = _schema_of(root, opened)
+        types, naming = schema or _schema_of(root, opened)
         found = _files(opened, root, naming, storage_options)
         number, settings = opened.version(), opened.metadata().configuration
     columns = TableColumns(
@@ -134,7 +160,7 @@ def delta(
             settings,
             check_key(key, types, root),
             path_of=_path_of,
-            reopen=delta,
+            reopen=partial(_dataset, schema=(types, naming)),
             arguments={
                 "key": key,
                 "missing": missing,

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Unpack
 
 from pagefeed.core._base import require
@@ -132,11 +133,38 @@ def iceberg(
     """
     own = "snapshot", "catalog", "key", "missing", "storage_options", "storage_cache"
     check_wanted(wanted, *own)
+    return _dataset(
+        _open(table, catalog, storage_options),
+        snapshot,
+        given=os.fspath(table) if isinstance(table, str | os.PathLike) else None,
+        key=key,
+        missing=missing,
+        storage_options=storage_options,
+        storage_cache=storage_cache,
+        **wanted,
+    )
+
+
+def _dataset(
+    table: PathLike | Any,
+    snapshot: int | str | datetime.datetime | None,
+    *,
+    key: str | None,
+    missing: Missing,
+    storage_options: StorageOptions | None,
+    storage_cache: str | int | None,
+    given: str | None = None,
+    schema: Any = None,
+    **wanted: Unpack[Columns],
+) -> ParquetDataset:
+    """Return a snapshot of a table, which the caller called ``given``, as a dataset.
+
+    Its columns are those of the snapshot, or of a ``schema`` of pyiceberg, if given.
+    """
     is_null = is_null_if_missing(missing)
-    opened = _open(table, catalog, storage_options)
+    opened = _open(table, None, storage_options)
     storage_options = _options_of(opened.io.properties, storage_options)
-    is_path = isinstance(table, str | os.PathLike)
-    given = os.fspath(table) if is_path else ".".join(opened.name())
+    given = given or ".".join(opened.name())
     metadata = opened.metadata
     if metadata.format_version > FORMAT_VERSION:
         raise UnsupportedError(
@@ -145,7 +173,9 @@ def iceberg(
         )
     with _told(given):
         chosen = _snapshot_of(opened, snapshot)
-        schema = opened.schema() if snapshot is None else _schema_of(metadata, chosen)
+        if schema is None:
+            is_now = snapshot is None
+            schema = opened.schema() if is_now else _schema_of(metadata, chosen)
         live = live_files(opened, chosen, schema)
         types, defaults, inner_defaults = types_of(schema)
         naming = iceberg_naming(given, schema, metadata.properties)
@@ -176,7 +206,7 @@ def iceberg(
             operations_of(metadata.snapshots),
             check_key(key, types, given),
             live.row_ids,
-            reopen=iceberg,
+            reopen=partial(_dataset, schema=schema),
             arguments={
                 "key": key,
                 "missing": missing,
