@@ -252,7 +252,6 @@ def _readable(root: str) -> Iterator[str]:
     linked into a folder of another name.
 
     Raises:
-        MissingFileError: If a folder has no log.
         UnsupportedError: If the table is remote: nothing can be linked there.
     """
     quoted = _QUOTED.search(root)
@@ -265,12 +264,8 @@ def _readable(root: str) -> Iterator[str]:
             f"{unquote(quoted[0])!r}, and reads a table whose name has that: give the "
             "URL unquoted, or if the name is as given, rename the table's folder"
         )
-    log = os.path.join(root, "_delta_log")
-    if not os.path.isdir(log):
-        raise MissingFileError(f"{root} is no Delta table: it has no _delta_log").at(
-            file=root
-        )
     with tempfile.TemporaryDirectory(prefix="pagefeed-") as folder:
+        log = os.path.join(root, "_delta_log")
         os.symlink(log, os.path.join(folder, "_delta_log"))
         yield folder
 
