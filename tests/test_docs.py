@@ -6,6 +6,7 @@ import pytest
 
 from made.pages import run_page, surroundings
 from made.shared_data import ROOT
+from made.static_pages import faults_of_bash, faults_of_python, unrun_blocks
 from pagefeed.cli.demo.data import write_data
 
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
@@ -34,6 +35,23 @@ def test_blocks_run_and_print_what_is_shown(page, corpus, tmp_path, monkeypatch)
             assert block.is_as_shown, (
                 f"printed:\n{block.printed}\nshown:\n{block.output}"
             )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_blocks_that_are_not_run_use_what_exists(page):
+    faults = []
+    for language, text in unrun_blocks(page.read_text()):
+        check = faults_of_python if language == "python" else faults_of_bash
+        faults += check(text)
+    assert not faults
+
+
+def test_names_that_do_not_exist_are_found():
+    program = "import pagefeed as pf\nfrom pagefeed.torch import nothing\n"
+    program += "loader = pf.Loadr(pf.parquet('a', colum='b'))\n"
+    assert len(list(faults_of_python(program))) == 3
+    assert list(faults_of_bash("pagefeed plan corpus --colum x"))
+    assert list(faults_of_bash("torchrun examples/nothing.py"))
 
 
 def test_outputs_are_compared(tmp_path, monkeypatch):

@@ -199,7 +199,7 @@ class LoaderDataset(IterableDataset[Batch]):
             self.loader, self._is_worker = share(self.loader, num_workers), True
 
     def _end(self, stop: Any) -> tuple[Callable[..., _End], tuple[Any, ...]]:
-        """Pickle, in a worker, that it has no more steps."""
+        """Return, for pickle, the message that this worker has no more steps."""
         worker: Any = get_worker_info()
         # The same in all workers of an iteration, and in those of no other.
         iteration = worker.seed - worker.id, self._num_begun

@@ -24,11 +24,19 @@ BESIDE = BEFORE_IMPORTS | {
 
 
 MODEL = {"n_layer": 1, "n_head": 2, "n_embd": 16, "padded_vocab_size": 672}
+TOKENS = 8 * 4 * LENGTH
 TRAIN = {"save_interval": 4, "global_batch_size": 4, "micro_batch_size": 2}
 
 
-def train(folder, out, *, tokens=8 * 4 * LENGTH, resume=False):
-    """Run ``litgpt pretrain`` as a user does."""
+ON_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+PROGRAMS = {
+    1: ["-m", "litgpt"],  # As a user does.
+    2: [*ON_RANKS, "2", str(ROOT / "tests/trainers/jobs/run_litgpt.py")],
+}
+
+
+def train(folder, out, *, ranks, resume=False):
+    """Run ``litgpt pretrain``: 8 steps of 4 sequences."""
     settings = {
         "out_dir": out,
         "data": "litgpt_data.ParquetTexts",
@@ -36,16 +44,16 @@ def train(folder, out, *, tokens=8 * 4 * LENGTH, resume=False):
         "data.validation": folder / "code",
         "tokenizer_dir": folder / "tokenizer",
         "model_config": json.dumps({"name": "tiny", "block_size": LENGTH} | MODEL),
-        "train": json.dumps(TRAIN | {"max_tokens": tokens, "lr_warmup_steps": 2}),
+        "train": json.dumps(TRAIN | {"max_tokens": TOKENS // ranks, "lr_warmup_steps": 2}),
         "eval": json.dumps({"interval": 4, "max_iters": 2}),
         "precision": "32-true",
-        "devices": 1,
+        "devices": ranks,
         "logger_name": "csv",
         "resume": resume,
     }
     given = [f"--{name}={value}" for name, value in settings.items()]
     done = subprocess.run(
-        [sys.executable, "-m", "litgpt", "pretrain", "tiny", *given],
+        [sys.executable, *PROGRAMS[ranks], "pretrain", "tiny", *given],
         env=os.environ | BESIDE,
         cwd=folder,
         capture_output=True,
@@ -60,7 +68,8 @@ def load(path):
     return torch.load(path / "lit_model.pth", weights_only=False)
 
 
-def test_a_resumed_pretraining_has_the_weights_of_one_in_one_go(tmp_path):
+@pytest.mark.parametrize("ranks", PROGRAMS)
+def test_a_resumed_pretraining_has_the_weights_of_one_in_one_go(ranks, tmp_path):
     corpus = tmp_path / "corpus"
     write_data(corpus)
     (corpus / "tokenizer").mkdir()
@@ -69,11 +78,11 @@ def test_a_resumed_pretraining_has_the_weights_of_one_in_one_go(tmp_path):
         '{"bos_token": "<|eos|>", "tokenizer_class": "PreTrainedTokenizerFast"}'
     )
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    train(corpus, whole)
+    train(corpus, whole, ranks=ranks)
     saved = whole / "step-00000004"
-    printed = train(corpus, resumed, resume=saved / "lit_model.pth")
+    printed = train(corpus, resumed, ranks=ranks, resume=saved / "lit_model.pth")
     assert "Resuming training from" in printed
-    assert load(saved)["train_dataloader"]["step"] == 8  # Two micro-batches a step.
+    assert load(saved)["train_dataloader"]["step"] == 8 // ranks  # Micro-batches of two.
     ends = [load(run / "final")["model"] for run in (whole, resumed)]
     began = load(saved)["model"]
     for name, weights in ends[0].items():

@@ -211,7 +211,7 @@ def check_options(settings: LoaderSettings) -> None:
 
 
 def _check_fleet(settings: LoaderSettings) -> None:
-    """Refuse what needs to know the number of ranks, or one size of steps."""
+    """Refuse settings that need a fixed number of ranks, or steps of one size."""
     if settings.fleet is not None and settings.balance is not None:
         raise InvalidArgumentError(
             f"balance={settings.balance!r} deals sequences for one number of ranks, "

@@ -115,8 +115,8 @@ class DocumentFeed(EngineFeed):
             )
         if documents.pad is None and metadata is not None:
             raise InvalidArgumentError(
-                "metadata tells of documents in rows of their own, and pad=None joins "
-                "them: leave one of both out"
+                "metadata needs a row for each document, and pad=None joins documents: "
+                "leave metadata out, or give pad="
             )
         # Of nothing that knows this feed: an engine ends with the last use of its feed.
         config: _core.EngineConfig = {

@@ -160,7 +160,7 @@ class DocumentIndex(SpanIndex):
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all rows; rows, where the column has no tokens."""
+        """Number of tokens in all rows, or of rows if the column has no tokens."""
         return self.spans.num_values if self.has_tokens else self.spans.num_rows
 
     @lazy

@@ -167,7 +167,7 @@ def tokens(
 
 
 class RawOutput(Output):
-    """One file of tokens alone."""
+    """Writes one file that has tokens and nothing else."""
 
     signs: ClassVar[tuple[str, ...]] = (".bin", ".npy")
 

@@ -237,7 +237,7 @@ def _of_snapshot(dataset: DescribedRows, other: DescribedRows) -> DescribedRows:
 
 
 def _with_all_rows(dataset: DescribedRows) -> Iterator[DescribedRows]:
-    """Yield files with their selection, and without it if it leaves out none."""
+    """Yield the dataset, and a copy without selection if all rows are selected."""
     yield dataset
     # Of a table perhaps only the files that were added have deleted rows.
     if (

@@ -238,7 +238,7 @@ def _check_kind(dataset: DescribedRows, then: str) -> None:
     elif dataset.erasures:
         what = "documents erased from the files of now"
     if what:
-        raise _refused(dataset, then, f"this is not told of {what}")
+        raise _refused(dataset, then, f"this is not possible with {what}")
 
 
 def _layouts(dataset: DescribedRows, then: str) -> Iterator[tuple[PageIndex, bool]]:

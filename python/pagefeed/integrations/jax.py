@@ -108,8 +108,8 @@ def global_batches(
 def local_rows(array: Any) -> npt.NDArray[Any]:
     """Return the rows of a global array that this process fed, in order.
 
-    They are what :meth:`pagefeed.mixing.Learner.add` takes of a global batch and of
-    what a step made of it.
+    Pass them to :meth:`pagefeed.mixing.Learner.add`: the rows of a global batch, and
+    those of what a step computed for it, such as losses.
 
     Args:
         array: A ``jax.Array`` [rows, ...], of which only the rows are sharded.

@@ -56,8 +56,8 @@ class Feed:
         world_size: How many these are.
 
     Raises:
-        InvalidArgumentError: If one is something else, or the loader has no
-            ``global_batch_size``.
+        InvalidArgumentError: If the manager or the loader is of another type, or the
+            loader has no ``global_batch_size``.
 
     Example:
         A loop of a replica group::
@@ -93,11 +93,12 @@ class Feed:
         or it is a spare, gets None: its gradients would count for nothing.
 
         Raises:
-            InvalidArgumentError: If a replica is counted whose weights still come from
-                a peer: torchft leaves its gradients out, and its rows would be lost.
-                All but one are in a first step, unless the manager has
-                ``init_sync=False`` or ``use_async_quorum=False``. Or if there are more
-                ranks than sequences of a step, or no such step.
+            InvalidArgumentError: If the quorum counts a replica that still receives
+                its weights from a peer. torchft ignores its gradients, so its rows
+                would be lost. In a first step this is so for all replicas but one,
+                unless the manager has ``init_sync=False`` or
+                ``use_async_quorum=False``. Also if there are more ranks than sequences
+                of a step, or if the step does not exist.
         """
         manager = self._manager
         replica, num_replicas = manager.participating_rank(), manager.num_participants()

@@ -38,10 +38,10 @@ class Counted(Protocol):
 
     @property
     def balanced(self) -> Dealing | None:
-        """Deals sequences to ranks by cost, if ranks are balanced."""
+        """The dealing of sequences to ranks by cost; None without ``balance=``."""
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
-        """Yield the sequences at positions, some at a time; None after other work."""
+        """Yield the sequences at positions, some at a time; None while it plans."""
 
 
 def counts_before(cursor: Counted, position: int) -> Int64Array:

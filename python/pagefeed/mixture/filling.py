@@ -78,6 +78,6 @@ def _check_free(column: Any, called: str, data: Any) -> None:
     both = sorted(taken.intersection(column.names))
     if both:
         raise InvalidArgumentError(
-            f"fill={column.column!r}: {called!r} has a column {both[0]!r} that is no "
-            "such column: name it in its aligned=, or leave it out"
+            f"fill={column.column!r}: {called!r} uses the name {both[0]!r} for a "
+            "column that is not aligned: name it in its aligned=, or leave it out"
         )

@@ -185,7 +185,7 @@ class MixtureCursor(Cursor):
         return dict(zip(schedule.names, largest.tolist(), strict=True))
 
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
-        """Yield the sequences at positions, some at a time; None after other work."""
+        """Yield the sequences at positions, some at a time; None while it plans."""
         if self.balanced is None:
             yield from self.unbalanced(positions)
         else:

@@ -144,8 +144,8 @@ def trace(
 def replay(loader: Loader, steps: Iterable[int]) -> Iterator[tuple[int, Batch]]:
     """Yield the batches of some steps again, exactly as this rank was given them.
 
-    The loader is left as it is: a twin of it seeks to each step. Steps that the
-    iteration skips are passed over.
+    The loader is left as it is: a copy of it seeks to each step. Steps that the
+    iteration skips are left out.
 
     Args:
         loader: The run, of the rank whose batches they are.

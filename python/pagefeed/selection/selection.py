@@ -228,7 +228,7 @@ class Selection(RowRuns):
 
     @property
     def row_runs(self) -> Int64Array:
-        """First row of the index of each run, and the one behind: int64 [runs, 2]."""
+        """First row of each run, and the row behind its last: int64 [runs, 2]."""
         return np.stack([self._row, self._row + np.diff(self._rows_before)], axis=1)
 
     def ranks(self, rows: Int64Array) -> Int64Array:

@@ -45,8 +45,8 @@ class DeltaLog:
             given: What the caller wrote, for messages.
 
         Raises:
-            InvalidArgumentError: If the log does not tell, or lacks the version.
-            CorruptFileError: If a commit does not say its time, and must.
+            InvalidArgumentError: If the log does not say it, or lacks the version.
+            CorruptFileError: If a commit lacks a time that the protocol requires.
         """
         wanted, newest = milliseconds_of(time), self.opened.version()
         settings = self.opened.metadata().configuration

@@ -182,7 +182,7 @@ def _time_of(given: str | datetime.datetime) -> datetime.datetime:
     except ValueError:
         raise InvalidArgumentError(
             f"version={given!r} is not a time such as '2026-11-01T12:00:00Z'; the "
-            "number of a version is no text"
+            "give the number of a version as an integer, such as version=12"
         ) from None
 
 

@@ -47,7 +47,7 @@ class DeltaPast(KeyedRows):
         return self.reopen(self.root, version, **options)
 
     def keeps_rows(self, since: str, files: set[str]) -> bool:
-        """Return whether all rows of files are left that were rewritten since.
+        """Return whether files that were rewritten since kept all their rows.
 
         Commits tell it: they say whether they change data.
 
@@ -127,12 +127,12 @@ class IcebergPast(KeyedRows):
         return self.reopen(self.table, number, **self.arguments)
 
     def keeps_rows(self, since: str, files: set[str]) -> bool:  # noqa: ARG002
-        """Return whether all rows of files are left that were rewritten since.
+        """Return whether files that were rewritten since kept all their rows.
 
-        Snapshots tell it: ``replace`` rewrites files, and ``append`` adds some.
+        Later snapshots say so: ``replace`` rewrites files, and ``append`` adds some.
 
         Args:
-            since: The snapshot of before.
+            since: The earlier snapshot.
             files: Files of that snapshot.
         """
         first, now = int(since.partition(":")[2]), self.snapshot

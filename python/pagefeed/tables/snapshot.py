@@ -130,7 +130,7 @@ def snapshot_dataset(
 def _check_column(column: str, columns: TableColumns) -> None:
     """Refuse a column that neither the table nor its partitions have.
 
-    What lists and maps hold is not looked at: files have names of their own for it.
+    Fields inside lists and maps are not checked: files may name them otherwise.
     """
     from pyarrow import types
 
@@ -170,7 +170,7 @@ def is_null_if_missing(missing: Missing) -> bool:
     """Return whether columns are null where files lack them.
 
     Raises:
-        InvalidArgumentError: If the rule is none.
+        InvalidArgumentError: If the rule is unknown.
     """
     return check_choice(missing, ("error", "null"), "missing") == "null"
 

@@ -127,8 +127,8 @@ def _from_file(
 ) -> Definition:
     if path in ENCODINGS:
         raise InvalidArgumentError(
-            f"{path!r} names an encoding, whose ranks are a file: give its path, and "
-            f"pattern={path!r} unless the file is named {path}.tiktoken"
+            f"{path!r} is the name of an encoding: give the path of the file with its "
+            f"ranks, and pattern={path!r} unless the file is named {path}.tiktoken"
         )
     [path] = plain_paths(path.removeprefix("file://"))
     storage = located_exactly([path], options).storage

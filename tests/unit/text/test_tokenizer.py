@@ -343,7 +343,7 @@ def test_wrong_sources_are_refused(tmp_path):
         pf.Tokenizer(3)
     with pytest.raises(MissingFileError):
         pf.Tokenizer(tmp_path / "absent.json")
-    with pytest.raises(InvalidArgumentError, match="whose ranks are a file"):
+    with pytest.raises(InvalidArgumentError, match="the file with its ranks"):
         pf.Tokenizer("cl100k_base")
     for text, words in [
         ('{"model": 3}', "not a tokenizer.json that can be read"),

@@ -212,7 +212,7 @@ def parse_number(text: str) -> float:
     """Return a number.
 
     Raises:
-        InvalidArgumentError: If the text is none.
+        InvalidArgumentError: If the text is not a number.
     """
     try:
         return float(text)

@@ -82,7 +82,7 @@ class Position:
 
     @property
     def next(self) -> LoaderState:
-        """Where another loop begins, with steps ahead."""
+        """The position at which another loop begins, with steps left to run."""
         return self.run.going_on(self.left)
 
     @lazy

@@ -310,8 +310,8 @@ MAX_ITEMS = 64
 class SmallOrder(Ordered):
     """The order of an epoch of few units, as a table.
 
-    A dataset of one or two units begins a new epoch with every unit or two, so that
-    what an epoch takes counts.
+    Epochs of one or two units begin at every step or two, so the time that it takes to
+    begin one matters.
 
     Args:
         order: The same order, see :meth:`is_enough`.

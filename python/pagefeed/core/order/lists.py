@@ -170,7 +170,7 @@ class BlockList(UnitList):
     def _domains(
         self, block: Int64Array, block_units: Int64Array, counts: Int64Array
     ) -> tuple[int | Int64Array, UInt64Array]:
-        """Size and tweak of the permutation inside the block, for every unit."""
+        """Return, for every unit, size and tweak of the permutation in its block."""
         tweaks = np.repeat(mix(block, self._inside_key), counts)
         if block_units.min() == block_units.max():
             return int(block_units[0]), tweaks

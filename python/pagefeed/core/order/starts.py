@@ -121,8 +121,9 @@ class Starts:
 
     Args:
         order: The items.
-        sums: Begins to make them: yields None after each step, and then the start of
-            every 64th item and the number of units: int64.
+        sums: Returns an iterator that adds up the sizes of items. It yields None after
+            each step of work. Last, it yields the start of every 64th item and the
+            number of units: int64.
     """
 
     def __init__(

@@ -385,7 +385,7 @@ class Cursor(ABC):
     def at(self, positions: Positions) -> Iterator[Int64Array | None]:
         """Yield the sequences at rising positions, in parts.
 
-        Yields None between steps of other work, at least every few milliseconds.
+        Yields None while it works on the next part, at least every few milliseconds.
         """
 
     @abstractmethod

@@ -53,38 +53,38 @@ PACKING = 2
 class Packed(TokenCut):
     """Whole documents packed into sequences of ``length`` tokens.
 
-    Packed are the documents of a block: a run of consecutive pages with at least 200
-    sequences' worth of tokens, over several files where these are smaller. A block of
-    T tokens gives exactly ``ceil(T / length)`` sequences, so that their number follows
-    from the index: what would need more is split, the rest is padding, at most 0.5 %
-    or one sequence. The sequences of a block are numbered by a hash, so that full ones
-    do not come first. Every row gets its ``bos`` and ``eos``, also an empty or null
-    one; a null token inside a row is refused when the loader is made. No token is
-    dropped.
+    Documents are packed block by block. A block is a run of consecutive pages with
+    tokens for at least 200 sequences; it covers several files if these are small. A
+    block of T tokens becomes exactly ``ceil(T / length)`` sequences, so the index alone
+    gives their number. Where documents do not fit into so many, one more is split; the
+    rest is padding, at most 0.5 % or one sequence. A hash numbers the sequences of a
+    block, so that full ones do not come first. Every row gets its ``bos`` and ``eos``,
+    also an empty or null one. A null token inside a row is refused when the loader is
+    made. No token is dropped.
 
     Args:
         length: Tokens of a sequence.
         eos: Token written behind every row.
         bos: Token written before every row.
-        learn_eos: Of data with labels of their own, such as chats: whether the label
-            of ``eos`` is itself, so that a model learns to end there, or that of
-            padding. One of both is to be said, unless the chat template writes it.
-        split: ``"long"`` splits documents longer than ``length``, and where the number
-            of sequences would be exceeded another, usually at most one a block.
-            ``"never"`` splits no others; then the number of sequences depends on the
-            lengths, which are read once, when a loader is made; with a cache folder
-            once for all processes of the machine.
+        learn_eos: For data with labels of its own, such as chats. True: the label of
+            ``eos`` is ``eos``, so a model learns to end there. False: it is that of
+            padding. Required with such data, unless the chat template writes ``eos``.
+        split: ``"long"`` splits documents that are longer than ``length``. It also
+            splits another, usually at most one a block, if the block would need one
+            more sequence. ``"never"`` splits only documents that are too long. The
+            number of sequences then depends on the lengths of rows: they are read once
+            when a loader is made, or once for all processes with a cache folder.
         method: ``"best_fit"`` packs the longest documents first, each where it fits
-            best; ``"first_fit"`` in file order where there is room first; ``"greedy"``
-            into the last sequence or a new one.
-        join: ``"dataset"`` lets blocks run over small files; with ``"file"`` every
-            block, and so every sequence, is of one file.
-        multiple_of: Places that a document takes up are a multiple of it, the last ones
-            padding, as context parallelism over documents needs: a multiple of ``2 *
-            size``. Documents are then split as with ``"never"``.
-        repeat_bos: A document longer than ``length`` gets ``bos`` in front of every
-            piece, so that each sequence begins with one. Documents are then split as
-            with ``"never"``.
+            best. ``"first_fit"`` keeps file order, and packs each where there is room
+            first. ``"greedy"`` packs into the last sequence or a new one.
+        join: ``"dataset"`` lets a block cover several small files. With ``"file"``
+            every block, and so every sequence, has documents of one file.
+        multiple_of: Pad every document to a multiple of this length, as context
+            parallelism over documents needs: a multiple of ``2 * size``. Documents are
+            then split as with ``"never"``.
+        repeat_bos: Write ``bos`` before every piece of a document longer than
+            ``length``, so that each sequence begins with one. Documents are then split
+            as with ``"never"``.
 
     Raises:
         InvalidArgumentError: If an argument cannot be right.
@@ -398,7 +398,7 @@ class PackedIndex(PackedRuns, SequenceIndex):
         return lengths_of_rows(self.spans, first, stop) + self.layout.per_row
 
     def _count(self, block: int) -> int | tuple[int, int]:
-        """Sequences of a block, by the lengths of its rows; and repetitions of bos."""
+        """Return how many sequences a block has, and how often ``bos`` is repeated."""
         packing = self._pack(block)
         count = int(packing.sequence[-1]) + 1 if len(packing.sequence) else 0
         if not self.layout.bos_every:

@@ -84,7 +84,7 @@ class _Words:
     def join(self, pair: Pair, token: str) -> set[Pair]:
         """Join two neighbours everywhere; return the new pairs.
 
-        All of these have the token: no other pair gains.
+        Every new pair contains the joined token: no other pair occurs more often.
         """
         new: set[Pair] = set()
         for word_number in sorted(self._where.pop(pair, ())):

@@ -132,9 +132,9 @@ def train_tokenizer(
 ) -> TrainedTokenizer:
     """Train a tokenizer on texts drawn at random, by the package ``tokenizers``.
 
-    Texts are read in shuffled order through pagefeed itself, until each source has
-    given its part. Rows held out, by a hash, are not learned from: they say how many
-    tokens texts come to. The same files, arguments and seed give the same tokenizer.
+    Texts are read in shuffled order, until each source has given its share. Some rows,
+    chosen by a hash, are held out: they show how many tokens new texts become. The same
+    files, arguments and seed give the same tokenizer.
 
     Args:
         datasets: A dataset of texts (``pagefeed.parquet(paths, column="text")``), or
@@ -151,13 +151,13 @@ def train_tokenizer(
         held_out: Share of the rows that is not learned from.
         special_tokens: Their names, which take the first ids; by default
             ``<|endoftext|>`` for BPE, and the usual ones of the others.
-        pattern: Of BPE and Unigram: what texts are split by, the name of one of
+        pattern: For BPE and Unigram: how texts are split, as the name of one of
             tiktoken's encodings or a regular expression (``"cl100k_base"``).
-        byte_fallback: Of Unigram: characters outside the vocabulary are tokens of their
-            bytes (true), not unknown. BPE is of bytes anyhow, WordPiece has none.
-        character_coverage: Of Unigram and WordPiece: share of all characters that have
+        byte_fallback: For Unigram: write characters outside the vocabulary as tokens of
+            their bytes, not as unknown. BPE always uses bytes, WordPiece never does.
+        character_coverage: For Unigram and WordPiece: share of all characters that have
             tokens of their own (0.9995).
-        min_frequency: Of BPE and WordPiece: how often a pair must be there to merge.
+        min_frequency: For BPE and WordPiece: how often a pair must occur to be merged.
         shuffle: Draws ``"page"`` by page, mixed in a window; or ``"row"`` by row, which
             reads a page for each.
         seed: Another seed draws and holds out other rows.

@@ -70,7 +70,7 @@ def rewritings(dataset: Dataset, bytes_per_token: float) -> list[Rewriting]:
 
 
 def _sample(dataset: Dataset) -> npt.NDArray[Any]:
-    """Tokens from all over the dataset, in runs as long as a row of a sequence."""
+    """Return tokens from all over the dataset, in runs of ``ROW_TOKENS``."""
     view = SequenceView(dataset, Windows(ROW_TOKENS), num_threads=1)
     numbers = evenly(len(view), SAMPLED_TOKENS // ROW_TOKENS).tolist()
     rows = [row["input_ids"] for row in view.__getitems__(numbers)]
