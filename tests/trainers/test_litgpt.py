@@ -44,7 +44,7 @@ def train(folder, out, *, ranks, resume=False):
         "data.validation": folder / "code",
         "tokenizer_dir": folder / "tokenizer",
         "model_config": json.dumps({"name": "tiny", "block_size": LENGTH} | MODEL),
-        "train": json.dumps(TRAIN | {"max_tokens": TOKENS // ranks, "lr_warmup_steps": 2}),
+        "train": json.dumps(TRAIN | {"max_tokens": TOKENS, "lr_warmup_steps": 2}),
         "eval": json.dumps({"interval": 4, "max_iters": 2}),
         "precision": "32-true",
         "devices": ranks,
