@@ -25,6 +25,7 @@ def corpus(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.timeout(600)  # Some commands are two processes of torch.
 @pytest.mark.filterwarnings("error")  # A reader would see them.
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_blocks_run_and_print_what_is_shown(page, corpus, tmp_path, monkeypatch):
