@@ -82,7 +82,8 @@ def test_a_resumed_pretraining_has_the_weights_of_one_in_one_go(ranks, tmp_path)
     saved = whole / "step-00000004"
     printed = train(corpus, resumed, ranks=ranks, resume=saved / "lit_model.pth")
     assert "Resuming training from" in printed
-    assert load(saved)["train_dataloader"]["step"] == 8 // ranks  # Micro-batches of two.
+    num_batches = 8 // ranks  # A step is two micro-batches on one rank.
+    assert load(saved)["train_dataloader"]["step"] == num_batches
     ends = [load(run / "final")["model"] for run in (whole, resumed)]
     began = load(saved)["model"]
     for name, weights in ends[0].items():

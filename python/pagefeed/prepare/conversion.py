@@ -67,8 +67,8 @@ def _page(index: PageIndex, page: int, arrow: Any) -> TokenRows:
     values = array.flatten()  # It skips values under null rows.
     if values.null_count:
         raise UnsupportedError(
-            f"column {index.column!r} holds a null token on page {page}: write it "
-            "without"
+            f"column {index.column!r} has a null token on page {page}: write the "
+            "column without nulls"
         )
     lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

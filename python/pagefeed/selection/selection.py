@@ -93,7 +93,7 @@ class RowRuns(Spans, ABC):
         return cut_at(self.values_before, self._rows_before, per_row, starts, stops)
 
     def places(self, spans: npt.ArrayLike) -> tuple[Int64Array, UInt32Array]:
-        """Return the page of the index, and the row in that page, of their starts."""
+        """Return where each run starts: its page of the index, and its row there."""
         rows = self._row[np.asarray(spans, dtype=np.int64)]
         pages = self.index.pages_of_rows(rows)
         return pages, narrow_difference(rows, self.index.first_rows(pages))
