@@ -11,22 +11,22 @@ impl PageTable {
         for (&page, &slot) in &self.slots {
             if self.page(slot) != page {
                 return Err(format!(
-                    "slot {slot} has page {}, not {page}",
+                    "slot {slot} has page {:?}, not {page:?}",
                     self.page(slot)
                 ));
             }
             let entry = &self.entries[slot as usize];
             if entry.uses.is_empty() {
-                return Err(format!("page {page} is kept for nobody"));
+                return Err(format!("page {page:?} is kept for nobody"));
             }
             if !entry.uses.iter().is_sorted() {
-                return Err(format!("uses of page {page} are in disorder"));
+                return Err(format!("uses of page {page:?} are in disorder"));
             }
             let record = &self.records[slot as usize];
             if let State::Held(held) = &entry.content
                 && record.bytes < held.num_bytes()
             {
-                return Err(format!("page {page} takes more than is counted"));
+                return Err(format!("page {page:?} takes more than is counted"));
             }
         }
         let is_clean = |&slot: &Slot| {
