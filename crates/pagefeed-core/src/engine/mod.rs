@@ -102,7 +102,7 @@ impl Engine {
             return Err(closed());
         }
         state.append(&plan, &*self.shared.source);
-        self.shared.wake(&mut state);
+        self.shared.wake(state);
         Ok(())
     }
 
@@ -118,8 +118,7 @@ impl Engine {
             return Err(closed());
         }
         let buffer = state.take_head()?;
-        self.shared.wake(&mut state);
-        drop(state);
+        self.shared.wake(state);
         let engine = Arc::downgrade(&self.shared);
         Ok(buffer.map(|buffer| Batch::new(buffer, engine)))
     }
@@ -132,14 +131,16 @@ impl Engine {
     ) -> MutexGuard<'a, State> {
         let begin = Instant::now();
         state.wait_for_head();
-        state.num_waiting += 1;
-        let is_waiting = |state: &mut State| !state.is_stopping && !state.head_is_settled();
+        let is_waiting = |state: &mut State| {
+            let waits = !state.is_stopping && !state.head_is_settled();
+            state.is_awaited |= waits;
+            waits
+        };
         let (mut state, _) = self
             .shared
             .settled
             .wait_timeout_while(state, timeout, is_waiting)
             .unwrap_or_else(PoisonError::into_inner);
-        state.num_waiting -= 1;
         state.stats.wait += begin.elapsed();
         state
     }
@@ -215,9 +216,9 @@ impl Engine {
     /// held. `outside` is how many batches the consumer has, if that is known.
     #[cfg(feature = "simulate")]
     pub fn audit(&self, outside: Option<usize>) -> std::result::Result<(), String> {
-        self.shared
-            .peek()
-            .map_or(Ok(()), |state| state.audit(outside))
+        self.shared.peek().map_or(Ok(()), |state| {
+            state.audit(outside, self.shared.source.held_bytes())
+        })
     }
 
     /// Where the engine stands, in words: for simulations.

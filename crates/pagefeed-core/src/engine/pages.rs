@@ -21,6 +21,9 @@ pub(super) type Slot = u32;
 /// Pages whose entries are prefetched into the cache together.
 pub(super) const FETCHED_AT_ONCE: usize = 64;
 
+/// Pages that are looked at together at least, to see how many a batch needs.
+const SHORTEST_STRETCH: usize = 16;
+
 /// Uses that a free slot keeps room for.
 const FEW_USES: usize = 8;
 
@@ -169,9 +172,16 @@ impl PageTable {
         self.records[slot as usize].bundle.as_ref()
     }
 
-    /// Pages that were never loaded.
-    pub fn num_fresh(&self) -> usize {
-        self.fresh.len()
+    /// How many of the pages that were never loaded must be loaded with each batch, from
+    /// `head` on, so that all are there in time: as many as the steepest stretch asks for.
+    pub fn fresh_per_batch(&self, head: BatchNumber) -> f32 {
+        let lengths = std::iter::successors(Some(SHORTEST_STRETCH), |length| Some(2 * length));
+        let stretches = lengths.map_while(|length| Some((length, self.fresh.get(length - 1)?.0)));
+        let last = self.fresh.back().map(|&(slot, _)| (self.fresh.len(), slot));
+        stretches.chain(last).fold(0.0, |most, (length, slot)| {
+            let num_batches = self.next_use(slot).saturating_sub(head) + 1;
+            f32::max(most, length as f32 / num_batches as f32)
+        })
     }
 
     /// The absent page that is needed first, and by which batch.

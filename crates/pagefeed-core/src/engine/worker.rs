@@ -78,28 +78,36 @@ impl Shared {
         self.state.peek()
     }
 
-    /// Wakes a sleeping thread of each kind if there may be work for it. That one wakes
-    /// the next: no other worker is woken before it has looked for work.
-    pub fn wake(&self, state: &mut State) {
-        self.wake_one(state, Role::Worker);
-        self.wake_one(state, Role::Fetcher);
+    /// Releases the lock, and then wakes a sleeping thread of each kind if there may be work
+    /// for it: woken before, it would sleep again at the lock. That one wakes the next: no
+    /// other worker is woken before it has looked for work.
+    pub fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let wakes_worker = self.takes_sleeper(&mut state, Role::Worker);
+        let wakes_fetcher = self.takes_sleeper(&mut state, Role::Fetcher);
+        drop(state);
+        if wakes_worker {
+            self.work.notify_one();
+        }
+        if wakes_fetcher {
+            self.fetches.notify_one();
+        }
     }
 
-    fn wake_one(&self, state: &mut State, role: Role) {
+    /// Whether a sleeping thread is to be woken. If so, it counts as awake.
+    fn takes_sleeper(&self, state: &mut State, role: Role) -> bool {
         let source = &*self.source;
         match role {
-            Role::Worker
-                if state.num_idle > 0 && !state.is_woken && state.may_have_work(source) =>
-            {
-                state.num_idle -= 1;
-                state.is_woken = true;
-                self.work.notify_one();
+            Role::Worker => {
+                let takes = state.num_idle > 0 && !state.is_woken && state.may_have_work(source);
+                state.num_idle -= usize::from(takes);
+                state.is_woken |= takes;
+                takes
             }
-            Role::Fetcher if state.num_idle_fetchers > 0 && state.may_load(source) => {
-                state.num_idle_fetchers -= 1;
-                self.fetches.notify_one();
+            Role::Fetcher => {
+                let takes = state.num_idle_fetchers > 0 && state.may_load(source);
+                state.num_idle_fetchers -= usize::from(takes);
+                takes
             }
-            Role::Worker | Role::Fetcher => {}
         }
     }
 
@@ -115,12 +123,16 @@ impl Shared {
         let woken = match role {
             Role::Worker => {
                 state.num_idle += 1;
-                self.wake_one(&mut state, Role::Fetcher);
+                if self.takes_sleeper(&mut state, Role::Fetcher) {
+                    self.fetches.notify_one();
+                }
                 self.work.wait(state)
             }
             Role::Fetcher => {
                 state.num_idle_fetchers += 1;
-                self.wake_one(&mut state, Role::Worker);
+                if self.takes_sleeper(&mut state, Role::Worker) {
+                    self.work.notify_one();
+                }
                 self.fetches.wait(state)
             }
         };
@@ -134,8 +146,9 @@ impl Shared {
         }
         let mut state = self.lock();
         state.take_back(buffer);
-        self.wake(&mut state);
-        unlock(state);
+        let garbage = state.take_garbage();
+        self.wake(state);
+        garbage.discard();
     }
 }
 
@@ -178,8 +191,9 @@ fn work(shared: &Shared, role: Role) {
             state = shared.sleep(state, role);
             continue;
         };
-        shared.wake(&mut state);
-        unlock(state);
+        let garbage = state.take_garbage();
+        shared.wake(state);
+        garbage.discard();
         state = match job {
             Job::Fetch(jobs) => {
                 let result = fetch(shared, &jobs);
@@ -193,6 +207,7 @@ fn work(shared: &Shared, role: Role) {
                 job.scratch_freed = scratch.release_beyond(Budget::scratch_share(&shared.config));
                 job.scratch_after = scratch.load_bytes();
                 let mut state = shared.lock();
+                state.count_kept(source);
                 state.end_load(&job, result);
                 state
             }
@@ -211,9 +226,10 @@ fn work(shared: &Shared, role: Role) {
                 state
             }
         };
-        if state.num_waiting > 0 && state.head_is_settled() {
+        if state.is_awaited && state.head_is_settled() {
+            state.is_awaited = false;
+            drop(state); // The consumer needs it as soon as it is awake.
             shared.settled.notify_all();
-            drop(state);
             // Where all processors are busy with work, the consumer would otherwise
             // get one only milliseconds later.
             thread::yield_now();

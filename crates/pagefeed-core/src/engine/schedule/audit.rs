@@ -8,8 +8,8 @@ use crate::engine::budget::Budget;
 
 impl State {
     /// Checks the account; returns what is inconsistent. `outside` is the number of
-    /// batches that the consumer has, if known.
-    pub fn audit(&self, outside: Option<usize>) -> Result<(), String> {
+    /// batches that the consumer has, if known; `source_bytes` is what the source keeps.
+    pub fn audit(&self, outside: Option<usize>, source_bytes: usize) -> Result<(), String> {
         self.pages.audit()?;
         let sums = [
             ("held", self.budget.held, self.pages.held_bytes()),
@@ -35,6 +35,12 @@ impl State {
         }
         if self.num_running == 0 {
             self.audit_at_rest(outside)?;
+            if self.budget.source != source_bytes {
+                let counted = self.budget.source;
+                return Err(format!(
+                    "the source keeps {source_bytes} bytes, {counted} are counted"
+                ));
+            }
         }
         Ok(())
     }

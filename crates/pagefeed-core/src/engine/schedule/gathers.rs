@@ -16,8 +16,8 @@ const MAX_LOADS_DUE: f32 = 4.0;
 
 impl State {
     pub(super) fn begin_gather(&mut self, batch: BatchNumber) -> Job {
-        let loads_per_batch = self.pages.num_fresh() as f32 / self.batches.len() as f32;
-        self.loads_due = (self.loads_due + loads_per_batch).min(MAX_LOADS_DUE);
+        let loads = self.pages.fresh_per_batch(self.head);
+        self.loads_due = (self.loads_due + loads).min(MAX_LOADS_DUE);
         self.ready.remove(&batch);
         let position = (batch - self.head) as usize;
         let pending = &mut self.batches[position];

@@ -29,8 +29,16 @@ impl State {
     /// Whether an idle fetching thread should look for work; may be true without work.
     pub fn may_load(&self, source: &dyn PageSource) -> bool {
         self.next_load().is_some_and(|(batch, slot)| {
-            batch < self.horizon() || self.budget.fits_ahead(self.estimate(source, slot))
+            let is_urgent = batch < self.horizon();
+            let has_room = self.budget.fits_ahead(self.estimate(source, slot));
+            is_urgent || (has_room && self.has_slack(source))
         })
+    }
+
+    /// Whether pages may be loaded before they are due. Those that are fetched from afar
+    /// always may.
+    fn has_slack(&self, source: &dyn PageSource) -> bool {
+        self.loads_due > -self.slack || source.num_in_flight() > 0
     }
 
     /// The next thing that a worker does, begun.
@@ -68,7 +76,7 @@ impl State {
     }
 
     /// Updates the bytes that the source keeps; pages make room for them.
-    fn count_kept(&mut self, source: &dyn PageSource) {
+    pub fn count_kept(&mut self, source: &dyn PageSource) {
         let before = std::mem::replace(&mut self.budget.source, source.held_bytes());
         if self.budget.source > before {
             self.keep_to_budget();
@@ -89,7 +97,8 @@ impl State {
             return Some(self.begin_gather(ready));
         }
         let is_urgent = batch < self.horizon();
-        if self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
+        let is_due = is_urgent || self.has_slack(source);
+        if is_due && self.budget.fits(estimate) || (is_urgent && self.make_room(batch, estimate)) {
             return Some(Job::Load(self.begin_load(slot, estimate)));
         }
         if let Some(ready) = ready {

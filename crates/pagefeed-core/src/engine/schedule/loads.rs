@@ -65,7 +65,7 @@ impl State {
         let page = self.pages.page(slot);
         let bundle = self.pages.bundle(slot).cloned();
         self.stats.pages_loaded += 1;
-        self.loads_due = (self.loads_due - 1.0).max(0.0);
+        self.loads_due = (self.loads_due - 1.0).max(-self.slack);
         self.stats.bytes_read += self.pages.entry(slot).stored_size as u64;
         let (recycled_bytes, recycle) = self.spares.take_near(estimate).unzip();
         let recycled_bytes = recycled_bytes.unwrap_or(0);

@@ -35,6 +35,15 @@ const TRIM_AFTER: usize = 16 << 20;
 /// is more.
 const FIRST_AHEAD: usize = 2;
 
+/// Batches in a row that are there in time, for each that may be ahead, before a late one
+/// asks for one more. Workers that are slower than their consumer are not helped by it.
+const IN_TIME: usize = 4;
+
+/// Pages that may be loaded before they are due, until a batch is late for lack of some;
+/// and how many times as many they are then.
+const FIRST_SLACK: f32 = 32.0;
+const MORE_SLACK: f32 = 8.0;
+
 /// Everything the lock protects.
 pub(super) struct State {
     /// With the rows of the batches submitted last.
@@ -54,6 +63,8 @@ pub(super) struct State {
     /// Whether as many batches were ahead since the limit last grew: one more might
     /// have been.
     was_ahead: bool,
+    /// Batches taken in a row that were finished when they were asked for.
+    num_in_time: usize,
     pages: PageTable,
     budget: Budget,
     /// Fetched and not decoded, by their next use.
@@ -77,8 +88,12 @@ pub(super) struct State {
     /// the lock.
     pub plan_bytes: Arc<AtomicUsize>,
     /// Pages to load so that loads are spread evenly over the batches that are planned:
-    /// where an epoch begins many pages are opened, where it ends almost none.
+    /// where an epoch begins many pages are opened, where it ends almost none. Negative:
+    /// pages that were loaded before they were due.
     loads_due: f32,
+    /// Pages that may be loaded before they are due. With fewer, more of them are in the
+    /// processor's cache when they are used; more outlast a storage that is slow at times.
+    slack: f32,
     garbage: Garbage,
     /// Bytes of pages freed, not recycled, since the allocator was last trimmed.
     num_freed: usize,
@@ -88,8 +103,8 @@ pub(super) struct State {
     pub is_woken: bool,
     /// Fetching threads that sleep and were not told to wake.
     pub num_idle_fetchers: usize,
-    /// Consumers asleep.
-    pub num_waiting: usize,
+    /// Whether a consumer sleeps that was not told to wake.
+    pub is_awaited: bool,
     pub is_stopping: bool,
     pub stats: EngineStats,
 }
@@ -107,9 +122,10 @@ impl State {
             waited_for: 0,
             ahead: match is_late {
                 true => most,
-                false => FIRST_AHEAD.max(config.num_threads).min(most),
+                false => FIRST_AHEAD.max(config.num_threads + 1).min(most),
             },
             was_ahead: false,
+            num_in_time: 0,
             pages: PageTable::default(),
             budget,
             fetched: BTreeMap::new(),
@@ -124,12 +140,13 @@ impl State {
             pending_bytes: 0,
             plan_bytes: Arc::default(),
             loads_due: 0.0,
+            slack: FIRST_SLACK,
             garbage: Garbage::default(),
             num_freed: 0,
             num_idle: 0,
             is_woken: false,
             num_idle_fetchers: 0,
-            num_waiting: 0,
+            is_awaited: false,
             is_stopping: false,
             stats: EngineStats::default(),
             config,
@@ -273,7 +290,10 @@ impl State {
         let Some(Phase::Done) = self.batches.front().map(|head| &head.phase) else {
             return Ok(None);
         };
-        self.stats.batches_ready += u64::from(self.waited_for != self.head);
+        if self.waited_for != self.head {
+            self.stats.batches_ready += 1;
+            self.num_in_time += 1;
+        }
         let last = self.batches.get(self.ahead - 1).map(|last| &last.phase);
         self.was_ahead |= matches!(last, Some(Phase::Done));
         self.head += 1;
@@ -292,12 +312,36 @@ impl State {
     }
 
     /// Notes that the batch at the head was not ready when it was asked for. One more is
-    /// written ahead from now on, if that could have helped.
+    /// written ahead from now on, if that could have helped, and more pages are loaded
+    /// ahead if some were missing.
     pub fn wait_for_head(&mut self) {
         self.waited_for = self.head;
-        if std::mem::take(&mut self.was_ahead) && self.ahead < self.budget.batches_ahead() {
-            self.ahead += 1;
+        let is_rare = std::mem::take(&mut self.num_in_time) >= IN_TIME * self.ahead;
+        if !is_rare {
+            return;
         }
+        if self
+            .batches
+            .front()
+            .is_some_and(|head| head.num_missing > 0)
+        {
+            self.slack *= MORE_SLACK;
+        }
+        if self.was_ahead && self.ahead < self.budget.batches_ahead() {
+            self.ahead += 1;
+            self.was_ahead = false;
+        }
+    }
+
+    /// Does what a wait for the head does after many batches in time, as if its page was
+    /// missing or there; returns how many pages may be loaded before they are due.
+    #[cfg(test)]
+    pub fn wait_after_many(&mut self, is_missing: bool) -> f32 {
+        self.num_in_time = IN_TIME * self.ahead;
+        self.batches[0].num_missing += usize::from(is_missing);
+        self.wait_for_head();
+        self.batches[0].num_missing -= usize::from(is_missing);
+        self.slack
     }
 
     /// Whether [`State::take_head`] has something to say.

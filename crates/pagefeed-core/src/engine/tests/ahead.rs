@@ -15,25 +15,58 @@ fn num_finished(engine: &Engine) -> usize {
 }
 
 #[test]
-fn two_batches_wait_and_one_more_after_each_that_was_late() {
+fn two_batches_wait_and_one_more_after_each_that_was_late_among_many_in_time() {
     let config = config(1, 1 << 20, TokenType::I64);
     let engine = Engine::new(Arc::new(Formula::default()), config).unwrap();
-    for page in 0..40 {
+    for page in 0..100 {
         engine.submit(first_tokens(&[page])).unwrap();
     }
     let late = || engine.shared.lock().wait_for_head();
+    let take = |count: usize, expected: usize| {
+        for _ in 0..count {
+            drop(next(&engine).unwrap());
+            assert_eq!(num_finished(&engine), expected);
+        }
+    };
     // Nothing could be ahead of the first.
     late();
     assert_eq!(num_finished(&engine), 2);
-    drop(next(&engine).unwrap());
-    assert_eq!(num_finished(&engine), 2);
+    take(1, 2);
     for expected in 3..6 {
+        // The batch that was asked for too early is not in time.
+        take(4 * (expected - 1), expected - 1);
         late();
         // Now that one more may be written, it is not too few again at once.
         late();
-        drop(next(&engine).unwrap());
-        assert_eq!(num_finished(&engine), expected);
-        drop(next(&engine).unwrap());
-        assert_eq!(num_finished(&engine), expected);
+        take(1, expected);
+        // A consumer that waits for every other batch is faster than the worker.
+        take(4 * expected - 1, expected);
+        late();
+        take(1, expected);
     }
+}
+
+#[test]
+fn pages_are_loaded_ahead_of_their_time_once_a_batch_was_late_for_lack_of_one() {
+    let config = config(1, 1 << 20, TokenType::I64);
+    let engine = Engine::new(Arc::new(Formula::default()), config).unwrap();
+    for page in 0..200 {
+        engine.submit(first_tokens(&[page])).unwrap();
+    }
+    let num_loaded = || engine.stats().unwrap().pages_loaded;
+    assert_eq!(num_finished(&engine), 2);
+    // One is due with each of two batches.
+    assert!((32..=36).contains(&num_loaded()), "{}", num_loaded());
+    for _ in 0..20 {
+        drop(next(&engine).unwrap());
+        num_finished(&engine);
+    }
+    assert!((52..=56).contains(&num_loaded()), "{}", num_loaded());
+    let wait = |is_missing| engine.shared.lock().wait_after_many(is_missing);
+    // More pages would not have helped.
+    assert_eq!(wait(false), 32.0);
+    assert_eq!(wait(true), 256.0);
+    drop(next(&engine).unwrap());
+    num_finished(&engine);
+    assert_eq!(num_loaded(), 200);
 }
