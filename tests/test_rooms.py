@@ -45,7 +45,7 @@ USES = {
         "remote",
         "view",
     },
-    "mixing": {"launch", "mixture"},
+    "mixing": {"mixture"},
     "mixture": {"balance", "growth"},
     "parquet_files": {
         "aligned",
@@ -77,7 +77,7 @@ USES = {
     "tables": {"parquet_files", "remote", "selection"},
     "text": {"tokenizer"},
     "tokenizer": {"remote"},
-    "torch": {"integrations", "mixture"},
+    "torch": {"integrations"},
     "uncounted": {"tokenizer"},
 }
 """Rooms that a room stands on, besides the core."""

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from pagefeed.core.any_loader import AnyLoader, share
 from pagefeed.core.batches import Batch, RunView
-from pagefeed.core.run import LoaderState
+from pagefeed.core.run import MAX_STATE_BYTES, LoaderState
 from pagefeed.errors import InvalidArgumentError, MissingDependencyError
 from pagefeed.integrations import (
     Leaf,
@@ -28,7 +28,6 @@ from pagefeed.integrations import (
     sdpa_mask,
     varlen_arguments,
 )
-from pagefeed.mixture import MAX_STATE_BYTES
 
 try:
     import torch

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.courses import part, schedule, staged
+from pagefeed.core.run import MAX_STATE_BYTES
 from pagefeed.errors import StateMismatchError
-from pagefeed.mixture import MAX_STATE_BYTES, Component, Course, Schedule, WeightChange
+from pagefeed.mixture import Component, Course, Schedule, WeightChange
 from pagefeed.mixture.packed_changes import (
     PRECISE_CHANGES,
     coarse,

@@ -20,7 +20,6 @@ from pagefeed.launch.frameworks import (
     from_mesh,
     warn_of_accelerator,
 )
-from pagefeed.launch.sums import sums_over
 
 __all__ = [
     "Gather",
@@ -34,6 +33,5 @@ __all__ = [
     "from_mesh",
     "gather_from",
     "members",
-    "sums_over",
     "warn_of_accelerator",
 ]

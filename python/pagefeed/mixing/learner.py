@@ -14,9 +14,9 @@ from pagefeed.errors import (
     CancelledError,
     InvalidArgumentError,
 )
-from pagefeed.launch import sums_over
 from pagefeed.mixing.memory import Memory, on_host
 from pagefeed.mixing.policy import Policy, Replacing, is_policy, usable_losses
+from pagefeed.mixing.sums import sums_over
 from pagefeed.mixture import Mixture, check_names, check_weights
 
 __all__ = ["Learner", "token_losses"]

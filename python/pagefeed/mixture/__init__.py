@@ -31,13 +31,12 @@ from pagefeed.mixture.mixture_totals import (
 from pagefeed.mixture.packed_changes import WeightChange
 from pagefeed.mixture.resolution import Anchor, adopt, resolve, sequence_weights
 from pagefeed.mixture.schedule import Interval, Schedule
-from pagefeed.mixture.state_part import CUTS, MAX_STATE_BYTES, MIXTURE
+from pagefeed.mixture.state_part import CUTS, MIXTURE
 from pagefeed.mixture.tree import Tree
 
 __all__ = [
     "CUTS",
     "LEAST_LANES",
-    "MAX_STATE_BYTES",
     "MIXTURE",
     "Anchor",
     "Component",

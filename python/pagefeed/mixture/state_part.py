@@ -9,7 +9,7 @@ from typing import Any
 
 from pagefeed.core._base import check_positive
 from pagefeed.core.dataset import Dataset, identity_of_data
-from pagefeed.core.run import LoaderState, StatePart, reading_state
+from pagefeed.core.run import MAX_STATE_BYTES, LoaderState, StatePart, reading_state
 from pagefeed.core.sequences import SequenceIndex
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 from pagefeed.mixture.component import Component
@@ -18,7 +18,6 @@ from pagefeed.mixture.schedule import Schedule
 
 __all__ = [
     "CUTS",
-    "MAX_STATE_BYTES",
     "MIXTURE",
     "check_size",
     "cuts_in",
@@ -30,8 +29,6 @@ __all__ = [
 
 MOST_CUTS = 16
 """Ends of a run that a state holds, about; further ones do not cut its order."""
-MAX_STATE_BYTES = 128 << 10
-"""Bytes of the part in a state, enough for some 2,000 datasets; more are refused."""
 
 
 def make_components(

@@ -20,6 +20,7 @@ from pagefeed.core.run.route import (
 from pagefeed.core.run.run import NO_SEQUENCE, Cursor, Positions, Run, SequencesOf
 from pagefeed.core.run.state import Grown, LoaderState
 from pagefeed.core.run.state_parts import (
+    MAX_STATE_BYTES,
     MOST_RANGES,
     StatePart,
     check_same_run,
@@ -28,6 +29,7 @@ from pagefeed.core.run.state_parts import (
 
 __all__ = [
     "MAX_HORIZON",
+    "MAX_STATE_BYTES",
     "MOST_RANGES",
     "NO_POSITION",
     "NO_SEQUENCE",

@@ -18,6 +18,7 @@ from pagefeed.core.run.route import Ranges
 from pagefeed.errors import InvalidArgumentError, StateMismatchError
 
 __all__ = [
+    "MAX_STATE_BYTES",
     "MOST_RANGES",
     "StatePart",
     "check_same_run",
@@ -42,6 +43,8 @@ class StatePart:
     from_json: Callable[[Any], Any]
 
 
+MAX_STATE_BYTES = 128 << 10
+"""Bytes of the part in a state, enough for some 2,000 datasets; more are refused."""
 MOST_CHARACTERS = 400
 """Characters of skipped ranges in a state at most: it stays below 1 KB."""
 MOST_RANGES = MOST_CHARACTERS // len(", 1, 1")
