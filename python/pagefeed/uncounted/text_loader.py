@@ -193,7 +193,7 @@ class TextLoader(AnyLoader):
         - ``pages_loaded``: pages read.
         - ``batches``, and ``batches_ready``: those whose blocks were ready when asked
           for.
-        - ``tokens``: places of these batches without padding; ``padding_tokens``: with.
+        - ``tokens`` of these batches, padding included, and ``padding_tokens``.
         - ``wait_seconds``: time spent making batches.
         - ``peak_bytes``: most tokens that lanes held, in bytes.
         - ``storage/requests``, ``storage/retries`` and so on of remote files, see

@@ -317,7 +317,7 @@ class TextView(AnyView):
             "pages_reloaded": 0,
             "batches": self._num_batches,
             "batches_ready": self._num_ready,
-            "tokens": self._num_batches * self._step_tokens - self._num_padding,
+            "tokens": self._num_batches * self._step_tokens,
             "padding_tokens": self._num_padding,
             "padding_sequences": 0,
             "splits": 0,

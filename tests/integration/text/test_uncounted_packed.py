@@ -141,4 +141,4 @@ def test_padding_is_counted(stream):
     batches = [batch["input_ids"] for batch in itertools.islice(loader, 30)]
     stats, ids = loader.stats(), np.concatenate(batches)
     assert stats["padding_tokens"] == (ids == PADDING).sum() > 0
-    assert stats["tokens"] == (ids != PADDING).sum()
+    assert stats["tokens"] == ids.size
