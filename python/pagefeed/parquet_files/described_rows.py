@@ -157,6 +157,8 @@ class DescribedRows(ParquetRows):
 
     def _build_index(self, column: str) -> PageIndex:
         table, kind = self.table, self._type_of(column)
+        if table is not None and table.has_defaults_under(column):
+            kind = table.type_of(column)  # Also of what is read as tokens.
         recipe = DescribedRecipe(
             files=self.files,
             storage=self.storage,

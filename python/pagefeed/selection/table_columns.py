@@ -213,6 +213,11 @@ class TableColumns:
         """Return whether rows of files that lack a field in a struct have a value."""
         return any(".".join(path) == field for path in self.inner_defaults)
 
+    def has_defaults_under(self, column: str) -> bool:
+        """Return whether fields in a column have a default."""
+        paths = map(".".join, self.inner_defaults)
+        return any(path.startswith(f"{column}.") for path in paths)
+
     def defaults_inside(self, column: str) -> Any | None:
         """Return what structs in a column have of fields that a file lacks.
 

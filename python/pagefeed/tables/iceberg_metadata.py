@@ -73,10 +73,17 @@ def types_of(schema: Any) -> ColumnTypes:
     Args:
         schema: The ``Schema`` of pyiceberg whose columns are meant.
     """
+    from pyarrow import ExtensionScalar
+
     in_arrow = schema.as_arrow()
     types = dict(zip(in_arrow.names, in_arrow.types, strict=True))
     defaults = dict(_defaults(schema.as_struct()))
-    inside = {path: value for path, value in defaults.items() if path[1:]}
+    # Arrow has no structs of a value of an extension type, such as a UUID.
+    inside = {
+        path: value.value if isinstance(value, ExtensionScalar) else value
+        for path, value in defaults.items()
+        if path[1:]
+    }
     whole = {path[0]: value for path, value in defaults.items() if not path[1:]}
     return ColumnTypes(types, whole, inside)
 

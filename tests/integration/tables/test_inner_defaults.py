@@ -158,6 +158,15 @@ def test_predicates_see_the_defaults_of_fields(metadata, missing):
         assert [row["id"] for row in web.where(predicate)] == wanted, predicate
 
 
+def test_a_struct_that_is_read_itself(metadata):
+    """As the column of the dataset, of which nothing else is made up."""
+    web = pf.iceberg(metadata, column="s")
+    assert [dated(row["s"]) for row in web] == STRUCTS
+    loader = pf.Loader(web, sequences=pf.Documents(), batch_size=9, shuffle=None)
+    [batch] = loader
+    assert dated(pa.array(batch["s"]).to_pylist()) == STRUCTS
+
+
 def test_an_expression_is_told_that_files_lack_the_field(metadata):
     """It names fields of files: nothing is made up for it, and nothing is null."""
     web = pf.iceberg(metadata, column="tokens", metadata=["id"])
