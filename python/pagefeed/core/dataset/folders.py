@@ -94,7 +94,8 @@ def _as_in_files(kind: Any) -> Any:
     if types.is_large_binary(kind) or types.is_binary_view(kind):
         return arrow.binary()
     if types.is_struct(kind):
-        return arrow.struct([f.with_type(_as_in_files(f.type)) for f in kind])
+        fields = [(f, getattr(f.type, "storage_type", f.type)) for f in kind]
+        return arrow.struct([f.with_type(_as_in_files(own)) for f, own in fields])
     if types.is_list(kind) or types.is_large_list(kind):
         item = kind.value_field
         return arrow.list_(item.with_type(_as_in_files(item.type)))
