@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from pagefeed.core._base import lazy
+from pagefeed.core.storage import is_url
 from pagefeed.errors import CorruptFileError, InvalidArgumentError
 from pagefeed.tables.delta_checkpoint import CHECKPOINT
 from pagefeed.tables.snapshot import EPOCH, milliseconds_of
 
-__all__ = ["DeltaLog"]
+__all__ = ["FOLDER", "DeltaLog"]
 
 FOLDER = "_delta_log"
 ENABLED = "delta.enableInCommitTimestamps"
@@ -88,6 +89,21 @@ class DeltaLog:
                 else f"{given}: the log of {self.table} holds no version"
             )
 
+    def check_commits(self) -> None:
+        """Refuse an emptied commit, as a crash leaves it in a folder of this machine.
+
+        To deltalake such a commit has no actions: rows that it deleted would come back.
+
+        Raises:
+            CorruptFileError: Naming the commit.
+        """
+        for file in () if is_url(self.table) else self._infos:
+            if _COMMIT.fullmatch(file.base_name) and not file.size:
+                raise CorruptFileError(
+                    f"{self.table}/{FOLDER}/{file.base_name} is empty, and a commit "
+                    "has one action or more: copy it again from where it is whole"
+                )
+
     @lazy
     def _files(self) -> Any:
         """The files of the table, as deltalake reads them."""
@@ -96,11 +112,16 @@ class DeltaLog:
         return DeltaStorageHandler.from_table(self.opened._table)  # noqa: SLF001
 
     @lazy
+    def _infos(self) -> list[Any]:
+        """The files of the log: names, sizes, write times."""
+        whole = SimpleNamespace(base_dir=FOLDER, allow_not_found=False, recursive=False)
+        infos: list[Any] = self._files.get_file_info_selector(whole)
+        return infos
+
+    @lazy
     def _listed(self) -> dict[str, int]:
         """Write time of each file of the log, in milliseconds."""
-        whole = SimpleNamespace(base_dir=FOLDER, allow_not_found=False, recursive=False)
-        found = self._files.get_file_info_selector(whole)
-        return {each.base_name: (each.mtime_ns or 0) // 1_000_000 for each in found}
+        return {file.base_name: (file.mtime_ns or 0) // 10**6 for file in self._infos}
 
     @lazy
     def _commits(self) -> list[int]:

@@ -28,7 +28,7 @@ from pagefeed.parquet_files import Columns, ParquetDataset, check_wanted
 from pagefeed.remote import StorageOptions, library_options
 from pagefeed.selection import Naming, TableColumns
 from pagefeed.tables.delta_bounds import DeltaBounds
-from pagefeed.tables.delta_log import DeltaLog
+from pagefeed.tables.delta_log import FOLDER, DeltaLog
 from pagefeed.tables.delta_vectors import deleted_by_vectors
 from pagefeed.tables.naming import delta_naming
 from pagefeed.tables.past import DeltaPast
@@ -220,13 +220,16 @@ def _open(
                 f"{given}: a DeltaTable has a version already: load that one with "
                 "load_as_version, or give the path of the table"
             )
-        yield table, path_of(unquote(table.table_uri))
+        root = path_of(unquote(table.table_uri))
+        DeltaLog(table, root).check_commits()
+        yield table, root
         return
     root = path_of(location_of(table))
     options = library_options(storage_options)
     with _readable(root) as location:
         with _told(root, location):
             opened = library.DeltaTable(location, storage_options=options or None)
+        DeltaLog(opened, root).check_commits()
         newest = opened.version()
         if isinstance(version, int) and not 0 <= version <= newest:
             raise InvalidArgumentError(
@@ -265,8 +268,7 @@ def _readable(root: str) -> Iterator[str]:
             "URL unquoted, or if the name is as given, rename the table's folder"
         )
     with tempfile.TemporaryDirectory(prefix="pagefeed-") as folder:
-        log = os.path.join(root, "_delta_log")
-        os.symlink(log, os.path.join(folder, "_delta_log"))
+        os.symlink(os.path.join(root, FOLDER), os.path.join(folder, FOLDER))
         yield folder
 
 

@@ -208,7 +208,9 @@ class TextView(AnyView):
             fields=fields.settings,
         )
         made = fields.arrays(memory, (len(rows), length), settings.dtype)
-        batch = transformed(settings.transform, converted(made, self._convert))
+        batch = converted(made, self._convert)
+        if settings.transform is not None:
+            batch = transformed(settings.transform, batch)
         self._num_ready += is_ready
         self._num_padding += len(rows) * length - len(tokens)
         return batch, {index: lane.cursor for index, lane in lanes.items()}

@@ -117,7 +117,7 @@ def test_every_document_is_found_both_ways(folders):
             assert traced[row].segments[0].origin == origin
             assert origin.num_tokens == batch["lengths"][row]
             [slot] = fleet.steps_of(origin.file, origin.row)
-            assert slot == (step, fleet.view().place[0], row)
+            assert slot == (step, fleet.view().rank_and_size[0], row)
         with pytest.raises(InvalidArgumentError, match=f"must lie below {len(traced)}"):
             fleet.locate(step, len(traced))
 

@@ -195,7 +195,7 @@ def test_what_is_ambiguous_is_refused(tmp_path: Path):
         (plain, distil, {"wide": -1}, "its padding"),
         (plain, distil, ["wild"], r"no dataset has .* 'wild'; they have \['wide'\]"),
         (plain, unsaid, ["wide"], "its padding was not said"),
-        (told, distil, ["wide"], "'a' has a column 'wide'"),
+        (told, distil, ["wide"], "'a' uses the name 'wide'"),
         (plain, labels, ["labels"], "a batch makes this field"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):

@@ -14,7 +14,7 @@ from pagefeed import _core
 from pagefeed.core._base import Int64Array, check_vocab_size
 from pagefeed.core.batches.engines import ProcessEngine
 from pagefeed.core.batches.fields import Fields
-from pagefeed.core.batches.formats import Batch, converted, make_converter
+from pagefeed.core.batches.formats import Batch, as_numpy, converted, make_converter
 from pagefeed.core.batches.plan import BatchPlan, plan_batches
 from pagefeed.core.batches.settings import LoaderSettings
 from pagefeed.core.dataset import Dataset, known_vocab_size
@@ -260,7 +260,8 @@ class TokenFeed(EngineFeed):
         shape = delivered.num_rows, self._length
         if self._is_plain:
             arrays = self._fields.arrays(delivered, shape, self._settings.dtype)
-            return converted(arrays, self._convert)
+            is_numpy = self._convert is as_numpy
+            return arrays if is_numpy else converted(arrays, self._convert)
         fields = self._settings.fields
         given = self._aligned.arrays(delivered, shape)
         arrays = self._fields.arrays(delivered, shape, self._settings.dtype, given)

@@ -130,22 +130,19 @@ def as_numpy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def converted(batch: Batch, convert: Converter) -> Batch:
     """Convert the arrays of a batch in place; leave other values unchanged."""
-    if convert is not as_numpy:
-        for name, value in batch.items():
-            if isinstance(value, np.ndarray):
-                batch[name] = convert(value)
+    for name, value in batch.items():
+        if isinstance(value, np.ndarray):
+            batch[name] = convert(value)
     return batch
 
 
-def transformed(transform: Callable[[Batch], Any] | None, batch: Batch) -> Any:
-    """Apply the user's ``transform`` to a batch, if there is one.
+def transformed(transform: Callable[[Batch], Any], batch: Batch) -> Any:
+    """Apply the user's ``transform`` to a batch.
 
     Raises:
         InvalidArgumentError: If that is nothing.
         RuntimeError: For a StopIteration, which would end the loop without a word.
     """
-    if transform is None:
-        return batch
     try:
         changed = transform(batch)
     except StopIteration as error:

@@ -380,7 +380,8 @@ class RunView(AnyView):
         if self._tells_datasets:
             dataset_ids = self._feed.dataset_ids(batch, running.dataset_ids)
             batch |= converted({"dataset_ids": dataset_ids}, self._convert)
-        return transformed(self.settings.transform, batch)
+        transform = self.settings.transform
+        return batch if transform is None else transformed(transform, batch)
 
 
 def _learned(state: LoaderState, learning: Any) -> LoaderState:
