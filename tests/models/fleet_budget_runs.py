@@ -49,10 +49,14 @@ class Tags(Fuse):
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         documents = first_of_documents(super().__call__(batch))
-        tags = dict.fromkeys(tag_of()[document] for document in documents)
+        tags = list[int]()  # One may end an epoch and begin the next one.
+        rest = documents
+        while rest:
+            tags.append(tag_of()[rest[0]])
+            rest = rest[len(of_tag(tags[-1])) :]
         whole = [document for tag in tags for document in of_tag(tag)]
         assert documents == whole  # Batches come whole, one after another.
-        return {"input_ids": np.array([*tags] or [PADDING])[:, None]}
+        return {"input_ids": np.array(tags or [PADDING])[:, None]}
 
 
 @functools.cache
