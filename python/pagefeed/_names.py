@@ -76,7 +76,7 @@ def imported(name: str) -> Any:
 
 
 def name_as_imported(module: str) -> None:
-    """Make exports of a module behave as names of the module users import them from.
+    """Make exports behave as names of the public module that users import them from.
 
     Reprs, tracebacks and pickles name that module. An unknown argument of a public
     function, class or method raises an error that suggests the nearest known one.

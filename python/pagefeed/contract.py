@@ -5,10 +5,10 @@ The core turns rows into batches in five steps, and each has one interface here:
 1. A **source** says what rows there are. :class:`Dataset` is one table of rows:
    :class:`Spans` are the rows that are selected, :class:`PageIndex` says which page of
    which file has a row. A :class:`Source` that is not one dataset makes its own run
-   (``make_run``), as a mixture does. What rows bring along that is no token, their
-   column tells: ``bytes_beside``, so that blocks hold fewer rows, and
-   ``numbers_beside``, :class:`RowNumbers` by name, which ``index.stored_sums(name)``
-   adds up for sequences. ``Source.feed`` wraps the feed of step 5.
+   (``make_run``), as a mixture does. A column describes what its rows hold besides
+   tokens: with ``bytes_beside``, blocks hold fewer rows; ``numbers_beside`` are
+   :class:`RowNumbers` by name, which ``index.stored_sums(name)`` adds up for
+   sequences. ``Source.feed`` wraps the feed of step 5.
 2. A **cut** says how rows become sequences: :class:`Cut`, or :class:`TokenCut` for
    sequences of one length. Its ``index(spans)`` returns a :class:`SequenceIndex`:
    sequences numbered in file order, each some :class:`Segments` of pages, grouped in
@@ -17,8 +17,8 @@ The core turns rows into batches in five steps, and each has one interface here:
    function of a key, which :func:`derive_key` makes of seed, epoch and names.
 4. A **run** says what is delivered: :class:`Run` stays the same while a loader
    iterates, a :class:`Cursor` is a place in it, a :class:`LoaderState` is that place as
-   a few integers. ``cursor.route`` says which positions a rank gets at which step. What
-   a room adds to states is a :class:`StatePart`, ``"state part NAME"`` in its table.
+   a few integers. ``cursor.route`` says which positions a rank gets at which step. A
+   room adds to states by a :class:`StatePart`, ``"state part NAME"`` in its table.
 5. A **feed** makes batches: :class:`Feed`. Its ``plan`` turns sequences into a
    :class:`BatchPlan` for the engine, its ``batch`` turns what the engine delivers into
    a :data:`Batch`. A cut whose ``feed`` returns None uses the feed of tokens.

@@ -25,9 +25,10 @@ builtin that fits, so that existing ``except`` clauses keep working::
     +-- CancelledError              RuntimeError the engine was closed
     +-- InternalError               RuntimeError a defect of pagefeed
 
-Errors about data carry where it happened, as far as it is known, in the attributes
-``file``, ``row_group``, ``column``, ``page`` and ``offset``. Raised by a loader, in
-``steps`` those that need it: ``loader.skip(error.steps)`` passes over them.
+Errors about data say where it happened, as far as it is known, in the attributes
+``file``, ``row_group``, ``column``, ``page`` and ``offset``. Errors that a loader
+raises also have ``steps``, the steps that need this data: ``loader.skip(error.steps)``
+skips them.
 
 Warnings of pagefeed are of the category :class:`PagefeedWarning`.
 
@@ -208,7 +209,7 @@ class MissingDependencyError(PagefeedError, ImportError):
     """An optional dependency is missing; the message names the extra to install.
 
     Cause:
-        pagefeed needs NumPy alone; what else it can use is an extra that is not
+        pagefeed itself needs only NumPy. This feature needs an extra that is not
         installed, or that cannot be imported.
     Remedy:
         Run ``pip install 'pagefeed[EXTRA]'`` with the extra that the message names.
@@ -261,7 +262,7 @@ class AccessDeniedError(FileAccessError, PermissionError):
 
 
 class UnavailableError(FileAccessError, TimeoutError):
-    """A remote storage did not answer until the deadline; the message says why.
+    """A remote storage did not answer before the deadline; the message says why.
 
     Cause:
         The storage is overloaded or limits the rate of requests, the network is down,
@@ -395,8 +396,8 @@ class StaleFileError(PagefeedError, RuntimeError):
         Someone wrote, replaced or removed a file while a run used it, or between two
         runs that share an index.
     Remedy:
-        Put the former file back to go on with the same order, or make the dataset anew:
-        its index follows, and states of the former data are refused.
+        Put the former file back to go on with the same order. Or make the dataset
+        again: it is indexed anew, and states of the former data are refused.
     """
 
     code = "PF-041"
@@ -421,8 +422,8 @@ class CancelledError(PagefeedError, RuntimeError):
     """The work was cancelled: the engine was closed, or another rank failed.
 
     Cause:
-        The loader was closed, moved to another place, or a newer iterator took its
-        place while this one still waited. Or the policy of a mixture failed on another
+        While this iterator waited, the loader was closed or moved to another position,
+        or a newer iterator replaced it. Or the policy of a mixture failed on another
         rank, for which this one would have waited.
     Remedy:
         Take batches from the newest iterator; make one with ``iter(loader)``. The log

@@ -34,18 +34,18 @@ _STEERING = re.compile(
 def show_progress(
     show: ProgressCallback | bool = True,  # noqa: FBT001, FBT002 - as it is read
 ) -> AbstractContextManager[object]:
-    """Show the progress of all that may take seconds, or hand it to a callback.
+    """Show the progress of operations that may take seconds, or pass it to a function.
 
-    That is: building an index, reading the lengths of rows, scanning for predicates,
+    These are: building an index, reading the lengths of rows, scanning for predicates,
     tiers and tokens of selected rows, counting sequences of ``Packed(split="never")``,
-    and :func:`pagefeed.verify`. It holds for this process from now on; as a context
-    manager, until its end.
+    and :func:`pagefeed.verify`. The setting applies to this process from now on; as a
+    context manager, until the block ends.
 
     Args:
-        show: True for bars on stderr, by tqdm if that is installed; False for nothing,
-            as at the start; or what is called with a :class:`Progress`, at most ten
-            times a second, by the thread that does the work. What it raises ends the
-            work.
+        show: True shows bars on stderr, by tqdm if that is installed. False shows
+            nothing, as at the start. A function is called with a :class:`Progress`, at
+            most ten times a second, by the thread that does the work. An error that it
+            raises ends the work.
 
     Raises:
         InvalidArgumentError: If it is anything else.
@@ -144,7 +144,7 @@ class _Line:
 
 
 def printable(text: str) -> str:
-    r"""Return a text with the characters that steer a terminal as escapes.
+    r"""Return a text with terminal control characters escaped.
 
     Example:
         >>> print(printable("a\x1b[2Jb\n"), end="")

@@ -227,8 +227,8 @@ class LoaderDataset(IterableDataset[Batch]):
         """Return the state of the loader of this process.
 
         Raises:
-            InvalidArgumentError: If worker processes iterate, of whose progress this
-                process does not know.
+            InvalidArgumentError: If worker processes iterate: this process does not
+                know how far they are.
         """
         return self.loader.state_dict()
 
@@ -293,16 +293,18 @@ def as_dataset(loader: AnyLoader) -> LoaderDataset:
     """Wrap a loader for ``DataLoader(dataset, batch_size=None)``.
 
     With any number of workers, forked or spawned, every step is delivered once and in
-    order; the workers share the loader's memory and threads. Each loop runs the next
-    epoch, also of another ``DataLoader`` over the same dataset; a loop that is left
-    early begins its epoch again.
+    order. The workers share the memory and threads of the loader. Each loop runs the
+    next epoch, also in another ``DataLoader`` over the same dataset; a loop that you
+    leave early begins its epoch again.
 
-    To save a state with workers use ``torchdata.stateful_dataloader``'s
-    ``StatefulDataLoader``, which collects the workers' own states; with plain
-    ``DataLoader`` ``state_dict`` of the dataset is exact without workers, and between
-    two epochs. A state that was saved with several workers after the last step, but
-    inside the loop, gives an empty loop, and then the next epoch: a worker cannot tell
-    whether the others have steps left.
+    To save a state with workers, use ``StatefulDataLoader`` of
+    ``torchdata.stateful_dataloader``, which collects the states of the workers. With a
+    plain ``DataLoader``, ``state_dict`` of the dataset is exact without workers, and
+    between two epochs.
+
+    A worker cannot tell whether the others have steps left. So a state that several
+    workers saved inside the loop, after its last step, first gives an empty loop, and
+    then the next epoch.
 
     Example:
         >>> from torch.utils.data import DataLoader  # doctest: +SKIP

@@ -1,7 +1,7 @@
 """Columns beside the tokens in a batch: aligned ones, and metadata of its documents.
 
-:class:`Aligned` says what a column has for each token. The core takes what batches have
-of such columns, and the table of metadata, by :mod:`pagefeed.rooms`.
+:class:`Aligned` holds the settings of such a column. The core gets the aligned columns
+of a batch, and the table of metadata, through :mod:`pagefeed.rooms`.
 """
 
 from pagefeed._names import name_as_imported

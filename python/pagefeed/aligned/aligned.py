@@ -44,31 +44,34 @@ class Aligned:
     """A column with values for each token, and how a batch carries it.
 
     Args:
-        width: Numbers of a token. With more than one the column arrives as [batch_size,
-            length, width]: of lists of lists, or of one list a row with ``width``
-            numbers for each of its tokens. By default what the files say: the size of
-            fixed-size lists, or what the lists of all tokens come to; else 1.
-        padding: The number where a token has none: in padding and separators, behind
-            short lists, for the first tokens of ``first``. By default -100 for
+        width: How many numbers each token has. With more than one, the column arrives
+            as [batch_size, length, width]. The files then hold lists of lists, or one
+            list a row with ``width`` numbers for each of its tokens. By default the
+            width comes from the files: the size of fixed-size lists, or the numbers
+            divided by the tokens of lists of lists. Otherwise it is 1.
+        padding: The number where a token has none: in padding and separators, at the
+            end of short lists, and in the tokens before ``first``. By default -100 for
             ``labels``, else 0.
-        count: Tokens may have fewer numbers than ``width``, and a batch says how many
-            under this name: int32 [batch_size, length]. Without it such files are
-            refused.
-        shifted: The numbers stand one place before their token, where it is predicted,
-            as labels do with ``Fields(shifted=True)``. The last place of a document
-            then has padding, unless ``across_documents`` lets the next one follow.
-        first: The first token of each row that has numbers: 1 for what a model says of
-            a token by those before it.
-        dtype: ``"bfloat16"`` takes the bits of a uint16 column for such numbers:
-            tensors of torch have this type, and arrays of NumPy stay uint16.
-        scale: The column holds 8-bit integers, and a batch float32: integer * scale.
-        of_next: The numbers at a token are of the token behind it, as a model's
-            predictions are. Where infilling puts another token there, they become
+        count: Name of a field that says how many numbers each token has: int32
+            [batch_size, length]. Tokens may then have fewer than ``width``. Without it,
+            files with such tokens are refused.
+        shifted: Move the numbers of a token one position earlier, to where the token is
+            predicted, as ``Fields(shifted=True)`` does with labels. The last position
+            of a document then has padding, unless ``across_documents`` lets the next
+            one follow.
+        first: Index in a row of the first token that has numbers. Give 1 for a model's
+            predictions of each token from those before it.
+        dtype: ``"bfloat16"`` reads the numbers of a uint16 column as the bits of this
+            type. Tensors of torch have it, and arrays of NumPy stay uint16.
+        scale: Factor for a column of 8-bit integers. A batch has float32: integer *
+            scale.
+        of_next: The numbers at a token describe the token after it, as a model's
+            predictions do. Where infilling puts another token there, they become
             padding. By default true for several numbers a token, unless ``shifted`` or
             ``first`` is given.
 
     Raises:
-        InvalidArgumentError: If an argument is not what is described here.
+        InvalidArgumentError: If an argument is invalid.
 
     Example:
         >>> Aligned(width=64, padding=-1, count="teacher_count").width
@@ -148,10 +151,11 @@ class AlignedColumn(NamedTuple):
         return (self.column, *((self.like.count,) if self.like.count else ()))
 
     def dtype(self, source: AlignedSource) -> str:
-        """Return the type of its numbers in a batch.
+        """Return the type of the column in a batch.
 
         Raises:
-            InvalidArgumentError: If the files have none that it can be made of.
+            InvalidArgumentError: If ``dtype`` or ``scale`` does not suit the type in
+                the files.
         """
         stored = str(source.handle.number_type)
         like = self.like
@@ -168,11 +172,12 @@ class AlignedColumn(NamedTuple):
         """Return how many numbers a token has in a batch.
 
         Args:
-            source: The pages of the column.
-            tokens: Those of the tokens.
+            source: Pages of the aligned column.
+            tokens: Pages of the tokens.
 
         Raises:
-            InvalidArgumentError: If lists do not come to one number, and none is given.
+            InvalidArgumentError: If lists of lists do not show one width, and none is
+                given.
         """
         if self.like.width is not None:
             return self.like.width
@@ -200,11 +205,11 @@ class AlignedColumn(NamedTuple):
         return width > 1 and not (like.shifted or like.first)
 
     def filling(self, source: AlignedSource) -> int | None:
-        """Return the bits that special tokens of infilled documents have in a row.
+        """Return the bits that special tokens of infilled documents get in a row.
 
         Returns:
-            None if the rows hold anything but one number for each token, as it is:
-            such rows are infilled in sequences alone.
+            None unless every token of the rows has exactly one plain number. Other
+            columns are infilled in sequences only.
         """
         like = self.like
         asks = like.width not in (None, 1) or like.first or like.count or like.scale
@@ -217,7 +222,7 @@ class AlignedColumn(NamedTuple):
         return self.width(source, tokens) * source.value_bytes
 
     def bits(self, number: float, dtype: str) -> int:
-        """Return the bits of a number in a type of the column.
+        """Return the bits of a number when stored as ``dtype``.
 
         Raises:
             InvalidArgumentError: If the type cannot hold the number.
@@ -248,9 +253,9 @@ class AlignedColumn(NamedTuple):
         """Return the settings of the column for the data plane.
 
         Args:
-            dtype: Type of its numbers in a batch.
-            width: How many of them a token has.
-            behind: The number of separators behind rows, if not padding.
+            dtype: Type of the column in a batch.
+            width: How many numbers a token has.
+            behind: The number for separators after rows; None for padding.
         """
         like, padding = self.like, self.bits(self.padding, dtype)
         return {
@@ -319,11 +324,11 @@ def parse_aligned(
 def check_aligned_index(
     tokens: PageIndex, other: PageIndex, column: AlignedColumn
 ) -> None:
-    """Refuse a column without its numbers for every token, by the counts of the index.
+    """Check, by the counts in the index, that every token has its numbers.
 
     Raises:
-        UnsupportedError: If it holds no numbers, or nulls inside of lists.
-        CorruptFileError: If a row has not the values that its tokens need.
+        UnsupportedError: If the column holds no numbers, or lists with nulls in them.
+        CorruptFileError: If the numbers do not match the tokens.
     """
     if other.handle.number_type is None:
         raise UnsupportedError(

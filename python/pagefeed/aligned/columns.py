@@ -33,11 +33,12 @@ class Numbers(NamedTuple):
 
 @dataclass(frozen=True)
 class AlignedColumns(ColumnsBeside):
-    """The aligned columns of datasets, alike in all that have them.
+    """Aligned columns of datasets, with the same settings in all that have them.
 
     Args:
-        columns: What a batch has of them.
-        handles: For each dataset, where they lie; None for those that it lacks.
+        columns: The columns of a batch.
+        handles: For each dataset, the source of each column; None if it lacks the
+            column.
     """
 
     columns: tuple[Numbers, ...] = ()
@@ -50,11 +51,12 @@ class AlignedColumns(ColumnsBeside):
         """Return the aligned columns of datasets.
 
         Args:
-            datasets: What has them.
-            fill: Those that a dataset may lack: its tokens have padding.
+            datasets: The datasets.
+            fill: Columns that a dataset may lack. Its tokens then have padding.
 
         Raises:
-            InvalidArgumentError: If they differ in name, type, width or padding.
+            InvalidArgumentError: If datasets differ in the name, type, width or padding
+                of a column.
         """
         all_columns: dict[str, tuple[Dataset, Numbers]] = {}
         handles: list[dict[str, _core.Index | _core.FlatField]] = []
@@ -115,11 +117,11 @@ class AlignedColumns(ColumnsBeside):
                 yield column.like.count, "int32", ()
 
     def check(self, fields: Fields) -> None:
-        """Refuse settings of fields whose values are read from the files.
+        """Refuse settings of fields that do not apply to columns of the files.
 
         Raises:
-            InvalidArgumentError: If labels of the files were to be shifted, or a column
-                was to have another type.
+            InvalidArgumentError: If labels of the files get ``shifted`` or
+                ``ignore_index``, or a column gets another type.
         """
         fields.check_given(
             name for column, _, _ in self.columns for name in column.names
@@ -140,8 +142,8 @@ class AlignedColumns(ColumnsBeside):
         """Warn if no label teaches a model to write the ``eos`` after each row.
 
         Raises:
-            InvalidArgumentError: If ``learn_eos=False`` and labels are made: those have
-                every token.
+            InvalidArgumentError: If ``learn_eos=False`` and the labels are made from
+                tokens: these label every token.
         """
         if "labels" not in self.names:
             super().check_eos(layout, datasets)
@@ -160,7 +162,7 @@ class AlignedColumns(ColumnsBeside):
     def settings(self, fields: Fields, layout: SequenceLayout) -> _core.BesideConfig:
         """Return the engine's settings of these columns and of fields.
 
-        A column with the name of a field takes its place.
+        A column with the name of a field replaces the field.
         """
         names = self.names
         made_fields = [name for name in fields.made if name not in names]
@@ -179,7 +181,7 @@ class AlignedColumns(ColumnsBeside):
         """Return the settings of each column for the data plane.
 
         Args:
-            eos: Label of separators behind rows, where it is not padding.
+            eos: Label of the separators after rows; None for padding.
         """
         labels = None if eos is None else float(eos)
         return [
@@ -210,11 +212,13 @@ class AlignedColumns(ColumnsBeside):
 
         Args:
             columns: The rows of the batch.
-            lengths: Tokens of each: int64.
-            shape: Of the tokens of the batch.
-            starts: Where each row begins in the one that holds all: int64.
-            across_documents: Whether a row leads to the next there.
-            has: Of columns that a dataset lacks: not null in the rows of the others.
+            lengths: Number of tokens of each row: int64.
+            shape: Shape of the tokens of the batch.
+            starts: If one row of the batch holds all rows: where each begins in it,
+                int64.
+            across_documents: Whether the end of a row there predicts the next row.
+            has: For each column that a dataset lacks, an array that is null in its rows
+                only.
         """
         batch: dict[str, npt.NDArray[Any]] = {}
         arrays = list(self.arrays_of)

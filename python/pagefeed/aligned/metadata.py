@@ -35,7 +35,8 @@ class Metadata:
     Args:
         names: Names of the columns.
         are_spans: Which of them hold spans of tokens.
-        sources: For each dataset, where each column lies; None if it does not have it.
+        sources: For each dataset, the source of each column; None if it lacks the
+            column.
     """
 
     names: tuple[str, ...]
@@ -48,10 +49,10 @@ class Metadata:
 
         Raises:
             ColumnNotFoundError: If a column does not exist.
-            InvalidArgumentError: If a name is taken, or holds spans in some datasets
+            InvalidArgumentError: If a name is taken, or names spans in some datasets
                 only.
-            UnsupportedError: If types of one name differ in datasets, or a column holds
-                no spans.
+            UnsupportedError: If datasets store a column with different types, or a
+                column named as spans holds none.
         """
         if "metadata" not in fields.names:
             return None
@@ -82,13 +83,13 @@ class Metadata:
         lengths: Int64Array,
         most: int,
     ) -> _core.ArrowTable:
-        """Return the table of whole documents, a row of a batch each.
+        """Return the metadata of whole documents, with one row for each row of a batch.
 
         Args:
             columns: Rows of the columns.
             is_there: Not null where there is a document.
-            lengths: Tokens of each: int64.
-            most: Tokens of each in the batch, at most.
+            lengths: Number of tokens of each document: int64.
+            most: Most tokens of a document that the batch holds.
         """
         return _core.document_table(
             columns,

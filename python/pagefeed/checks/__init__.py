@@ -1,7 +1,7 @@
 """Checks of loaders: what they refuse, what they warn of, and steps in their errors.
 
-``options`` is the table of what each kind of source can do. ``watch`` warns of what a
-run will regret. ``failures`` finds the steps that need data that cannot be read.
+``options`` is the table of what each kind of source can do. ``watch`` warns of settings
+that waste a run. ``failures`` finds the steps that need unreadable data.
 """
 
 from pagefeed.checks.failures import explain

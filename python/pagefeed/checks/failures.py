@@ -22,12 +22,12 @@ MOST_SEQUENCES = 1 << 18
 
 
 def explain(error: Exception, now: Cursor, step: Step) -> None:
-    """Name the steps that cannot be made, in a note and in ``error.steps``.
+    """Add to an error the steps that it prevents: in a note, and in ``error.steps``.
 
     Args:
-        error: What was raised.
-        now: Where the run was when it was raised.
-        step: The step at which it was.
+        error: The error.
+        now: Position of the run when it was raised.
+        step: The step that raised it.
     """
     ranges: Ranges = ((step, step + 1),)
     if isinstance(error, DataError):
@@ -59,10 +59,10 @@ def _name_row(error: DataError, now: Cursor, step: Step) -> None:
 
 
 def _unreadable_steps(error: DataError, now: Cursor, step: int) -> Ranges:
-    """Return the steps from this one on, on any rank, that need what cannot be read.
+    """Return the steps from this one on, on any rank, that need unreadable data.
 
-    They are exact, unless a state cannot hold so many ranges: then the nearest are
-    joined, so that all of them can be skipped.
+    If a state cannot hold so many ranges, the nearest ranges are joined. They then
+    include readable steps too, and all can be skipped.
     """
     route = now.route
     run = now.run
@@ -92,15 +92,16 @@ def _shown(ranges: Ranges) -> str:
 def unreadable_sequences(
     dataset: Dataset, sequences: SequenceIndex, error: PagefeedError
 ) -> Int64Array:
-    """Return the sequences with tokens of what an error about data names.
+    """Return the sequences that need the data which an error names.
 
     Args:
         dataset: The dataset.
-        sequences: The dataset, cut.
-        error: With its file and row group; without a page it is all of the group.
+        sequences: Its sequences.
+        error: With its file and row group. Without a page, the whole row group counts.
 
     Returns:
-        int64, rising; empty if that is not a part of the dataset, or too large.
+        int64, rising. Empty if the error names no part of the dataset, or if the
+        sequences are too many.
     """
     rows = _rows(dataset, sequences, error)
     sequence_range = range(0) if rows is None else sequences.sequences_with_rows(*rows)
@@ -144,7 +145,7 @@ def _column(dataset: Dataset, sequences: SequenceIndex, leaf: str) -> str:
 
 
 def joined_ranges_of(numbers: Iterable[int], most: int) -> Ranges:
-    """Return ranges with all of some numbers, and as few others as ``most`` allow.
+    """Return at most ``most`` ranges that hold all numbers, and as few more as can be.
 
     Example:
         >>> joined_ranges_of([1, 2, 9, 11, 40], 2)

@@ -230,7 +230,7 @@ def _check_fleet(settings: LoaderSettings) -> None:
 def _check_parts(settings: LoaderSettings) -> None:
     """Refuse labels that a loss would shift inside a part of a sequence.
 
-    Where its chunks end, it would pair tokens that are no neighbours.
+    At the ends of chunks, the loss would pair tokens that are not neighbours.
     """
     fields = settings.fields
     if settings.context_parallel and "labels" in fields.names and not fields.shifted:
@@ -255,11 +255,11 @@ def warn_of_texts(tokenizer: Any, cut: Any, fields: Fields, *, stacklevel: int) 
     """Warn of texts that are joined without a separator, or whose end has no label.
 
     Args:
-        tokenizer: Of plain texts; None warns of nothing, as rows of tokens may end with
-            a separator of their own.
+        tokenizer: Tokenizer of plain texts. With None there is no warning: rows of
+            tokens may end with a separator of their own.
         cut: How the texts are cut.
-        fields: What batches carry.
-        stacklevel: Of the warning, as seen from here.
+        fields: The fields of batches.
+        stacklevel: Stack level of the warning, counted from this function.
     """
     if tokenizer is None or not isinstance(cut, TokenCut) or cut.eos is not None:
         return

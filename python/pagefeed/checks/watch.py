@@ -34,14 +34,14 @@ LEAST_ACCUMULATED = 4
 
 
 class Watch:
-    """Warns of what a run will regret.
+    """Warns of settings that waste a run.
 
-    It trains on padding, never ends, reads pages again and again, or its steps are of
-    sequences that are all about as long.
+    It warns of training on padding, of a loop that never ends, of pages that are read
+    again and again, and of steps whose sequences are all about as long.
 
     Args:
-        run: What is delivered.
-        settings: Of the loader.
+        run: The run.
+        settings: Settings of the loader.
     """
 
     def __init__(self, run: Run, settings: LoaderSettings) -> None:
@@ -62,11 +62,11 @@ class Watch:
         )
 
     def begin(self, route: Route, accumulated: int) -> None:
-        """Look at an iteration that begins.
+        """Check an iteration that begins.
 
         Args:
             route: The iteration.
-            accumulated: Steps whose gradients a framework adds up.
+            accumulated: Number of steps whose gradients a framework accumulates.
         """
         if self._looks_at_end and route.end is None:
             self._looks_at_end = False
@@ -122,8 +122,8 @@ def _padding_share(index: JoinedIndex, route: Route) -> float:
     """Return the share of padding in the batches of an iteration, on all ranks.
 
     Args:
-        index: What the sequences are.
-        route: The iteration; of one that never ends, that of its sequences.
+        index: The sequences.
+        route: The iteration. If it never ends, the share in its sequences is returned.
     """
     if not index.num_sequences or not index.length:
         return 0.0

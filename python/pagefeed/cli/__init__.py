@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb.
 
     Returns:
-        0 if all went well, 1 for an error in the data or the environment, 2 for one in
-        the arguments; argparse exits with 2 for those that it finds.
+        0 for success, 1 for an error in the data or the environment, 2 for an error in
+        the arguments. argparse itself exits with 2 for errors that it finds.
     """
     with (
         show_progress(sys.stderr.isatty()),

@@ -1,7 +1,7 @@
-"""Measure what a storage gives: latency, bandwidth by size and number of requests.
+"""Measure a storage: latency, and bandwidth by size and number of requests.
 
-The largest file at a URL is read in pieces all over it, about a second for each pair of
-a size and a number of requests at a time.
+It reads pieces from all over the largest file at a URL, for about a second for each
+pair of a request size and a number of concurrent requests.
 
 For example:
   pagefeed bench s3://bucket/corpus/

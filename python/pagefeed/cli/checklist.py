@@ -1,9 +1,10 @@
 r"""Check many nodes before a run, by a file of facts from each, without communication.
 
-On every node: `pagefeed checklist PATHS ... --world-size 16 --ranks 0:8 --facts
-shared/node-0.json` writes what it knows. Then on any: `pagefeed checklist --compare
-shared/node-*.json`. Compared are dataset, plan, versions, clocks, cache folders, open
-file limits, disk space, memory and rank layout; and each sequence comes exactly once.
+Run it on every node to write the facts: `pagefeed checklist PATHS ... --world-size 16
+--ranks 0:8 --facts shared/node-0.json`. Then compare them on any node: `pagefeed
+checklist --compare shared/node-*.json`. It compares dataset, plan, versions, clocks,
+cache folders, open file limits, disk space, memory and rank layout, and checks that
+each sequence comes exactly once.
 
 Exits with 0, or with 1 if something is wrong.
 

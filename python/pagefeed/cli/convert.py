@@ -1,6 +1,6 @@
 """Write token files in another format: Parquet, streams, Megatron's, MDS, raw.
 
-The format of what is read is seen from its files, or said by --from.
+The format of the input is recognized by its files, or given by --from.
 
 For example:
   pagefeed convert corpus/ --column input_ids --to stream --output corpus-stream

@@ -1,7 +1,7 @@
-"""Count the tokens of texts ahead: then loaders begin at once.
+"""Count the tokens of texts ahead of training, so that loaders begin at once.
 
-With a cache folder the counts lie there, for all processes. Run on several machines
-that share files and folder, each takes what the others have not done yet.
+With a cache folder, all processes share the counts. Several machines that share the
+files and the folder divide the work.
 
 For example:
   pagefeed count web/ --column text --tokenizer tokenizer.json --cache-dir /shared/cache

@@ -1,12 +1,12 @@
-"""Find what limits a training, data, compute or their overlap, and what to change.
+"""Find what limits training (data, compute or their overlap), and what to change.
 
 Measures the loader alone, then a step alone on a fixed batch, then both together.
---train MODULE:NAME is a function that does what a step does with a batch;
---step-seconds stands for one on an accelerator, which takes so long and leaves the
-processors free. Without either only the loader is looked at. In a script of your own:
-`with pagefeed.diagnose(loader) as diagnosis: ...`.
+--train MODULE:NAME is a function that runs one training step on a batch. --step-seconds
+simulates a step on an accelerator: it takes that long, and leaves the processors free.
+Without either, only the loader is measured. In a script of your own: `with
+pagefeed.diagnose(loader) as diagnosis: ...`.
 
-Exits with 0, or with 1 if something cannot be read: that is told, and passed over.
+Exits with 0, or with 1 if something cannot be read: it is reported and skipped.
 
 For example:
   pagefeed doctor corpus/ --column input_ids --length 2048 --step-seconds 0.25

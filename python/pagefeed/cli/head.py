@@ -1,6 +1,7 @@
 """Show rows: tokens as numbers or text, and any other columns.
 
-Exits with 0, or with 1 if a row cannot be read: that is told, and the others are shown.
+Exits with 0, or with 1 if a row cannot be read: it is reported, and the other rows are
+shown.
 
 For example:
   pagefeed head corpus/ --column input_ids --tokenizer tokenizer.json

@@ -1,9 +1,9 @@
 r"""Build or open the page index of a column, and report its contents.
 
-With --output the index is written for all nodes of a run, which then read neither a
-listing nor footers: pagefeed.parquet(URL, index=URL/_pagefeed). Written again, only new
-and changed files are read. With --check nothing is written: it is compared with a
-listing, and the exit code is 1 if files were added, removed or changed since.
+--output writes the index for all nodes of a run. They open it by pagefeed.parquet(URL,
+index=URL/_pagefeed), and then list no files and read no footers. A second run of the
+command reads new and changed files only. --check writes nothing: it compares the index
+with a listing, and exits with 1 if files were added, removed or changed.
 
 For example:
   pagefeed index corpus/ --column input_ids

@@ -1,8 +1,8 @@
 """Inspect a dataset before training: how it is stored, and what it will cost.
 
-Of large datasets an even sample of footers and pages is read; --whole reads the lengths
-of all documents. Exits with 0, or with 1 if something cannot be read: that is told, and
-the rest is looked at.
+For large datasets, it reads an even sample of footers and pages; --whole reads the
+lengths of all documents. Exits with 0, or with 1 if something cannot be read: it is
+reported, and the rest is inspected.
 
 For example:
   pagefeed inspect corpus/ --column input_ids

@@ -1,9 +1,9 @@
 r"""Write a report of a run as one page of HTML, which needs no network.
 
-The dataset and its documents, the mixture over training, the packing, with --balance
-the slowest rank of steps, the order as a picture, and with --metrics throughput and
-waiting of a run: lines of JSON that it wrote, the numbers of loader.metrics() with the
-step.
+The page shows the dataset and its documents, the mixture over training, the packing,
+and the order as a picture. With --balance it shows the slowest rank of steps. With
+--metrics FILE it shows throughput and waiting of a run that wrote lines of JSON: the
+numbers of loader.metrics() with the step.
 
 Exits with 0, or with 1 if something cannot be read: the page says what.
 

@@ -1,9 +1,9 @@
 r"""Try a run before it begins: some steps of the real plan and a tiny model.
 
-Looks at the rate, token ids, labels, the first loss against ln(vocabulary), whether it
-falls, NaN, the ranks' plans and token counts, a stop and resume, and memory; with
---tokenizer, whether the tokens are of it. --plan compares the plan with what another
-machine printed. Needs torch for the loss.
+Checks the rate, token ids, labels, the first loss against ln(vocabulary), whether the
+loss falls, NaN, the ranks' plans and token counts, a stop and resume, and memory. With
+--tokenizer, it checks that this tokenizer made the tokens. --plan compares the plan
+with the one that another machine printed. Needs torch for the loss.
 
 Exits with 0, or with 1 if something is wrong or cannot be read.
 

@@ -1,8 +1,8 @@
 r"""Tokenize texts of any input into Parquet files, once and for all.
 
-Lines of JSON, CSV, Parquet, Arrow and Feather, folders of save_to_disk, MDS shards, tar
-files of WebDataset and plain text are read, .gz and .zst of most of these. Killed and
-started again, it goes on where it was.
+Reads lines of JSON, CSV, Parquet, Arrow and Feather, folders of save_to_disk, MDS
+shards, tar files of WebDataset and plain text, and .gz and .zst files of most of these.
+Start a killed job again to continue it.
 
 For example:
   pagefeed tokenize web/ --tokenizer tokenizer.json --output web-tokens --keep url

@@ -1,14 +1,16 @@
 r"""Say where a batch came from, when a document is seen, or write steps again.
 
---weights says from which step on which weights hold, as a state records them.
---step S says where each row of that batch came from, page and row of the file, with its
-tokens; --row takes one of them. --state FILE places the run where a saved state (JSON)
-does, with all that it skips; the step is then by default the one that follows it.
---document FILE:ROW says at which steps, ranks and rows a document is seen. --steps
-FIRST:END writes those batches, exactly, as FOLDER/step-N-rank-R.npz (documents without
---length as Parquet), for a look at a loss spike.
+--weights prints the weights of a mixture, and from which step on they hold, as a state
+records them. --step S prints where each row of that batch came from, page and row of
+the file, with its tokens; --row selects one row. --state FILE sets the run to the
+position of a saved state (JSON), with all steps that it skips; --step is then by
+default the next one. --document FILE:ROW prints at which steps, ranks and rows a
+document is seen. --steps FIRST:END writes exactly those batches again, as
+FOLDER/step-N-rank-R.npz (documents without --length as Parquet), to look into a loss
+spike.
 
-Exits with 0, or with 1 if something cannot be read: that is told, the rest is shown.
+Exits with 0, or with 1 if something cannot be read: it is reported, and the rest is
+shown.
 
 For example:
   pagefeed trace corpus/ --column input_ids --length 2048 --step 1200 --row 3

@@ -3,7 +3,7 @@
 --resume STEPS:WORLD_SIZE[:BATCH_SIZE] stops after so many steps and continues on
 another number of ranks; it may be given several times.
 
---statistics holds the orders of many seeds, two epochs each, against random ones.
+--statistics compares the orders of many seeds, two epochs each, with random orders.
 
 For example:
   pagefeed verify corpus/ --column input_ids --length 2048 --world-size 8

@@ -29,17 +29,17 @@ bytes."""
 
 
 class RecordColumn(PageIndex):
-    """A number of every record, or the spans of tokens that its records name.
+    """A field of token records: numbers of the tokens, or ids of payloads of spans.
 
-    Its pages are those of the tokens.
+    It shares the pages of the tokens.
 
     Args:
         index: The index of the tokens.
-        dtype: Type of the number, as NumPy names it; for spans that of payload ids.
-        offset: Bytes of a record before the number.
+        dtype: NumPy name of the type of the number; for spans that of payload ids.
+        offset: Byte offset of the field in a record.
         shards: Files of the payloads of spans; None for plain numbers.
-        filling: Bits of the number of special tokens, where documents are infilled;
-            None leaves the rows as they are.
+        filling: Bits of the number that special tokens get in infilled documents. None
+            leaves the rows as they are.
     """
 
     handle: Any

@@ -135,7 +135,7 @@ def token_dtype(dtype: np.dtype[np.generic], path: str) -> str:
 
 
 def given_dtype(dtype: npt.DTypeLike | None) -> str | None:
-    """Return the name of the type of tokens that a caller gave; None if none.
+    """Return the name of the token type that a caller gave; None if none was given.
 
     Raises:
         InvalidArgumentError: If it is not a type of tokens.

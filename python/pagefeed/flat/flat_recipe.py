@@ -29,10 +29,10 @@ class FlatRecipe(Recipe):
 
     @property
     def settings(self) -> list[str]:
-        """Everything but the files that the index depends on.
+        """Everything that the index depends on, except the files.
 
-        Versions of the files that say where documents are belong to it: the index does
-        not check these later.
+        This includes the versions of files that hold the borders of documents: the
+        index does not check them later.
         """
         sides = [side for file in self.files for side in self.format.sides(file)]
         versions = map(self.storage.version, sides)

@@ -269,8 +269,8 @@ def mds(
     Args:
         folders: Folders with an ``index.json`` in them or below, or a list, whose order
             is kept. Compressed shards must be decompressed first.
-        column: The column of the tokens: arrays of integers of one axis, or bytes. By
-            default ``"input_ids"``, or ``"tokens"`` if the shards have that instead.
+        column: The column of the tokens: one-dimensional arrays of integers, or bytes.
+            By default ``"input_ids"``, or ``"tokens"`` if the shards have that instead.
         dtype: Type of the tokens where they are plain bytes.
         cache_dir: Folder for the index, see :func:`parquet`.
 

@@ -229,18 +229,18 @@ def megatron(
     """Return a dataset of Megatron's ``.bin`` and ``.idx`` files, read in place.
 
     Args:
-        prefixes: What both files begin with (``"corpus_text_document"``), one of the
-            two, a pattern of these, or a list, whose order is kept.
+        prefixes: The common prefix of both files (``"corpus_text_document"``), the path
+            of either file, a pattern of these, or a list, whose order is kept.
         rows: What a row is: ``"documents"``, or the ``"sequences"`` of these, such as
             the sentences of ``--split-sentences`` or the parts of a multimodal sample.
-        column: What the tokens are called.
+        column: Name for the column of tokens.
         cache_dir: Folder for the index, see :func:`parquet`.
 
     Returns:
         The dataset. Tokens of floating-point numbers are refused.
 
     Raises:
-        MissingFileError: If there is nothing of this name.
+        MissingFileError: If no file has this prefix.
 
     Example:
         >>> megatron("data/corpus_text_document")  # doctest: +SKIP

@@ -53,12 +53,12 @@ class Output(ABC):
     The constructor checks all arguments; :meth:`begin` opens files.
 
     Args:
-        folder: Where it is written: a folder, a prefix or a file, as the format needs.
+        folder: Where to write: a folder, a prefix or a file, as the format needs.
         dtype: Type of the tokens.
         column: Name of the tokens, where the format has names.
         shard_bytes: Bytes of tokens after which a new shard begins.
         num_tokens: Number of tokens that will be written.
-        source: What is written, as a job records it: dataset and separator.
+        source: What a job records of the input: dataset and separator.
 
     Raises:
         InvalidArgumentError: If the format cannot hold the type, or files of the format

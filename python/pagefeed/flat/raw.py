@@ -135,20 +135,21 @@ def tokens(
     column: str = "input_ids",
     cache_dir: PathLike | None = None,
 ) -> FlatDataset:
-    """Name a dataset of raw token files: ``.bin`` without a header, or ``.npy``.
+    """Return a dataset of raw token files: ``.bin`` without a header, or ``.npy``.
 
-    Without ``eos`` nothing is known of documents: a file is one, of which every 64 KiB
-    count as a row. :class:`Windows` cut it just so; what needs documents refuses it.
+    Without ``eos``, borders of documents are unknown. Each file is one document, and
+    every 64 KiB of it count as a row. :class:`Windows` cut it as usual; settings that
+    need documents refuse it.
 
     Args:
         paths: Files; folders, for the ``.bin`` and ``.npy`` files below them; patterns;
             or a list of these, whose order is kept.
         dtype: Type of the tokens of files without a header, such as ``"uint16"``:
             integers, little-endian.
-        eos: The last token of every document. It stays where it is: sequences need no
-            ``eos`` of their own then. All files are read for it once; with a cache
-            folder the index keeps what was found.
-        column: What the tokens are called.
+        eos: The last token of every document. It stays in the tokens, so sequences need
+            no ``eos`` of their own. All files are read once to find it; a cache folder
+            keeps the result in the index.
+        column: Name for the column of tokens.
         cache_dir: Folder for the index, see :func:`parquet`.
 
     Raises:

@@ -170,12 +170,12 @@ class StreamDataset(FlatDataset):
             data: The ``payload`` of a span.
 
         Returns:
-            An array or what msgpack holds, as ``serialize`` of the writer said; of
-            plain bytes, and those of a callable of yours, the same bytes.
+            An array if the writer had ``serialize="numpy"``, the Python value if it had
+            ``"msgpack"``, and otherwise the same bytes.
 
         Raises:
-            CorruptFileError: If it is no such payload.
-            InvalidArgumentError: If it is no bytes.
+            CorruptFileError: If the bytes are not such a payload.
+            InvalidArgumentError: If ``data`` is not bytes.
             MissingDependencyError: If payloads are msgpack, which is not installed.
 
         Example:
@@ -211,17 +211,18 @@ class StreamDataset(FlatDataset):
     ) -> StreamDocument:
         """Return a document with its further fields and its spans.
 
-        A read of tokens, one of the index and one of payloads, however many spans.
+        It makes three reads, however many spans there are: tokens, index and payloads.
 
         Args:
             row: Number of the document in this dataset; negative ones count from the
                 end.
-            deserialize: What makes payloads of bytes that a callable of yours wrote.
-                Without one they come as bytes, or as ``serialize`` of the writer said.
+            deserialize: Function that parses payloads from bytes, for those that a
+                callable of yours wrote. By default they are parsed as ``serialize`` of
+                the writer says, or stay bytes.
 
         Raises:
             OutOfRangeError: If there is no such document.
-            InvalidArgumentError: If it is erased.
+            InvalidArgumentError: If the document is erased.
             CorruptFileError: If a token names a payload that is not there.
             MissingDependencyError: If payloads are msgpack, which is not installed.
 
@@ -252,23 +253,23 @@ def stream(
     spans: Iterable[str] | None = None,
     cache_dir: PathLike | None = None,
 ) -> StreamDataset:
-    """Name a dataset of token streams, as :class:`StreamWriter` wrote them.
+    """Return a dataset of token streams, as :class:`StreamWriter` wrote them.
 
     Args:
         paths: Folders with shards in them or below, or a list, whose order is kept.
-        column: What the tokens are called.
-        aligned: Numbers of the records that come with their tokens, with their
-            paddings, see :func:`parquet`.
-        spans: What the spans are called in tables of metadata, a list of one name;
-            ``["spans"]`` if shards have some and nothing else is said, ``[]`` leaves
-            them out. They come as ``start``, ``end`` and ``payload``, which is bytes,
-            see :meth:`StreamDataset.payload`.
+        column: Name for the column of tokens.
+        aligned: Fields of the records that arrive with their tokens, with their
+            padding, see :func:`parquet`.
+        spans: Name of the spans in tables of metadata, as a list of one name. By
+            default ``["spans"]`` if the shards have spans; ``[]`` leaves them out. They
+            come as ``start``, ``end`` and ``payload``, which is bytes, see
+            :meth:`StreamDataset.payload`.
         cache_dir: Folder for the index, see :func:`parquet`.
 
     Raises:
         MissingFileError: If there is no shard.
         ColumnNotFoundError: If records have no such number, or no spans.
-        InvalidArgumentError: If an argument is not what is described here.
+        InvalidArgumentError: If an argument is invalid.
 
     Example:
         >>> stream("corpus/stream")  # doctest: +SKIP

@@ -38,12 +38,12 @@ Span = tuple[int, int, Any]
 class StreamWriter(WholeWriter):
     """Writes one shard of a token stream: a folder, see docs/reference/formats.md.
 
-    Any number of processes write at a time, each a folder of its own; :func:`stream`
-    reads all that lie below one. A shard appears when its writer is closed, whole or
-    not at all.
+    Several processes can write at the same time, each to a folder of its own;
+    :func:`stream` reads all shards below a folder. A shard appears when its writer is
+    closed, whole or not at all.
 
     Args:
-        folder: The folder of the shard. It is made if it is not there.
+        folder: The folder of the shard. It is created if it does not exist.
         dtype: Type of the tokens (``"uint16"``); or a structure with a field ``token``,
             any further numbers per token, and ``metadata`` (``"u4"``) for the payloads
             of spans.
@@ -51,7 +51,8 @@ class StreamWriter(WholeWriter):
             arrays, ``"msgpack"``, or a callable of your own.
 
     Raises:
-        InvalidArgumentError: If ``dtype`` is none, or the folder has a shard.
+        InvalidArgumentError: If ``dtype`` is invalid, or the folder has a shard
+            already.
         FileAccessError: If the folder cannot be written.
 
     Example:
@@ -110,15 +111,15 @@ class StreamWriter(WholeWriter):
         """Write a document.
 
         Args:
-            tokens: Its tokens; or records of ``dtype``, with all but payloads.
+            tokens: Its tokens; or records of ``dtype``, complete except for payloads.
             spans: Its spans, which do not overlap: ``(start, stop, payload)`` each, in
                 tokens of the document.
-            **fields: The numbers beside the tokens, one for each, by their names.
+            **fields: The further numbers of ``dtype``, by name: one for each token.
 
         Raises:
             InvalidArgumentError: If fields or spans do not fit the tokens.
             TokenRangeError: If a number does not fit its type.
-            FileAccessError: If it cannot be written.
+            FileAccessError: If the shard cannot be written.
         """
         self._check_open()
         records = self._records(np.asarray(tokens), fields)
@@ -132,16 +133,18 @@ class StreamWriter(WholeWriter):
             self.num_payloads += len(payloads)
 
     def append_many(self, tokens: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
-        """Write documents that have tokens alone, in one go.
+        """Write several documents that have only tokens, without fields and spans.
 
         Args:
             tokens: Their tokens, joined.
-            lengths: Tokens of each: they sum to those there are.
+            lengths: Number of tokens of each document; they sum to the number of
+                tokens.
 
         Raises:
-            InvalidArgumentError: If lengths do not fit the tokens, or these need more.
+            InvalidArgumentError: If lengths do not sum to the tokens, or ``dtype`` has
+                further numbers.
             TokenRangeError: If a token does not fit its type.
-            FileAccessError: If it cannot be written.
+            FileAccessError: If the shard cannot be written.
         """
         counts = np.asarray(lengths, dtype=np.int64)
         if (counts < 0).any() or int(counts.sum()) != len(np.asarray(tokens)):

@@ -1,8 +1,8 @@
 """Accelerate: batches on its device, checkpoints, exact evaluation.
 
-``accelerator.prepare`` rebuilds a DataLoader, and with several processes reads that of
-rank 0 alone. What :func:`prepare` of this module returns is no DataLoader, so
-``accelerator.prepare`` leaves it as it is.
+``accelerator.prepare`` rebuilds a DataLoader, and with several processes reads only the
+one of rank 0. :func:`prepare` of this module returns something else than a DataLoader,
+so that ``accelerator.prepare`` leaves it as it is.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PreparedLoader(_Mixin, Skippable):
     Args:
         accelerator: The ``accelerate.Accelerator``; batches go to its device.
         loader: The loader of the batches.
-        settings: Of :class:`Delivery`.
+        settings: Settings of :class:`Delivery`.
     """
 
     learner: Learner | None = None
@@ -256,22 +256,24 @@ def prepare(
     gradients at the end of an epoch. ``save_state`` and ``load_state`` save and restore
     the position, at any number of processes; ``skip_first_batches`` after
     ``load_state`` skips nothing more. ``accelerator.gather_for_metrics`` returns every
-    row once, without the padding of the last step. Iterations begin as the loader's.
-    Of a mixture with the fields ``labels`` and ``dataset_ids``, the loop calls
-    ``loader.learner.add(...)`` and ``loader.learner.step()``, and logs
+    row once, without the padding of the last step. Iterations begin where those of the
+    loader would.
+
+    For a mixture with the fields ``labels`` and ``dataset_ids``, call
+    ``loader.learner.add(...)`` and ``loader.learner.step()`` in the loop, and log
     ``loader.learner.means()``; see :class:`pagefeed.mixing.Learner`.
 
     Args:
         accelerator: The ``accelerate.Accelerator``.
         loader: With ``format="torch"`` and the accelerator's data-parallel rank.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        grown: When files that were added since a checkpoint come: of
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses.
         every: Steps of the loader between two updates of the policy.
 
     Raises:
-        InvalidArgumentError: If the loader has another rank, or gives arrays.
+        InvalidArgumentError: If the loader has another rank, or delivers NumPy arrays.
 
     Example:
         >>> model, optimizer = accelerator.prepare(model, optimizer)  # doctest: +SKIP

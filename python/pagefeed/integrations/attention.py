@@ -31,13 +31,12 @@ MaskMod: TypeAlias = (
 def varlen_arguments(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``flash_attn_varlen_func`` except q, k and v.
 
-    These are the flattened batch, [batch_size * length, heads, width]. Padding is a
-    segment of its own, so that every token is in one.
+    q, k and v are those of the flattened batch: [batch_size * length, heads, width].
+    Padding is a segment of its own, so that every token belongs to one.
 
     Args:
-        batch: With ``cu_seqlens`` and ``max_seqlen``, of whole sequences and with
-            their padding: not beside ``cu_seqlens_padded``, nor cut for context
-            parallelism.
+        batch: With ``cu_seqlens`` and ``max_seqlen`` that count padding: without
+            ``cu_seqlens_padded``, and not cut for context parallelism.
 
     Raises:
         InvalidArgumentError: If the borders do not end where the tokens do.
@@ -60,8 +59,8 @@ def varlen_arguments(batch: Mapping[str, Any]) -> dict[str, Any]:
 def sdpa_mask(document_ids: torch.Tensor) -> torch.Tensor:
     """Return the mask of ``scaled_dot_product_attention``.
 
-    A token sees those before it in its document; padding sees padding, so that no row
-    of the mask is empty, whose outputs would be NaN.
+    A token sees itself and earlier tokens of its document. Padding sees padding: a
+    query that sees no key would give NaN.
 
     Args:
         document_ids: int32 [batch_size, length].
@@ -96,15 +95,16 @@ def flex_mask(document_ids: torch.Tensor) -> MaskMod:
 def check_isolation(attend: Attention, batch: Mapping[str, Any]) -> None:
     """Check that attention sees earlier tokens of the same document, and no others.
 
-    The keys and values of every document are changed in turn. No output outside it may
-    change, nor before the change inside it; those from there on must.
+    It changes the keys and values of one document after another. Outputs of other
+    documents, and of earlier tokens, must not change; outputs from the changed token on
+    must.
 
     Args:
         attend: The attention of a model with the masks of this batch.
         batch: With ``document_ids``; small, as attention runs twice per document.
 
     Raises:
-        InvalidArgumentError: Naming the place that sees too much or too little.
+        InvalidArgumentError: Naming the token that sees too much or too little.
 
     Example:
         >>> mask = sdpa_mask(batch["document_ids"])  # doctest: +SKIP

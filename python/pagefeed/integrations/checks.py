@@ -255,7 +255,7 @@ def check_whole(loader: AnyLoader, who: str) -> None:
 
 
 def check_shapes(loader: AnyLoader, who: str) -> None:
-    """Raise if steps hold any number of sequences of any length.
+    """Raise unless all batches have one shape.
 
     Raises:
         InvalidArgumentError: Naming the settings whose batches have one shape.
@@ -276,9 +276,9 @@ def check_sizes(
 
     Args:
         before: Sizes of the run that saved the checkpoint, by name.
-        now: The same of this run.
+        now: Sizes of this run.
         who: The trainer.
-        settings: Settings with which it would end at the same sample.
+        settings: Settings with which this run would end at the same sample.
 
     Raises:
         InvalidArgumentError: If the sizes differ.

@@ -37,7 +37,7 @@ class EngineData(ResumableDelivery):
     Args:
         engine: What ``deepspeed.initialize`` returned.
         loader: The loader of the batches.
-        settings: Of :class:`Delivery`.
+        settings: Settings of :class:`Delivery`.
     """
 
     learner: Learner | None = None
@@ -103,8 +103,8 @@ def attach(
         endless: Continue with the next epoch, as ``PipelineEngine.train_batch`` needs.
         ulysses_adapter: The batches go into ``UlyssesSPDataLoaderAdapter``; the loader
             then needs the rank of ``from_deepspeed(ulysses_adapter=True)``.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        grown: When files that were added since a checkpoint come: of
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, which the
             loop gives to ``data.learner``; see :class:`pagefeed.mixing.Learner`.

@@ -1,9 +1,9 @@
 """How an adapter begins and continues a run.
 
-All adapters follow one rule. A run begins at the beginning of an epoch, as ``for batch
-in loader`` does: of the epoch that was begun and not finished, or else of the next one.
-It begins elsewhere only by a checkpoint, by a state that was loaded into the loader, or
-by ``start="here"``.
+All adapters follow one rule. A run begins at the start of an epoch, as
+``for batch in loader`` does: the epoch that was begun and not finished, otherwise the
+next one. Only three things make it begin elsewhere: a checkpoint, a state that was
+loaded into the loader, and ``start="here"``.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def _checked(grown: Grown | None) -> Grown | None:
 class Leaf:
     """The state of a loader as one string under one name.
 
-    Distributed checkpoints want the same names on all ranks and at all times, drop
-    empty dicts, and refuse or forget names that come later. Any number of ranks reads
-    what any other number wrote.
+    Distributed checkpoints need the same keys on all ranks and at all times. They drop
+    empty dicts, and refuse or forget keys that appear later. A saved state loads on any
+    number of ranks.
 
     Args:
-        loader: Whose state it is.
-        grown: Of ``Loader.load_state_dict``.
+        loader: The loader whose state this is.
+        grown: Argument of ``Loader.load_state_dict``.
 
     For example, with ``torch.distributed.checkpoint``::
 
@@ -89,7 +89,8 @@ class Leaf:
         """Make the next iteration continue at ``state``; an empty one changes nothing.
 
         Raises:
-            StateMismatchError: If it belongs to another run, or is no such state.
+            StateMismatchError: If it belongs to another run, or is not a state of a
+                loader.
         """
         if not state:
             return
@@ -122,10 +123,11 @@ class Delivery:
         convert: Called with each batch; what it returns is delivered.
         format: The format that the loader must have; None for either.
         kind: Kind of iteration.
-        endless: Continue with the next epoch; the framework stops.
+        endless: Continue with the next epoch without end; the framework decides when to
+            stop.
         start: Where a run begins: ``"here"`` is where the last one was left.
         gather: Gathers over all ranks; None for torch's process group.
-        grown: Of ``Loader.load_state_dict``, for the states of checkpoints.
+        grown: Argument of ``Loader.load_state_dict``, for the states of checkpoints.
         takes_parts: The framework takes sequences cut for context parallelism.
 
     Raises:
@@ -172,7 +174,8 @@ class Delivery:
         """Begin a run, and check that all ranks agree. Call it on all of them.
 
         Args:
-            checkpoint: Name of the checkpoint that has placed the loader, if one has.
+            checkpoint: Name of the checkpoint that set the loader's position, if one
+                did.
         """
         session = self._session
         if checkpoint is not None or session.position.is_loaded:
@@ -285,7 +288,7 @@ class Delivery:
 
 
 def check_begins(delivery: Delivery, who: str, settings: str) -> None:
-    """Refuse a run of whole epochs from the middle of one; it has begun.
+    """Refuse a run that counts whole epochs, and has begun in the middle of one.
 
     Args:
         delivery: The batches of the run.

@@ -28,8 +28,9 @@ OF_PACKED = ("cu_seqlens", "cu_seqlens_padded", "max_seqlen")
 def in_rows(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that models of transformers take, as [batch_size, length].
 
-    With ``position_ids`` their SDPA, eager and flex masks keep documents apart. They
-    do not beside an ``attention_mask`` or with a cache, so this turns the cache off.
+    With ``position_ids``, the SDPA, eager and flex masks of these models keep documents
+    apart, except beside an ``attention_mask`` or with a cache. So this turns the cache
+    off.
     """
     taken = {
         name: value
@@ -62,10 +63,10 @@ def in_records(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
 def flattened(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the padding-free batch of transformers: all documents in one row.
 
-    Fields have the shape [1, batch_size * length], with a value of each token's own
-    shape behind it. Variable-length attention needs four
-    more: int32 ``cu_seq_lens_q`` and ``cu_seq_lens_k``, and the numbers
-    ``max_length_q`` and ``max_length_k``. If one is missing, it ignores the borders.
+    Fields have the shape [1, batch_size * length], followed by the shape of one value.
+    Variable-length attention needs four more: int32 ``cu_seq_lens_q`` and
+    ``cu_seq_lens_k``, and the numbers ``max_length_q`` and ``max_length_k``. If one is
+    missing, it ignores the borders.
 
     Raises:
         InvalidArgumentError: If the borders do not end where the tokens do.
@@ -148,8 +149,8 @@ def packed_parameters(batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of Megatron's ``PackedSeqParams``, for attention by ``thd``.
 
     Args:
-        batch: With ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``; those of
-            whole documents, also where context parallelism has cut the tokens.
+        batch: With ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``. They are
+            those of whole documents, even if context parallelism has cut the tokens.
     """
     borders, padded, longest = (batch[name] for name in OF_PACKED)
     return {

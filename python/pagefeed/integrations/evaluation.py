@@ -26,7 +26,7 @@ def by_name(evaluation: object) -> dict[str, Any]:
     """Return the evaluation loaders by name; a single one has the name "".
 
     Raises:
-        InvalidArgumentError: If it is several without names, or none.
+        InvalidArgumentError: If there is no loader, or several without names.
     """
     if not isinstance(evaluation, Mapping | list | tuple):
         return {"": evaluation}

@@ -60,7 +60,7 @@ def global_batches(
             and batch size x world size the rows of the global batch.
         sharding: Sharding of [rows, length]; fields with fewer axes use its first.
         endless: Continue with the next epoch.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
 
     Raises:
         InvalidArgumentError: If the loader has another rank, or gives tensors.
@@ -108,11 +108,11 @@ def global_batches(
 def local_rows(array: Any) -> npt.NDArray[Any]:
     """Return the rows of a global array that this process fed, in order.
 
-    Pass them to :meth:`pagefeed.mixing.Learner.add`: the rows of a global batch, and
-    those of what a step computed for it, such as losses.
+    Use it for what :meth:`pagefeed.mixing.Learner.add` takes: fields of a global batch,
+    and what a step computed from it, such as losses.
 
     Args:
-        array: A ``jax.Array`` [rows, ...], of which only the rows are sharded.
+        array: A ``jax.Array`` [rows, ...] that is sharded along its rows only.
     """
     shards = {
         shard.index[0].start or 0: shard.data for shard in array.addressable_shards

@@ -66,10 +66,10 @@ def logits_of(outputs: Any) -> Any:
 
 
 class WatchedLoss:
-    """A loss function of logits and labels whose batches a learner sees.
+    """A loss function of logits and labels that passes its batches to a learner.
 
     Args:
-        loss: The function; called with logits, labels and what else it takes.
+        loss: The function; called with logits, labels and its other arguments.
         learner: Adds the losses up.
     """
 

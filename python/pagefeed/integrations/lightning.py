@@ -74,8 +74,8 @@ class LoaderDataModule(_DataModule):
         evaluation: The same for validation, or several by name, in the order of
             ``dataloader_idx``. Every validation sees the same batches;
             :meth:`log_losses` logs their means.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        grown: When files that were added since a checkpoint come: of
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, which
             :meth:`log_training` is given.
@@ -202,8 +202,9 @@ class LoaderDataModule(_DataModule):
     def log_training(self, module: Any, batch: Mapping[str, Any], logits: Any) -> None:
         """Log ``loss/DATASET`` in ``training_step``, and let the policy work.
 
-        Call it on all ranks with every batch. Means are over the tokens of all ranks
-        since the last log, every ``log_every_n_steps``; NaN of a dataset without any.
+        Call it on all ranks with every batch. It logs every ``log_every_n_steps``.
+        Means are over the tokens of all ranks since the last log; a dataset without
+        tokens has NaN.
 
         Args:
             module: The module that trains.
@@ -306,7 +307,7 @@ def setup_loader(
     start: Start = "epoch",
     grown: Grown | None = None,
 ) -> ResumableDelivery:
-    """Return batches of an epoch on Fabric's device, for a loop of one's own.
+    """Return batches of an epoch on Fabric's device, for a loop of your own.
 
     Use it in place of ``fabric.setup_dataloaders``, which takes DataLoaders only.
     ``fabric.save(path, {"data": loader, ...})`` and ``fabric.load`` save and restore
@@ -315,8 +316,8 @@ def setup_loader(
     Args:
         fabric: The ``lightning.Fabric``, launched.
         loader: With ``format="torch"`` and Fabric's data-parallel rank.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        grown: When files that were added since a checkpoint come: of
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
 
     Raises:

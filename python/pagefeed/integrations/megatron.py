@@ -50,13 +50,14 @@ class MicroBatches(Iterator[Any]):
 
     Args:
         loader: With ``epochs=None`` (or a mixture that does not end),
-            ``format="torch"``, Megatron's data-parallel rank, its micro-batch size and
-            ``fields=FIELDS`` of this module, or others with these names, shifted: a
-            mask that is not float32 is copied. With ``dataset_ids`` as well, the
-            forward step gives :attr:`learner` the losses of tokens.
-        consumed_samples: Number of sequences that all ranks consumed before, at any
-            number of ranks. A resume needs nothing else, if no policy changes weights:
-            then give what ``save_state`` returned to ``restore_state``.
+            ``format="torch"``, and Megatron's data-parallel rank and micro-batch size.
+            Its fields are ``FIELDS`` of this module, or others that include these names
+            and are shifted; a mask that is not float32 is copied. With ``dataset_ids``
+            as well, the forward step gives :attr:`learner` the losses of tokens.
+        consumed_samples: Number of sequences that all ranks together consumed before,
+            at any number of ranks. A resume needs nothing else, unless a policy changes
+            weights. With a policy, also give what ``save_state`` returned to
+            ``restore_state``.
         policy: Changes the weights of a mixture by its datasets' losses.
         every: Steps of the loader between two updates of the policy.
 
@@ -140,8 +141,8 @@ def dataset_provider(
             last one stopped.
         consumed_samples: Returns the number of consumed training samples; by default
             Megatron's ``args.consumed_train_samples``.
-        policy: Of the training, see :class:`MicroBatches`. In the forward step
-            ``data_iterator.iterable.learner`` takes the losses of tokens.
+        policy: Policy of the training, see :class:`MicroBatches`. The forward step
+            gives ``data_iterator.iterable.learner`` the losses of tokens.
         every: Steps of the loader between two updates of the policy.
     """
     check_maker(train, "train")
@@ -169,11 +170,11 @@ def dataset_provider(
 def packed_sequences(batch: Mapping[str, Any]) -> Any:
     """Return the ``PackedSeqParams`` of a micro-batch, for attention inside documents.
 
-    The loader's fields have ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``
-    beside those of ``FIELDS``. With context parallelism give it
-    ``Packed(multiple_of=2 * size)`` and a ``context_parallel``, and leave out
-    Megatron's own ``get_batch_on_this_cp_rank``: the micro-batch is the part of its
-    rank.
+    The loader needs the fields ``cu_seqlens``, ``cu_seqlens_padded`` and ``max_seqlen``
+    in addition to ``FIELDS``. With context parallelism, give it
+    ``Packed(multiple_of=2 * size)`` and a ``context_parallel``. Then leave out
+    Megatron's own ``get_batch_on_this_cp_rank``: the micro-batch already is the part of
+    this rank.
 
     Args:
         batch: The micro-batch; the borders are those of its flattened tokens.

@@ -34,15 +34,14 @@ OF_BORDERS = (*LENGTHS, "cu_seqlens", "max_seqlen")
 class PagefeedDataLoader(_Base):
     """Feeds OLMo-core's trainer, which counts batches in tokens.
 
-    With the fields ``loss_mask``, ``doc_lens`` and ``max_doc_lens`` the loss is that of
-    each document alone, and attention stays inside. A state loads at any number of
-    ranks.
+    With the fields ``loss_mask``, ``doc_lens`` and ``max_doc_lens``, loss and attention
+    stay inside documents. A state loads at any number of ranks.
 
     Args:
         loader: With ``format="torch"`` and the data-parallel rank.
         work_dir: A local folder, as OLMo-core asks for.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        grown: When files that were added since a checkpoint come: of
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
 
     Raises:
@@ -106,8 +105,8 @@ class PagefeedDataLoader(_Base):
     def reshuffle(self, epoch: int | None = None, **kwargs: Any) -> None:
         """Begin the trainer's epoch ``epoch``; the first one begins a run.
 
-        The epochs of a run follow each other by themselves, whatever the loader's
-        number of the first one is.
+        The loader moves to its next epoch by itself. Its epoch numbers may differ from
+        the trainer's.
         """
         del kwargs
         if epoch is not None:

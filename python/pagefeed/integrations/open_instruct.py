@@ -47,11 +47,11 @@ class CompressedLogits:
 
     Args:
         config: What ``compression_config.yaml`` holds: ``yaml.safe_load(file)``.
-        shifted: What is said of a token stands one place before it, where a model
-            predicts it; False for its own place.
+        shifted: Predictions of a token arrive one position before it, where a model
+            makes them; with False, at the token itself.
 
     Raises:
-        InvalidArgumentError: If it is no such configuration.
+        InvalidArgumentError: If ``config`` is not such a configuration.
 
     Example:
         >>> logits = CompressedLogits({"d": 1000, "k": 2, "exact_k": 2})
@@ -131,15 +131,15 @@ class CompressedLogits:
         return batch
 
     def decode(self, ids: Array, logprobs: Array) -> tuple[Array, Array]:
-        """Return the numbers that bytes are.
+        """Return the ids and log-probabilities that bytes hold.
 
         Args:
             ids: uint8 [..., bytes].
             logprobs: uint8 [..., bytes].
 
         Returns:
-            Ids, int64 [..., k], and log-probabilities, float32 [..., k], from the most
-            likely on.
+            Ids, int64 [..., k], and log-probabilities, float32 [..., k], the most
+            likely first.
         """
         numbers, rest = _floats(logprobs, self._dtype, self._exact)
         count = self.k - self._exact

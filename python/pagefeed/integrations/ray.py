@@ -70,8 +70,8 @@ def restore(
     Args:
         loader: The loader of this worker.
         checkpoint: A checkpoint of another run to begin with. If this run has one,
-            ``ray.train.get_checkpoint()``, that is used.
-        grown: When files that were added since a checkpoint come: of
+            ``ray.train.get_checkpoint()``, that one is used instead.
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
 
     Returns:

@@ -44,16 +44,16 @@ class Manager(Protocol):
 class Feed:
     """Feeds the replicas of a torchft quorum: each sequence is delivered once.
 
-    Step s of the loader is what the quorum trains on in its step s. If it is not
-    committed, the next quorum gets the same step, shared by whoever is in it then. A
-    replica that joins needs the number of the step, and the state of a peer only where
-    steps were skipped or weights were set: the manager sends it.
+    In its step s, the quorum trains on step s of the loader. If that step is not
+    committed, the next quorum gets the same step, divided among its own members. A
+    replica that joins needs the number of the step. It needs the state of a peer only
+    where steps were skipped or weights were set: the manager sends it.
 
     Args:
         manager: A ``torchft.Manager``.
         loader: With ``global_batch_size``.
-        rank: Of this process among the data-parallel ranks of its replica group.
-        world_size: How many these are.
+        rank: Rank of this process among the data-parallel ranks of its replica group.
+        world_size: Number of these ranks.
 
     Raises:
         InvalidArgumentError: If the manager or the loader is of another type, or the
@@ -89,8 +89,8 @@ class Feed:
     def batch(self) -> Batch | None:
         """Return this process's batch of the step of the quorum; call it once a step.
 
-        It waits for the quorum. A replica that is not in it, as its weights are older
-        or it is a spare, gets None: its gradients would count for nothing.
+        It waits for the quorum. A replica outside the quorum (with older weights, or a
+        spare) gets None: its gradients would not count.
 
         Raises:
             InvalidArgumentError: If the quorum counts a replica that still receives

@@ -44,9 +44,10 @@ __all__ = ["PagefeedDataLoader"]
 class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
     """Feeds torchtitan's trainer; made by its ``Config``.
 
-    The loader needs ``format="torch"``, ``Fields(names=("input_ids", "labels",
-    "position_ids"), shifted=True)``, and should never end: ``epochs=None``. Positions
-    begin at 0 in every document, by which torchtitan builds its masks.
+    The loader needs ``format="torch"``,
+    ``Fields(names=("input_ids", "labels", "position_ids"), shifted=True)``, and should
+    never end: ``epochs=None``. torchtitan builds its masks from the positions, which
+    begin at 0 in every document.
 
     Args:
         config: Its settings.
@@ -140,9 +141,9 @@ class PagefeedDataLoader(BaseDataLoader):  # type: ignore[misc, unused-ignore]
     def learn(self, trainer: Any) -> None:
         """Log ``loss/DATASET``, and let the policy change the weights.
 
-        Call it between the building of the trainer and ``trainer.train()``. It stands
-        in front of the trainer's loss function, which must take logits, its optimizers'
-        ``step`` and its metrics.
+        Call it after the trainer is built and before ``trainer.train()``. It wraps the
+        trainer's loss function, which must take logits, the ``step`` of its optimizers,
+        and its metrics.
 
         Args:
             trainer: A ``torchtitan.trainer.Trainer`` with this dataloader.

@@ -265,7 +265,7 @@ def attach(
     policy: Policy | Replacing | None = None,
     every: int = EVERY,
 ) -> LoaderCallback:
-    """Feed a ``Trainer`` from a loader, and make its checkpoints resume that.
+    """Feed a ``Trainer`` from a loader; its checkpoints contain the loader's position.
 
     Every ``trainer.train()`` is a whole run, from the beginning of an epoch.
     ``trainer.train(resume_from_checkpoint=...)`` continues at the exact sample, with
@@ -289,11 +289,11 @@ def attach(
             ``eval_dataset`` (which may also be what ``as_dataset`` returned). Every
             ``eval_loss`` is the mean over all their tokens, on any number of ranks. A
             mixture gives ``eval_loss/DATASET`` as well.
-        start: ``"here"`` to begin where an iteration was left, not at an epoch.
-        flatten: Whether to feed one row. By default True for flash attention, and for
-            ``SFTTrainer``, which counts the tokens of one row.
+        start: ``"here"`` begins where the last iteration stopped, not at an epoch.
+        flatten: Whether to join the rows of a batch into one. By default True for flash
+            attention, and for ``SFTTrainer``, which counts the tokens of one row.
         alarm: Gets the loader's numbers whenever they are logged.
-        grown: When files that were added since a checkpoint come: of
+        grown: When to deliver files that were added since the checkpoint, see
             ``Loader.load_state_dict``.
         policy: Changes the weights of a mixture by its datasets' losses, see
             docs/explanation/learning-mixtures.md. With the fields ``labels`` and
@@ -393,10 +393,10 @@ def _objective(
 
 
 def _generating(trainer: Any, loader: Loader) -> tuple[Convert, int]:
-    """Return the same two for a trainer that generates several answers per prompt.
+    """Return the converter and use count for a trainer that generates answers.
 
-    It takes the prompts of several of its batches at once, with each prompt repeated
-    for its answers, and takes them again with each of these batches.
+    Such a trainer takes the prompts of several of its batches at once, and repeats each
+    prompt for its answers. It takes them again with each of these batches.
 
     Raises:
         InvalidArgumentError: If a checkpoint could be saved while answers are in use,
@@ -428,7 +428,7 @@ def _check_columns(trainer: Any, loader: Loader) -> None:
     """Refuse rows without the columns that a collator of TRL takes.
 
     Raises:
-        InvalidArgumentError: Naming those that are missing, and the way.
+        InvalidArgumentError: Naming those that are missing, and what to do.
     """
     kind = type(trainer.data_collator)
     needed = COLLATED.get((kind.__module__, kind.__name__), ())

@@ -1,7 +1,7 @@
-"""Rank of this process, and its share of the work.
+"""The data-parallel rank of a process, which decides the batches that it gets.
 
-The data-parallel rank: what is fed by it, and so what of the data a process sees. From
-the launcher, from a framework's groups and meshes, and the proof that all ranks agree.
+The rank comes from the launcher, or from a framework's groups and meshes.
+:func:`check_agreement` proves that all ranks agree.
 """
 
 from pagefeed.launch.agreement import (

@@ -30,11 +30,11 @@ Gather = Callable[[Any], Sequence[Any]]
 
 
 def gather_from(group: Any = None) -> Gather:
-    """Return what gathers plain objects over a group.
+    """Return a function that gathers plain objects over a group.
 
     Args:
-        group: A process group of torch; None for all processes, or for this one where
-            nothing was initialised; or such a function itself.
+        group: A process group of torch, or such a function itself. None means all
+            processes, or this one alone if torch.distributed is not initialised.
     """
     if callable(group):
         return group
@@ -54,8 +54,8 @@ def members(same: Any, group: Any = None) -> list[int]:
     """Return the ranks, within ``group``, of the members of a group.
 
     Args:
-        same: A process group of torch, or these numbers themselves.
-        group: The group of all that train.
+        same: A process group of torch, or the ranks themselves.
+        group: The group of all processes that train.
     """
     if isinstance(same, Iterable):
         return list(same)
@@ -92,16 +92,16 @@ def check_agreement(
     """Check that all data is delivered once, and that peers get equal batches.
 
     Args:
-        ranks: The data-parallel rank of this process, of how many; None for a member of
-            a fleet that gets no batch.
-        settings: All that decides what a rank gets, by name: must be the same
+        ranks: Data-parallel rank and world size of this process; None for a member of a
+            fleet that gets no batch.
+        settings: Everything that decides what a rank gets, by name. It must be the same
             everywhere.
-        shard: Which part of each sequence this process gets, of how many.
+        shard: Which part of each sequence this process gets, and of how many parts.
         gather: Gathers over all processes that train.
         same: Numbers of the processes, as gathered, that must get the same batches as
-            this one, itself included; those of its tensor, pipeline and context
-            parallel groups. None to check their number alone; where there are such
-            peers, a warning says what that leaves open.
+            this one: itself, and those of its tensor, pipeline and context parallel
+            groups. With None only their number is checked; where there are such peers,
+            a warning says what remains unchecked.
 
     Raises:
         InvalidArgumentError: On all processes, naming two that disagree.

@@ -105,7 +105,9 @@ def from_group(group: Any = None) -> Ranks:
     distributed = require("torch.distributed", extra="torch", purpose="from_group")
     rank = distributed.get_rank(group)
     if rank < 0:
-        raise InvalidArgumentError("this process is not in the group")
+        raise InvalidArgumentError(
+            "this process is not in the group: give that of its data-parallel ranks"
+        )
     return Ranks(rank, distributed.get_world_size(group))
 
 
@@ -126,9 +128,10 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
     ``deepspeed.initialize`` must have been called.
 
     Args:
-        ulysses_adapter: The loader goes into ``UlyssesSPDataLoaderAdapter``, which
-            gathers a batch from every rank of a sequence and has all of them train on
-            each in turn: it needs different ones, or trains on each several times.
+        ulysses_adapter: Whether the loader goes into ``UlyssesSPDataLoaderAdapter``. It
+            gathers a batch from every rank of a sequence, and all of them train on each
+            batch in turn. So every rank must give another batch; with equal ones, each
+            would be trained on several times.
     """
     groups = require(
         "deepspeed.utils.groups", extra="deepspeed", purpose="from_deepspeed"
@@ -145,8 +148,8 @@ def from_deepspeed(*, ulysses_adapter: bool = False) -> Ranks:
 def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
     """Return the rank of this process in feeding a sharded global batch.
 
-    It is a property of the sharding: processes whose devices hold the same rows need
-    the same ones, and share a rank.
+    The sharding decides it: processes whose devices hold the same rows need the same
+    data, and share a rank.
 
     Args:
         sharding: A ``jax.sharding.Sharding`` of the global batch.
@@ -154,8 +157,8 @@ def from_jax(sharding: Any, *, rows: int, axis: int = 0) -> Ranks:
         axis: The axis of the batch's rows.
 
     Raises:
-        InvalidArgumentError: If the processes' rows overlap in part, or are not of
-            equal number, so that there are no ranks.
+        InvalidArgumentError: If the rows of processes overlap in part, or differ in
+            number, so that there are no ranks.
     """
     jax = require("jax", extra="jax", purpose="from_jax")
     shape = (1,) * axis + (rows,)

@@ -23,16 +23,16 @@ def _warn(fraction: float) -> None:
 class WaitAlarm:
     """Calls back when training waits for data more than a fraction of the time.
 
-    With ``loader.metrics(group)`` every rank looks at the slowest rank.
+    Given ``loader.metrics(group)``, every rank watches the slowest rank.
 
     Args:
-        threshold: Fraction of the time.
-        times: Readings in a row that must lie above it.
-        call: Called with the fraction, once until it was below again; by default it
-            warns.
+        threshold: Fraction of the time, in 0..1.
+        times: Number of readings in a row that must lie above it.
+        call: Function that is called with the fraction: once, and again only after a
+            reading below the threshold. By default a warning is given.
 
     Raises:
-        InvalidArgumentError: If the threshold is no fraction.
+        InvalidArgumentError: If the threshold is not a fraction.
 
     Example:
         >>> heard = []

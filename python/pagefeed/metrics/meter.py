@@ -1,7 +1,8 @@
 """Compute the metrics of a run from counters.
 
-Names are words, slashes and underscores: what Weights & Biases, TensorBoard and MLflow
-all take. Fractions lie in 0..1, sizes are bytes, times seconds; ``_total`` only rises.
+Names consist of letters, slashes and underscores, which Weights & Biases, TensorBoard
+and MLflow all accept. Fractions lie in 0..1, sizes are in bytes, times in seconds. A
+number whose name ends in ``_total`` only rises.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Meter:
     """Computes rates from counters, over the time since the last reading.
 
     Args:
-        begin: When counting began, as the clock tells it.
-        clock: Tells seconds.
+        begin: Time on the clock when counting began.
+        clock: Function that returns seconds.
 
     Example:
         >>> seconds = iter([0.0, 2.0])
@@ -136,9 +137,9 @@ def over_ranks(all_numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def slowest_rank(view: RunView) -> dict[str, float]:
-    """Return the cost of the slowest rank of the last step, over the mean.
+    """Return the cost of the slowest rank in the last step, divided by the mean cost.
 
-    Of very many ranks some are looked at, evenly apart.
+    With very many ranks, it compares evenly spaced ones.
     """
     settings = view.settings
     if settings.balance is None:

@@ -44,8 +44,8 @@ class Endpoint:
 
     Args:
         metrics: Called for every request, from a thread of its own.
-        port: Where it listens; 0 for any free port.
-        host: Address it listens at.
+        port: Port to listen on; 0 for any free port.
+        host: Address to listen at.
     """
 
     def __init__(
@@ -96,9 +96,10 @@ def serve(
     """Serve numbers to Prometheus until closed, or to the end of the process.
 
     Args:
-        metrics: What returns them: ``loader.metrics``. Rates are then over the time
-            between two requests; queries had better derive them from the counters.
-        port: Where to listen; 0 for any free port.
+        metrics: Function that returns them: ``loader.metrics``. Its rates cover the
+            time between two requests, so that queries should derive rates from the
+            counters.
+        port: Port to listen on; 0 for any free port.
         host: Address to listen at, by default all.
 
     For example::

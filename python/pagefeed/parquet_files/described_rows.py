@@ -110,12 +110,12 @@ class DescribedRecipe(IndexRecipe):
         return IndexRecipe.build(self, num_threads, advance)
 
     def completed(self, core: _core.Index) -> _core.Index:
-        """Return the index with what a table says of the column.
+        """Return the index with what a table says about the column.
 
-        Its type, and what rows have of files that lack it.
+        That is its type, and its values in files that lack it.
 
         Raises:
-            ColumnNotFoundError: If nothing says what they have.
+            ColumnNotFoundError: If a file lacks it and the table gives no value.
         """
         if self.kind is None:
             return core
@@ -212,8 +212,8 @@ class DescribedRows(ParquetRows):
         """Return the recipe for some of its files.
 
         Args:
-            numbers: Their numbers, rising.
-            why: As what a table remembers the others.
+            numbers: Numbers of these files, rising.
+            why: Reason under which a table remembers the other files.
         """
         if why is not None and len(numbers) == len(self.files):
             return self

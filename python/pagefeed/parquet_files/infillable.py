@@ -90,12 +90,13 @@ class Infillable(Dataset):
             infill: Special tokens, shares, and what is cut.
 
         Returns:
-            A dataset of the same rows. Those that are chosen hold their parts in
-            another order, with special tokens between, cut elsewhere in every epoch;
+            A dataset of the same rows. The chosen rows have their parts in another
+            order, with special tokens between them. Every epoch cuts them elsewhere;
             indexing, :meth:`head` and iteration show epoch 0.
 
         Raises:
-            InvalidArgumentError: If the documents are infilled already, or not known.
+            InvalidArgumentError: If the documents are infilled already, or their
+                borders are unknown.
             UnsupportedError: If the column holds no tokens.
 
         Example:

@@ -47,53 +47,55 @@ def parquet(
 
     Args:
         paths: Files; folders, for the ``.parquet`` and ``.parq`` files below them;
-            patterns; or a list of these, whose order is kept. URLs are such as well:
-            ``s3://``, ``gs://``, ``az://``, ``https://`` and ``hf://datasets/``.
+            patterns; or a list of these, whose order is kept. Each may be a URL:
+            ``s3://``, ``gs://``, ``az://``, ``https://`` or ``hf://datasets/``.
         column: The token column: a list of integers per row.
         aligned: Further columns with numbers for every token of the same row, such as
-            labels, loss weights, and what a teacher says of each token. They take every
-            cut of the tokens and arrive as ``batch["labels"]`` [batch_size, length], of
-            the type that the files have.
-            Where there is no token of a row, in padding and separators, they hold -100
-            if they are called ``labels``, else 0, or what is given:
+            labels, loss weights, and predictions of a teacher. They are cut together
+            with the tokens, and arrive as ``batch["labels"]`` [batch_size, length], in
+            the type that the files have. Padding and separators hold -100 in a column
+            called ``labels``, else 0, or the number that is given:
             ``aligned={"labels": -100, "loss_weight": 0.5}``. Columns of several numbers
             a token arrive as [batch_size, length, width]: see :class:`Aligned`.
         metadata: Further columns of the same rows, of any type, by dotted paths:
-            ``["id", "meta.lang"]``. A loader with ``fields=(..., "metadata")`` tells
-            them of every part of a document in its batches.
+            ``["id", "meta.lang"]``. A loader with ``fields=(..., "metadata")`` gives
+            their values for every part of a document in its batches.
         spans: Columns of ranges of tokens in the same rows: lists of structs with whole
             numbers ``start`` and ``end``, the first token of the range and the one
-            behind it, and any other fields. They are columns of the same table, cut to
-            the part and moved to its place in the sequence.
-        cache_dir: Folder for the page index, which every process of the machine then
-            maps; by default ``$PAGEFEED_CACHE_DIR``, or memory.
+            behind it, and any other fields. They become columns of the table of
+            metadata. Each range is clipped to the part of the document, and moved to
+            its position in the sequence.
+        cache_dir: Folder for the page index, which all processes of the machine then
+            share; by default ``$PAGEFEED_CACHE_DIR``. Without a folder it stays in
+            memory.
         page_index: Use the files' own offset indexes where they have them, and page
-            headers elsewhere; with False page headers alone. With ``"row_group"`` a
-            page is a whole row group, of which the footer tells rows and tokens:
-            nothing else is read for the index. It suits row groups of some megabytes,
-            and ``shuffle="row_group"``, which then is the same order of the same
-            windows. Each row group is held against these counts when it is read.
+            headers elsewhere; with False page headers alone. With ``"row_group"`` each
+            row group counts as one page. Its rows and tokens come from the footer, so
+            the index needs nothing else, and each row group is checked against them
+            when it is read. This suits row groups of some megabytes, and
+            ``shuffle="row_group"``, whose order of windows stays the same.
         verify_checksums: Verify checksums of pages where the writer stored them.
         storage_options: Settings of remote storage: ``endpoint_url``, ``region``,
-            credentials, ``deadline`` in seconds. What is not given comes from the
-            usual variables of the environment.
-        storage_cache: What is fetched from remote storage is kept on a local disk, as
-            much as this: ``"200GB"``. The folder is ``storage_cache_dir`` of
-            ``storage_options``, or ``$PAGEFEED_CACHE_DIR``.
-        tokenizer: The one that made the tokens: files that name another are refused.
-        index: Folder of an index that ``pagefeed index --output`` wrote. Nothing is
-            listed, and no footer is read: the dataset is the files that the index had
-            then, of these ``paths``. Or one of its manifests, whose name has a digest,
-            for the same files whatever is written later. Every read proves that its
-            file is the one that was indexed.
+            credentials, ``deadline`` in seconds. The usual variables of the environment
+            give the others.
+        storage_cache: Size of a cache of remote data on a local disk, such as
+            ``"200GB"``. Its folder is ``storage_cache_dir`` of ``storage_options``, or
+            ``$PAGEFEED_CACHE_DIR``.
+        tokenizer: The tokenizer that made the tokens. Files that record another one are
+            refused.
+        index: Folder of an index that ``pagefeed index --output`` wrote. The dataset
+            then has the files of ``paths`` in this index: files are not listed, and no
+            footer is read. To keep the same files whatever is written later, give the
+            manifest whose name has a digest. Every read checks that its file is the one
+            that was indexed.
 
     Returns:
-        The dataset. No data is read before it is used.
+        The dataset. Files are read only when it is used.
 
     Raises:
         MissingFileError: If there is nothing at a path.
-        InvalidArgumentError: If metadata, spans or aligned are no lists of other
-            columns, or the tokens are of another tokenizer.
+        InvalidArgumentError: If ``metadata``, ``spans`` or ``aligned`` are not lists of
+            other columns, or another tokenizer made the tokens.
 
     Example:
         >>> web = parquet("corpus/web", column="input_ids")  # doctest: +SKIP

@@ -28,22 +28,22 @@ class Erasable(Dataset):
         snapshot: Dataset | None = None,
         key: str | None = None,
     ) -> Self:
-        """Leave documents out of all batches, and all others where they are.
+        """Remove documents from all batches, and keep the positions of all others.
 
-        A run that began without it goes on: its state loads, every other sequence keeps
-        its place, and from then on states record what is erased, so that none loads
-        without it. Tokens of an erased document become padding without loss; one of
-        :class:`Documents` is an empty row. Nothing is told of it in metadata. Its
-        numbers and lengths count as before. Call it again for further documents, after
-        those of before, in their order.
+        A run that began before the erasure can go on: its state loads, and every other
+        sequence keeps its position. From then on states record what is erased, and load
+        only with this erasure. Tokens of an erased document become padding without
+        loss; in :class:`Documents` it is an empty row. Metadata leave it out. Its row
+        number and lengths count as before. To erase further documents later, repeat the
+        earlier calls in their order, then add one.
 
         Args:
             where: A predicate, see :meth:`ParquetDataset.where`.
             rows: Rows of files, by the paths of these: ``{"web/a.parquet": [17]}``.
-            snapshot: Of a table, a dataset of a later snapshot: documents that it does
-                not have any more.
-            key: With ``snapshot``, a column whose values tell rows apart: it finds rows
-                again that were rewritten, as by a compaction. ``"_row_id"`` means the
+            snapshot: For a table, a dataset of a later snapshot: documents that it no
+                longer has are erased.
+            key: With ``snapshot``, a column whose values identify rows, to recognize
+                rows that were rewritten, as by a compaction. ``"_row_id"`` means the
                 ids that the table gives its rows. By default the ``key`` that the later
                 snapshot was opened with, else these ids.
 
@@ -51,7 +51,8 @@ class Erasable(Dataset):
             A dataset of the same rows.
 
         Raises:
-            InvalidArgumentError: If not one of them is given, or it cannot be right.
+            InvalidArgumentError: If not exactly one of ``where``, ``rows`` and
+                ``snapshot`` is given, or it is invalid.
             UnsupportedError: If rows of the snapshot were rewritten, and there is no
                 key.
             MissingDependencyError: If pyarrow, which evaluates predicates, is missing.

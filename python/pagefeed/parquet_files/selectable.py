@@ -25,8 +25,8 @@ class Selectable(Dataset):
     def __getitem__(self, row: int) -> dict[str, Any]:
         """Return a row: the column and metadata as plain Python values.
 
-        Reads the pages that hold it: a loader, or :class:`SequenceView`, reads many. Of
-        an erased row all values are None.
+        It reads only the pages that hold the row. To read many rows, use a loader or
+        :class:`SequenceView`. All values of an erased row are None.
 
         Args:
             row: Number of the row in this dataset; negative ones count from the end.
@@ -66,7 +66,7 @@ class Selectable(Dataset):
         ``pyarrow.Table.from_pylist`` and ``pandas.DataFrame`` make a table of them.
 
         Raises:
-            InvalidArgumentError: If it is no number of rows.
+            InvalidArgumentError: If the number of rows is invalid.
             MissingDependencyError: If pyarrow is not installed.
 
         Example:
@@ -99,12 +99,12 @@ class Selectable(Dataset):
     def split(self, *, seed: int = 0, **weights: float) -> dict[str, Self]:
         """Divide the rows at random, in proportion to weights.
 
-        Where a row goes depends on the seed, the footer of its file and its number in
-        the file alone: it stays there when files are added, removed, renamed or put
-        in another order.
+        The part of a row depends only on the seed, the footer of its file and its
+        number in the file. So it stays the same when files are added, removed, renamed
+        or put in another order.
 
         Args:
-            seed: Another seed divides otherwise.
+            seed: Another seed gives another division.
             weights: Share of the rows of each part. If they sum to 1, every row is in
                 exactly one part; else the remaining rows are in none.
 
@@ -112,7 +112,8 @@ class Selectable(Dataset):
             Datasets by the names given.
 
         Raises:
-            InvalidArgumentError: If shares are not above 0, exceed 1, or are > 65,535.
+            InvalidArgumentError: If a share is not above 0, shares sum to more than 1,
+                or there are more than 65,535.
 
         Example:
             >>> web.split(train=0.99, validation=0.01, seed=1)  # doctest: +SKIP
@@ -145,8 +146,8 @@ class Selectable(Dataset):
             A dataset of these rows, in the order of the files.
 
         Raises:
-            InvalidArgumentError: If not exactly one of both is given, or there are
-                fewer tokens.
+            InvalidArgumentError: If not exactly one of ``tokens`` and ``share`` is
+                given, or there are fewer tokens.
 
         Example:
             >>> web.take(tokens="10K", seed=1)  # doctest: +SKIP
@@ -197,12 +198,13 @@ class SelectableParquet(Selectable, DescribedRows):
     def where(self, predicate: str | Expression) -> Self:
         """Select the rows for which a predicate over other columns is true.
 
-        Folders such as ``lang=en/`` give columns as well. Only these columns are read,
-        once; with a cache folder the result is kept beside the index. A comparison with
-        null is neither true nor false, as in SQL.
+        Folders such as ``lang=en/`` give columns as well. Only the columns of the
+        predicate are read, once; with a cache folder the result is kept beside the
+        index. A comparison with null is neither true nor false, as in SQL.
 
-        Of a table, files are left out of which no row is selected, and its metadata
-        prove that of most before they are opened; the columns are read at once.
+        For a table, the columns are read in this call, and files without a selected row
+        are left out. The table's metadata rule out most of these before they are
+        opened.
 
         Args:
             predicate: Text such as ``"quality > 0.8 and lang in ['en', 'de']"``, or a
@@ -210,7 +212,7 @@ class SelectableParquet(Selectable, DescribedRows):
                 ones by their dotted path, any other by ``column('any name')``.
 
         Returns:
-            A dataset of these rows. Of two predicates one after the other, both hold.
+            A dataset of these rows. After two calls, both predicates hold for its rows.
 
         Raises:
             InvalidArgumentError: If it is not a predicate over such columns.
@@ -253,13 +255,14 @@ class SelectableParquet(Selectable, DescribedRows):
         Args:
             column: A column with one value per row, by its dotted path; or one that
                 folders name (``year=2024/``).
-            edges: Rising values: rows below the first one, from the first one on, ...
+            edges: Rising values. The first tier has the rows below the first edge, the
+                next ones begin at an edge.
             quantiles: Instead, the number of tiers with equally many rows.
 
         Returns:
-            Datasets by name, from the lowest values to the highest; each row is in
-            one. Rows without a value (null or NaN) are the last one, ``"quality is
-            null"``, which is left out if there are none.
+            Datasets by name, from the lowest values to the highest; each row is in one.
+            The last one, ``"quality is null"``, has the rows without a value (null or
+            NaN); it is left out if it is empty.
 
         Raises:
             InvalidArgumentError: If edges do not rise, or equal values would have to

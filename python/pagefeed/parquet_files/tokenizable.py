@@ -137,9 +137,9 @@ class Tokenizable(ParquetRows):
 
     @lazy
     def recorded_tokenizer(self) -> RecordedTokenizer | None:
-        """The tokenizer of the tokens, as files of ``tokenize`` say; else None.
+        """The tokenizer of the tokens, as recorded by ``tokenize``; None if unknown.
 
-        Footers of some of the files are read.
+        It reads the footers of some files.
 
         Raises:
             InvalidArgumentError: If two of the files name different ones.
@@ -206,16 +206,17 @@ class Tokenizable(ParquetRows):
         today: datetime.date | None = None,
         require_labels: bool = True,
     ) -> Self:
-        r"""Return the dataset of the tokens of the column's texts.
+        r"""Return a dataset of the tokens of the column's texts.
 
-        The dataset is then like any other: all sequences, shuffles, mixtures and parts
-        of it work, and resume. The tokens of every row are counted when they are first
-        needed: one pass over all texts, which ``pagefeed count`` does ahead and a cache
-        folder keeps. From then on texts are encoded as their pages are loaded. Texts
-        that are too many to be counted first are for a :class:`TextLoader`.
+        It works like any other dataset: with all sequences, shuffles, mixtures and
+        parts of it, and it resumes. When the tokens of its rows are first needed, one
+        pass over all texts counts them. ``pagefeed count`` makes this pass ahead, and a
+        cache folder keeps the counts. From then on texts are encoded as their pages are
+        loaded. For texts that are too many to be counted first, use a
+        :class:`TextLoader`.
 
-        A text in a struct (``column="doc.text"``) is taken as it is, and the texts of a
-        list that are not empty as lines of one.
+        A text in a struct (``column="doc.text"``) is taken as it is. The non-empty
+        texts of a list become lines of one text.
 
         Args:
             tokenizer: What encodes the texts.
@@ -224,25 +225,26 @@ class Tokenizable(ParquetRows):
                 column and those that ``columns`` names, which returns a text or None.
                 Runs in Python, on the loader's threads. Needs ``pagefeed[pyarrow]``.
             columns: Further columns that such a function reads.
-            messages: The column holds chats, and this is its name: they are rendered by
-                the chat template, and batches have ``labels`` beside the tokens: -100
-                where it is not the assistant who speaks. Templates run in Python, on
-                the loader's threads. Needs ``pagefeed[chat,pyarrow]``.
+            messages: Name of the column if it holds chats. The chat template renders
+                them, and batches have ``labels`` beside the tokens: -100 except where
+                the assistant speaks. Templates run in Python, on the loader's threads.
+                Needs ``pagefeed[chat,pyarrow]``.
             tools: A column of the tools of each chat.
-            roles: What roles of the data are called in the template, such as
+            roles: Names that the template uses for roles of the data, such as
                 ``{"model": "assistant"}``.
-            chat_template: A template in the place of the tokenizer's.
-            today: The day that a template writes which asks for it.
-            require_labels: Refuse chats of which nothing is learned in any; some such
-                are warned of. False takes them.
+            chat_template: A template to use instead of the tokenizer's.
+            today: The date for templates that write the current date.
+            require_labels: Refuse the dataset if no chat has a learned token; if some
+                have none, warn. False accepts them.
 
         Returns:
             A dataset of the same rows.
 
         Raises:
-            InvalidArgumentError: If it is no tokenizer, or the dataset has one; of
-                chats, if there is no template, or none that can be used.
-            MissingDependencyError: Of chats, if jinja2 is not installed.
+            InvalidArgumentError: If ``tokenizer`` is not a tokenizer, or the dataset is
+                tokenized already. For chats, if there is no template, or none that can
+                be used.
+            MissingDependencyError: For chats, if jinja2 is not installed.
 
         Example:
             >>> tok = Tokenizer("tokenizer.json")  # doctest: +SKIP

@@ -35,7 +35,7 @@ def rows_of(dataset: Dataset, first: int = 0) -> Iterator[TokenRows]:
     Reads pages ahead, with a thread per CPU. A null row is an empty document.
 
     Raises:
-        UnsupportedError: If the column is no list of integers.
+        UnsupportedError: If the column is not a list of integers.
         MissingDependencyError: If pyarrow is not installed.
     """
     arrow = require("pyarrow", extra="pyarrow", purpose="converting datasets")
@@ -115,9 +115,9 @@ def convert(
     appear last. Documents keep their order. Empty documents are kept too, except in
     MDS, where they are left out and counted.
 
-    A folder of Parquet or of a stream is refused by readers until all of it is there.
-    A killed conversion to Parquet goes on when it is started again, and its files are
-    those of one at a stretch, byte for byte; its manifest comes last. Of other formats,
+    Readers refuse a folder of Parquet or stream files until it is complete. Start a
+    killed conversion to Parquet again to continue it: its files are, byte for byte,
+    those of an uninterrupted one, and its manifest comes last. For other formats,
     remove what is there first.
 
     Args:
@@ -140,8 +140,8 @@ def convert(
     Raises:
         InvalidArgumentError: If an argument is invalid.
         TokenRangeError: If a token does not fit ``dtype``.
-        UnsupportedError: If the column is no list of integers.
-        FileAccessError: If it cannot be written.
+        UnsupportedError: If the column is not a list of integers.
+        FileAccessError: If the output cannot be written.
 
     Example:
         >>> web = pagefeed.parquet("corpus", column="input_ids")  # doctest: +SKIP
@@ -150,8 +150,8 @@ def convert(
     check_dataset(dataset, "dataset")
     if dataset.spans.erased is not None:
         raise InvalidArgumentError(
-            "documents of the dataset are erased, which keeps their places in a run, "
-            "and convert writes documents: select the others by where()"
+            "documents of the dataset are erased, and convert cannot leave them out: "
+            "select the other documents by where()"
         )
     check_choice(to, tuple(TOKEN_FORMATS), "to")
     behind = check_token(eos, "eos")

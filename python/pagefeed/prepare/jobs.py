@@ -32,10 +32,10 @@ JOB = f"{UNFINISHED}/job.json"
 
 @contextmanager
 def reading_job(folder: OutputFolder) -> Iterator[None]:
-    """Report errors in the records of a job as damage of these records.
+    """Turn errors in the records of a job into errors that name its folder.
 
     Raises:
-        CorruptFileError: Then.
+        CorruptFileError: If the records are damaged.
     """
     try:
         yield
@@ -52,7 +52,7 @@ def read_json(folder: OutputFolder, name: str) -> Any:
     """Return the record in a file of the folder; None if there is no file.
 
     Raises:
-        CorruptFileError: If it is none.
+        CorruptFileError: If the file holds no record.
     """
     data = folder.read(name)
     if data is None:
@@ -73,12 +73,12 @@ def _as_json(content: object) -> bytes:
 def note_job(folder: OutputFolder, job: Mapping[str, Any]) -> None:
     """Note that a job begins, unless it began before.
 
-    Of two jobs at the same time one is first. The other is refused before it claims the
+    If two jobs begin at the same time, the second is refused before it claims the
     folder, so that the first goes on.
 
     Args:
-        folder: Its folder.
-        job: Its ``"settings"``, and what it has to remember.
+        folder: The folder of the job.
+        job: Its ``"settings"``, and what it must remember.
 
     Raises:
         InvalidArgumentError: If another job began there.
@@ -94,12 +94,12 @@ def check_same_job(
     """Check that a job was begun with the same settings.
 
     Args:
-        path: Its folder.
-        noted: Settings that its folder has.
-        settings: Those of now.
+        path: The folder of the job.
+        noted: Settings that the folder records.
+        settings: Settings of this job.
 
     Raises:
-        InvalidArgumentError: If they differ; the message says in what.
+        InvalidArgumentError: If they differ; the message lists the differences.
     """
     if not isinstance(noted, dict):
         noted = {}
@@ -116,12 +116,12 @@ def check_same_job(
 
 
 def remove_drafts(folder: OutputFolder, names: str, below: str = "") -> None:
-    """Remove what killed processes of this machine began to write.
+    """Remove unfinished files of killed processes of this machine.
 
     Args:
-        folder: Where.
+        folder: The folder.
         names: Names of files of the job, as a regular expression.
-        below: A folder of it, in place of itself.
+        below: A folder inside it to clean, instead of the folder itself.
     """
     draft = re.compile(rf"\.({names})\..+")
     folder.remove(filter(draft.fullmatch, folder.names(below)), below)

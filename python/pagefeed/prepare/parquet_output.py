@@ -37,8 +37,8 @@ def _pyarrow(name: str = "pyarrow") -> Any:
 class ParquetOutput(Output):
     """Parquet files with a list of tokens a row, and a manifest at the end.
 
-    Shards and row groups end behind the document that fills them, by tokens alone: what
-    is written does not depend on where a killed job stopped.
+    Shards and row groups end behind the document that fills them. Only numbers of
+    tokens decide this, so the files do not depend on where a killed job stopped.
     """
 
     signs = PARQUET

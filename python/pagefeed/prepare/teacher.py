@@ -56,10 +56,10 @@ class TeacherWriter(WholeWriter):
     process are there: continue with the next.
 
     Args:
-        folder: Folder of the files, or a URL of a bucket; it is made. A bucket has no
-            lock that ends with its holder: of two writers with one number, the last
-            that began goes on.
-        k: Numbers of a token.
+        folder: Folder of the files, or a URL of a bucket; it is created. A bucket has
+            no lock that ends with its holder: if two writers there have one number, the
+            one that began last goes on.
+        k: How many ids and log-probabilities each token has.
         process: Number of this process among those that write to the folder.
         dtype: Type of tokens: ``"int32"``, ``"uint16"``, ``"uint32"`` or ``"int64"``.
         id_dtype: Type of the teacher's ids, one of the same.
@@ -69,14 +69,14 @@ class TeacherWriter(WholeWriter):
         columns: Types of further columns with a value for each row, by name, as Arrow
             calls them: ``{"id": "string"}``.
         compression: ``"none"``, ``"zstd"``, ``"lz4"`` or ``"snappy"``.
-        group_size: Bytes of a row group before compression, which a loader reads at
-            once: ``"4MiB"``.
+        group_size: Bytes of a row group before compression: ``"4MiB"``. A loader reads
+            a row group at once.
         file_size: Bytes at which a file ends and the next begins.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Raises:
-        InvalidArgumentError: If an argument is not what is described here, or the
-            folder holds files of this process that were written otherwise.
+        InvalidArgumentError: If an argument is invalid, or the folder holds files of
+            this process with other settings.
         FileAccessError: If another process writes with this number, or the folder
             cannot be written.
         MissingDependencyError: If pyarrow is not installed.
@@ -172,8 +172,8 @@ class TeacherWriter(WholeWriter):
             tokens: Token ids, [rows, length] or an array [length] for each row; of
                 NumPy or torch, as are the others.
             ids: The teacher's ids, [rows, length, k] or an array [length, k] for each.
-                What they say of which token is the caller's: those at a token that
-                predict the next one, as logits do, are best.
+                You choose which token they predict; best is to store at each token the
+                predictions of the next one, as logits do.
             logprobs: Their log-probabilities, of the same shape.
             lengths: Tokens of each row that are written; the rest is padding.
             columns: Values of the further columns, one for each row.

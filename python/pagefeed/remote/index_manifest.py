@@ -66,10 +66,10 @@ class Manifest:
     def check_roots(
         self, paths: Paths, files: Sequence[str], path_of_index: str
     ) -> None:
-        """Check that the index has all files that the paths mean.
+        """Check that the index covers all paths.
 
         Raises:
-            InvalidArgumentError: If one lies outside of what was indexed.
+            InvalidArgumentError: If a path lies outside of what was indexed.
         """
         indexed = {*files}
         for path in roots_of(paths):
@@ -86,10 +86,10 @@ class Manifest:
 
     @classmethod
     def of(cls, data: bytes, path: str) -> Manifest:
-        """Read it.
+        """Read a manifest.
 
         Raises:
-            CorruptFileError: If it is none, or of another version.
+            CorruptFileError: If it is not a manifest, or has another version.
         """
         try:
             content: dict[str, Any] = json.loads(data)

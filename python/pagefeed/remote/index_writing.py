@@ -103,8 +103,8 @@ def write_index(
 ) -> WrittenIndex:
     """Write the index of a column, which all nodes of a run read instead of footers.
 
-    An index that is there is brought up to date: only files that are new or changed are
-    read. A killed job goes on from what it has indexed.
+    An existing index is brought up to date: only new and changed files are read. A
+    killed job continues after what it has indexed.
 
     Args:
         paths: Files, folders, patterns and URLs, see :func:`pagefeed.parquet`.
@@ -117,10 +117,10 @@ def write_index(
         engine: ``"local"``; or ``"ray"``, on the cluster that ``ray.init`` finds, 4096
             files a task. All nodes need the same files and output, and credentials of
             their own.
-        shrink: Replace an index of more files, or of other paths whose files are not
-            all among these.
-        force: Write anew, whatever is there, and remove packs that no manifest names,
-            as killed jobs leave them. No other process may write the folder meanwhile.
+        shrink: Replace an index that has files which are not among these.
+        force: Write the index anew, whatever is there, and remove packs that no
+            manifest names, such as those of killed jobs. No other process may write the
+            folder meanwhile.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`.
 
     Returns:
@@ -131,7 +131,8 @@ def write_index(
         InvalidArgumentError: If the index would lose files, without ``shrink``.
         CorruptFileError: If the index that is there is damaged, without ``force``.
         ColumnNotFoundError: If a file lacks the column.
-        FileAccessError: If it cannot be written, or others write it at the same time.
+        FileAccessError: If the index cannot be written, or others write it at the same
+            time.
         DataError: If a worker of the cluster dies again and again at the same files.
         MissingDependencyError: If Ray is asked for and not installed.
 
@@ -431,7 +432,7 @@ def check_index(
     """Compare a shared index with a listing of the files.
 
     Args:
-        paths: What the index was written of.
+        paths: Paths that the index was written for.
         output: Its folder.
         column: The column.
         page_index: How pages were found.

@@ -27,7 +27,7 @@ class StorageOptions(TypedDict, total=False):
     """Settings of remote storage: those of pagefeed, and common ones of providers.
 
     The environment gives what is left out, see ``docs/explanation/remote.md``.
-    Providers know more names than these, which a ``cast`` gets past a type checker.
+    Providers know further names. Pass them through a type checker with a ``cast``.
     """
 
     deadline: float | str

@@ -227,8 +227,8 @@ class _BucketFolder(OutputFolder):
 class ObjectWriter(FileWriter):
     """Writes an object of a bucket, which appears when it is complete.
 
-    Long ones are uploaded in parts meanwhile. The name of an upload lies in the folder
-    until its end, as ``.NAME.upload``: parts of killed processes can be removed.
+    Long objects are uploaded in parts. Until an upload ends, a file ``.NAME.upload`` in
+    the folder records it, so that parts of killed processes can be removed.
     """
 
     def __init__(self, url: str, storage: RemoteStorage) -> None:

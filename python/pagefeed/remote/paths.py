@@ -58,7 +58,7 @@ def located_among(
     """Resolve paths, URLs, folders and patterns among known files, without listing.
 
     Raises:
-        MissingFileError: If none of the files is meant by a path.
+        MissingFileError: If a path means none of the files.
         InvalidArgumentError: As :func:`located`.
     """
     given = plain_paths(paths)
@@ -82,7 +82,7 @@ def _among(path: str, storage: Storage, files: Sequence[str]) -> list[str]:
 
 
 def roots_of(paths: Paths, files: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return what paths name, absolute and without a last slash, but for some files.
+    """Return paths, absolute and without a last slash, except those in ``files``.
 
     Example:
         >>> roots_of(["s3://bucket/web/", "file:///corpus", "/a"], files=["/a"])

@@ -2,8 +2,8 @@
 
 The folder holds *packs*, each the index of some files (the same file that a cache
 folder has), and a *manifest* for each column: which files of which packs make up the
-dataset, in order. Packs are named by what they are made of and never change, so a file
-that is added or removed changes the manifest and, if it was added, one more pack. The
+dataset, in order. Packs are named by their contents and never change. So a removed file
+changes only the manifest, and an added file changes the manifest and adds a pack. The
 manifest is replaced by a conditional write, after a copy with its digest in its name.
 """
 
@@ -40,8 +40,8 @@ class SharedIndex:
 
     Args:
         folder: Folder of manifests and packs.
-        cache_dir: Folder of this machine where they are kept joined, which processes
-            map; None keeps them in memory.
+        cache_dir: Local folder for the joined indexes, which processes map; None keeps
+            them in memory.
         storage: Storage of the data files.
     """
 
@@ -107,10 +107,10 @@ class SharedIndex:
         return self.pinned or name if is_pinned else name
 
     def check_pinned(self, column: str, page_index: object) -> None:
-        """Check that a manifest that is named is one of a column.
+        """Check that a manifest which a user names is one of a column.
 
         Raises:
-            InvalidArgumentError: If it is of another column, or of other pages.
+            InvalidArgumentError: If it belongs to another column, or to other pages.
         """
         name = manifest_name(column, page_index)
         wanted = re.escape(name.removesuffix("json")) + r"(?:[0-9a-f]{16}\.)?json"
@@ -197,7 +197,7 @@ def fetched_pack(
 
     Args:
         folder: The folder of packs.
-        pack: What is known of it.
+        pack: What the manifest says about it.
         drafts: A folder of this machine for the file, which may be removed afterwards.
         storage: Storage of the data files.
 

@@ -252,10 +252,10 @@ def diagnose(loader: Loader) -> Iterator[Diagnosis]:
 
 
 def cause_of_data(seen: Evidence, loader: Loader, *, alone: bool = True) -> Cause:
-    """Return why a loader makes batches no faster.
+    """Return what keeps a loader from making batches faster.
 
     Args:
-        seen: What was measured of it.
+        seen: Measurements of the loader.
         loader: The loader.
         alone: Whether the consumer did nothing but take batches.
     """

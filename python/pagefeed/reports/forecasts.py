@@ -1,8 +1,9 @@
-"""Forecast of a run: steps, memory, reads, mates, and how well it shuffles.
+"""Forecast of a run: steps, memory, reads, and how well it shuffles.
 
-The index and the order say most of it. Lengths of rows are read only for the splits of
-packed documents, of some blocks. What is read comes from a simulation of the engine on
-some hundred thousand sequences from the middle of the epoch, however long that is.
+Most of it follows from the index and the order. Lengths of rows are read only for the
+splits of packed documents, and only in some blocks. Reads come from a simulation of the
+engine: it takes some hundred thousand sequences from the middle of the epoch, however
+long that is.
 """
 
 from __future__ import annotations
@@ -37,18 +38,19 @@ SAMPLED_SEQUENCES, LEAST_STEPS = 1 << 12, 8
 
 
 def met_again(cursor: Cursor) -> tuple[float, float] | None:
-    """Return which share of the pairs of a batch meet again, and of a random one.
+    """Return the share of pairs of a batch that meet again, and of random pairs.
 
-    Documents of a batch of so many tokens all do: batches are made before they are
-    shuffled. Other pairs are counted, in batches of this rank from all over the epoch.
+    Pairs meet again if they share a batch in the next epoch. With batches of a number
+    of tokens, all documents of a batch do, since batches are made before they are
+    shuffled. Other pairs are counted in batches of this rank from all over the epoch.
 
     Args:
         cursor: The begin of an epoch.
 
     Returns:
-        None of a mixture, whose datasets have epochs of their own, of an epoch in which
-        data were added, of a fleet, whose ranks come and go, and where a batch is one
-        sequence.
+        None for a mixture, whose datasets have epochs of their own; for an epoch in
+        which data were added; for a fleet, whose ranks come and go; and if a batch is
+        one sequence.
     """
     run, begin = cursor.run, cursor.begin
     if not isinstance(run, DatasetRun) or begin.grown or run.fleet is not None:
@@ -200,8 +202,8 @@ class Forecast:
 def forecast(loader: Loader) -> Forecast:
     """Return the forecast for the present epoch of ``loader``.
 
-    Of a mixture that is the whole run. Nothing is read but the index, and the lengths
-    of documents in some blocks if they are packed.
+    For a mixture it covers the whole run. It reads only the index and, for packed
+    documents, lengths in some blocks.
 
     Example:
         >>> forecast(loader).steps == len(loader)  # doctest: +SKIP

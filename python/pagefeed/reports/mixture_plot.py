@@ -25,8 +25,9 @@ def mixture_shares(
     """Return the share of each dataset in the delivered tokens, over the run.
 
     Returns:
-        Steps, float64 [points], each but the first and last twice: where shares change;
-        and shares in 0..1 at them by name, float64 [points].
+        Steps, float64 [points]; and by name the shares at these steps in 0..1, float64
+        [points]. All steps except the first and last come twice, with the shares before
+        and after a change.
 
     Raises:
         InvalidArgumentError: If the loader has one dataset, not a mixture.
@@ -50,12 +51,12 @@ def mixture_shares(
 def mixture_weights(loader: Loader) -> list[tuple[int, dict[str, float]]]:
     """Return the weights over a run, as the state of the loader records them.
 
-    They are those of the current iteration, or of the last one where none began since.
+    They are those of the current iteration; if none has begun since, of the last one.
 
     Returns:
-        The step from which on they hold, and the share of each dataset in the tokens
-        that they come to; in the sequences, if tokens are not counted. An anneal is one
-        step at its begin and one at its end.
+        For each change, the step from which on the weights hold, and the share of each
+        dataset in the tokens; in the sequences, if tokens are not counted. An anneal
+        has an entry for its begin and one for its end.
 
     Raises:
         InvalidArgumentError: If the loader has one dataset, not a mixture.

@@ -15,7 +15,7 @@ __all__ = ["evenly", "plan_digest", "sampled_steps", "sequences_of_step"]
 
 
 def evenly(count: int, most: int) -> Int64Array:
-    """Return numbers below ``count`` at even distances: all, or ``most`` of them.
+    """Return ``most`` evenly spaced numbers below ``count``; all, if there are fewer.
 
     Returns:
         int64 [numbers], rising, the first and the last among them.
@@ -33,8 +33,8 @@ SAMPLED_STEPS = 3
 def plan_digest(loader: Loader) -> str:
     """Return a digest of 16 hexadecimal digits, equal on every rank of one run.
 
-    Of the dataset, the cut, the order, seed, sizes and batches; and of what some steps
-    really hold, on all ranks together.
+    It covers the dataset, the cut, the order, seed, sizes and batches, and what some
+    steps hold on all ranks together.
 
     Example:
         >>> len(plan_digest(loader))

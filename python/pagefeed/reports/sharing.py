@@ -23,9 +23,10 @@ Pairs = npt.NDArray[np.float64]
 class Sharing:
     """Counts the pairs of a dataset's sequences that share a page, or a file.
 
-    Of packed documents, and of batches of documents, a block is many pages: a sequence
-    has documents of some of them. How many pairs of a block share something is then
-    estimated from some blocks, of which the lengths of rows are read.
+    A block of packed documents, or of batches of documents, is many pages, and a
+    sequence has documents of some of them. For such blocks, the pairs that share
+    something are estimated from a sample of blocks, in which the lengths of rows are
+    read.
     """
 
     def __init__(self, index: SequenceIndex) -> None:
@@ -114,17 +115,18 @@ def shared_pairs(
     shares: list[float],
     possible: float,
 ) -> tuple[Pairs, Pairs]:
-    """Return the pairs in batches that share a page, and a file.
+    """Return how many pairs in batches share a page, and how many share a file.
 
     Args:
         joined: All sequences.
         batch: The batch of each sequence.
         sequences: The sequences of some batches.
         shares: Share of each dataset in what is delivered.
-        possible: Pairs of a batch.
+        possible: Number of pairs of a batch.
 
     Returns:
-        Of all these batches together, and of one batch that is drawn at random.
+        The numbers in all these batches together, and in one batch that is drawn at
+        random.
     """
     dataset = joined.dataset_of(sequences)
     pairs, expected = np.zeros(2), np.zeros(2)

@@ -319,11 +319,11 @@ def _part_reads(
 
 
 def needed_bytes(uses: Int64Array, sizes: Int64Array) -> int:
-    """Return the memory with which no page is read twice.
+    """Return the bytes of memory with which no page is read twice.
 
     Args:
         uses: Page of each use, in order: int64 [uses].
-        sizes: Bytes of that page: int64 [uses].
+        sizes: Bytes of the page of each use: int64 [uses].
     """
     _, first, inverse = np.unique(uses, return_index=True, return_inverse=True)
     last = np.zeros(len(first), dtype=np.int64)
@@ -344,17 +344,17 @@ def simulate_loads(
 ) -> npt.NDArray[np.bool_]:
     """Return which uses have to read their page: bool [uses].
 
-    When room is needed the page whose next use is farthest goes first, which is the
-    best there is (Belady, "A study of replacement algorithms", 1966), and what the
-    engine does, since it knows the plan.
+    When memory is short, the page whose next use is farthest is given up first. No
+    order is better (Belady, "A study of replacement algorithms", 1966), and the engine
+    does the same, since it knows the plan.
 
     Args:
         uses: Page of each use, in order: int64 [uses].
-        sizes: Bytes of that page: int64 [uses].
+        sizes: Bytes of the page of each use: int64 [uses].
         capacity: Bytes that can be held.
         places: Number of the sequence of each use, in order: int64 [uses].
-        horizon: Sequences that are planned ahead, where ``places`` are given: a page
-            of which no use is planned is given up.
+        horizon: Number of sequences that are planned ahead, if ``places`` are given. A
+            page without a planned use is given up.
     """
     end = len(uses)
     order = np.argsort(uses, kind="stable")

@@ -63,11 +63,12 @@ def sound_part(dataset: AnyDataset) -> tuple[AnyDataset, list[Damage]]:
     alone, to find every one that is damaged.
 
     Args:
-        dataset: All rows of some files. Others than of Parquet files, and selections,
-            are sound as a whole or not at all.
+        dataset: All rows of some Parquet files. Other datasets, and selections, are
+            sound as a whole or not at all.
 
     Raises:
-        PagefeedError: If no file can be indexed, or if they can each but not together.
+        PagefeedError: If no file can be indexed, or if every file can, but not all
+            together.
     """
     try:
         _ = dataset.index
@@ -87,11 +88,11 @@ def sound_part(dataset: AnyDataset) -> tuple[AnyDataset, list[Damage]]:
 def sound_batches(
     loader: Loader, damage: list[Damage], *, most: int | None = None
 ) -> Iterator[Batch]:
-    """Yield batches, passing over the steps that need what cannot be read.
+    """Yield batches, and skip the steps that need unreadable data.
 
     Args:
-        loader: Iterates from where it stands, and is left where that ends.
-        damage: What was met is added here.
+        loader: Iterates from its position, which moves on.
+        damage: The damage that is met is added to this list.
         most: Batches to take at most.
     """
     batches, taken = iter(loader), 0

@@ -94,7 +94,7 @@ class _Steps:
 
 
 def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
-    """Return what steps will cost, by the order and the lengths of documents alone.
+    """Return what steps will cost, from the order and the lengths of documents alone.
 
     Args:
         loader: The run, of one dataset or a mixture.
@@ -126,7 +126,7 @@ def step_costs(loader: Loader, balance: BalanceLike = None) -> StepCosts:
 
 
 def slowest_ranks(loader: Loader) -> tuple[Float64Array, Float64Array]:
-    """Return the cost of the slowest rank of each step, over the mean of all ranks.
+    """Return the cost of each step's slowest rank, divided by the mean of all ranks.
 
     Returns:
         With the loader's balance and without: float64 [steps] each.

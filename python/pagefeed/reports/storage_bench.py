@@ -82,10 +82,10 @@ def bench_storage(
     depths: Sequence[int] | None = None,
     seconds: float = 1.0,
 ) -> StorageBench:
-    """Read the largest of some files in pieces all over it, and measure.
+    """Measure reads of pieces from all over the largest of some files.
 
     Args:
-        located: The files, of which any storage may be the place.
+        located: The files, in any storage.
         sizes: Bytes of requests to try; 64 KiB, 1 MiB and 8 MiB by default.
         depths: Numbers of requests at a time to try; 1, 8 and 32 by default.
         seconds: Time for each pair of these.

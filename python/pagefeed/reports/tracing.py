@@ -87,7 +87,7 @@ def trace(
 ) -> list[TracedRow]:
     """Return the tokens in the rows of a batch, and where they came from.
 
-    Reads these rows alone: the loader is left as it is, and may run on.
+    It reads these rows alone. The loader does not move, and may run on.
 
     Args:
         loader: The run, of the rank whose batch it is.
@@ -144,8 +144,8 @@ def trace(
 def replay(loader: Loader, steps: Iterable[int]) -> Iterator[tuple[int, Batch]]:
     """Yield the batches of some steps again, exactly as this rank was given them.
 
-    The loader is left as it is: a copy of it seeks to each step. Steps that the
-    iteration skips are left out.
+    The loader does not move: a copy of it seeks to each step. Steps that the iteration
+    skips are left out.
 
     Args:
         loader: The run, of the rank whose batches they are.

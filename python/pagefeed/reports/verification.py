@@ -28,9 +28,9 @@ CHUNK = 1 << 16
 
 
 def changed_sequences(index: SequenceIndex) -> Int64Array:
-    """Return the sequences that are planned otherwise than without any erasure.
+    """Return the sequences whose plan differs from the one without erasures.
 
-    All sequences are planned both ways and compared. Of packed ones, pages of the
+    All sequences are planned both ways and compared. For packed ones, pages of the
     blocks with erased rows are read.
 
     Returns:
@@ -122,8 +122,8 @@ def verify(
 ) -> Verification:
     """Follow an epoch through stops and resumes on changing numbers of ranks.
 
-    If documents were erased, all sequences are planned with and without them: those
-    that differ must be those that held one.
+    If documents were erased, all sequences are planned with and without them: the
+    sequences that differ must be exactly those that held one.
 
     Args:
         loader: The run; its own rank does not matter.

@@ -70,10 +70,10 @@ class Criterion(ABC):
 
 
 class Scan(Criterion):
-    """Divides by the values of other columns, and reads nothing else.
+    """Divides rows by the values of other columns, and reads only these.
 
     Args:
-        query: Gives the number of the part; or true for the only part.
+        query: Returns the number of the part; or true for the only part.
         parts: Names of the parts.
     """
 
@@ -139,8 +139,8 @@ class Listed(Criterion):
     """Selects listed rows, or all others; reads nothing.
 
     Args:
-        rows: Of files by their path, numbers of rows of each, which rise.
-        are_deleted: Whether these are left out.
+        rows: Numbers of rows in files, rising, by the path of the file.
+        are_deleted: Whether to leave these rows out.
     """
 
     by_file = False
@@ -182,7 +182,7 @@ class Hashing(Criterion):
     """Divides by a hash of the file's footer and the number of the row in the file.
 
     Args:
-        seed: Another seed divides otherwise.
+        seed: Another seed gives another division.
         weights: Share of each part; they sum to 1 at most.
     """
 
@@ -209,7 +209,8 @@ class Hashing(Criterion):
     def _key_of(self, piece: Piece) -> tuple[np.uint64, np.uint64]:
         """Return two numbers from the seed, and from size and footer of the file.
 
-        Name of the file and its place in the dataset do not count: both may change.
+        The name of the file and its position in the dataset do not count: both may
+        change.
         """
         size = piece.index.storage.size(piece.path)
         footer = piece.index.file_identity(piece.file)

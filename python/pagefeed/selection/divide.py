@@ -51,8 +51,8 @@ __all__ = [
 class ColumnQuery(Query):
     """Divides rows by the interval in which the value of a column lies.
 
-    Values below the first edge are in part 0, from the first edge on in part 1, and so
-    on; those that are missing or not a number in the last part.
+    Part 0 has the values below the first edge, part 1 those from the first edge on, and
+    so on. The last part has missing values and NaN.
     """
 
     def __init__(self, column: str, edges: Iterable[Constant]) -> None:

@@ -18,7 +18,7 @@ __all__ = ["EarlierDivision"]
 class EarlierDivision(Criterion):
     """Divides rows as an earlier division of more files did.
 
-    Nothing is read. Another process, which does not have the division, reads again.
+    It reads nothing. Another process, which does not have the division, makes it again.
 
     Args:
         division: The division of more files.

@@ -1,8 +1,8 @@
-"""INT96 timestamps as pyarrow reads them: in one unit, in which others wrap around.
+"""INT96 timestamps, which pyarrow reads in one unit; times outside of it wrap around.
 
-Microseconds are exact where the writer had no finer times; else they are read as
-nanoseconds. A column that predicates use is looked at before, in seconds, and a year
-that the unit does not hold is refused.
+They are read as microseconds where the writer had no finer times, else as nanoseconds.
+Before a predicate uses a column, its values are checked in seconds: a year that the
+unit cannot hold is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def int96_columns(fragment: Any) -> list[str]:
 def is_coarse(fragment: Any, names: Iterable[str]) -> bool:
     """Return whether the writer of some columns had no times finer than microseconds.
 
-    Spark has none, and writers of Arrow say what they had.
+    Spark has none; writers of Arrow record what they had.
     """
     pa, said = arrow(), fragment.metadata.metadata or {}
     if SPARK_KEY in said:
@@ -80,7 +80,7 @@ def used_of(
 
 
 def check_years(name: str, times: Any, unit: str, path: str) -> None:
-    """Refuse times that a unit does not hold.
+    """Refuse times that a unit cannot hold.
 
     Args:
         name: The column.

@@ -93,7 +93,8 @@ def pieces_of(spans: Spans, *, by_file: bool = True) -> Iterator[Piece]:
 
     Args:
         spans: The rows.
-        by_file: Each of one file. If not, many small files are one piece.
+        by_file: Whether each piece is of one file. If not, many small files form one
+            piece.
     """
     index = spans.index
     if index.num_rows == 0:

@@ -97,7 +97,7 @@ class Predicate(Query):
         return expression
 
     def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may leave out rows; not where there may be NaNs.
+        """Whether statistics may rule out rows; they may not where NaN could match.
 
         All comparisons with NaN are false except ``!=``, and ranges leave NaN out. So
         statistics lose no row unless something is negated.

@@ -36,11 +36,12 @@ SLACK = datetime.timedelta(milliseconds=1)
 
 
 def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]:
-    """Return the numbers of the files of a table that a predicate may select rows of.
+    """Return the numbers of the files of a table in which a predicate may select rows.
 
-    The others are not opened: partition values and bounds of columns prove that it is
-    true for none of their rows, as statistics of row groups do. A file of which the
-    table says too little stays. The first file is opened for the types of columns.
+    The others are not opened: like statistics of row groups, partition values and
+    bounds of columns prove that it is true for none of their rows. A file for which the
+    table has too little metadata stays. The first file is opened for the types of
+    columns.
 
     Raises:
         InvalidArgumentError: If it is not a predicate over the columns.
@@ -90,8 +91,8 @@ def files_that_may_match(files: Files, predicate: str | Expression) -> list[int]
 def _columns_of(query: Query, schema: Schema) -> Iterable[str]:
     """Names of the columns whose bounds may be used.
 
-    Bounds say nothing of NaN, so that those of floats are used where a query may be
-    pruned by them.
+    Bounds ignore NaN. So bounds of floats are used only for a query that may be pruned
+    by them.
     """
     types = arrow("pyarrow.types")
     kinds = {name: kind for name, (_, kind) in scalar_columns(schema)}

@@ -90,9 +90,9 @@ class ExpressionQuery(Query):
         return self._expression
 
     def prunes(self, schema: Schema) -> bool:
-        """Whether statistics may leave out rows.
+        """Whether statistics may rule out rows.
 
-        Not if there may be NaNs, see Predicate.
+        They may not if a column could hold NaN, see :meth:`Predicate.prunes`.
         """
         types = arrow("pyarrow.types")
         return not any(
@@ -101,14 +101,14 @@ class ExpressionQuery(Query):
 
 
 def with_default(schema: Schema, field: str, value: Any) -> Schema:
-    """Return a schema, with what rows have of a field that structs of files lack.
+    """Return a schema that records the default of a field which structs of files lack.
 
-    Rows whose struct is null have none.
+    Rows whose struct is null do not get it.
 
     Args:
         schema: Columns of the files.
         field: Dotted name of the field.
-        value: A ``pyarrow.Scalar``.
+        value: The default, a ``pyarrow.Scalar``.
     """
     pa = arrow()
     table, stream = pa.table({"": pa.repeat(value, 1)}), pa.BufferOutputStream()
@@ -122,7 +122,7 @@ def field_of(schema: Schema, name: str) -> tuple[Expression, Any]:
     """Return a scalar column, also a nested one by its dotted path, and its type.
 
     Raises:
-        ColumnNotFoundError: If there is none; the message lists those that are.
+        ColumnNotFoundError: If there is none; the message lists the columns.
         InvalidArgumentError: If it holds lists or further columns.
     """
     types, pc = arrow("pyarrow.types"), arrow("pyarrow.compute")

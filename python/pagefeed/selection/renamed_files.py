@@ -47,9 +47,9 @@ def open_renamed(storage: Storage, file: str, rename: Callable[[bytes], bytes]) 
     """Open a Parquet file as a ``pyarrow.NativeFile`` with a changed footer.
 
     Args:
-        storage: Where it lies.
+        storage: Storage of the file.
         file: Its path.
-        rename: Makes a footer of its footer.
+        rename: Returns the changed footer, given that of the file.
 
     Raises:
         CorruptFileError: If it has no footer.

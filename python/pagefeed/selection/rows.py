@@ -21,11 +21,11 @@ __all__ = ["checked_row", "rows_at"]
 
 
 def checked_row(asked: object, num_rows: int) -> int:
-    """Return the number of a row, of one counted from the end too.
+    """Return the number of a row; a negative one counts from the end.
 
     Raises:
         OutOfRangeError: If there is no such row.
-        InvalidArgumentError: If it is no number.
+        InvalidArgumentError: If ``row`` is not a number.
     """
     if isinstance(asked, slice):
         raise InvalidArgumentError(
@@ -52,7 +52,7 @@ def rows_at(
         columns: What to read of each row.
         spans: The rows of the dataset.
         numbers: Which rows, numbered through ``spans``.
-        change: What changes each row.
+        change: Function that changes each row.
 
     Raises:
         MissingDependencyError: If pyarrow, which makes the values, is not installed.

@@ -203,7 +203,7 @@ def _numbers(piece: Piece, column: str) -> tuple[npt.NDArray[np.float64], bool]:
     field, kind = field_of(opened.schema, column)
     if not (types.is_integer(kind) or types.is_floating(kind)):
         raise InvalidArgumentError(
-            f"column {column!r} has type {kind}: quantiles are of numbers; use edges"
+            f"column {column!r} has type {kind}: quantiles need numbers; use edges"
         )
     # Nulls become NaN, which quantiles leave out.
     float_or_nan = pc.if_else(
@@ -336,7 +336,7 @@ def _type_in_file(
 ) -> Any:
     """Return a type of a table without fields that a file does not have.
 
-    These have a default inside a struct, and the file lacks them.
+    Such fields are in structs, and have a default.
     """
     pa, types = arrow(), arrow("pyarrow.types")
     if not table.inner_defaults or not types.is_struct(kind):
@@ -361,7 +361,7 @@ def _open(
 ) -> Fragment:
     """Open a fragment of a file, with an expression that is true for all its rows.
 
-    INT96 timestamps are read in a unit.
+    INT96 timestamps are read in one unit.
 
     Raises:
         CorruptFileError: If pyarrow cannot read its footer.

@@ -279,7 +279,7 @@ class Selection(RowRuns):
 
     @lazy
     def values_before(self) -> Int64Array:
-        """Values of the spans before each, and of all: int64 [spans + 1].
+        """Number of values before each span, and in all spans: int64 [spans + 1].
 
         The index has the counts of whole pages. Pages that are selected in part are
         read, once.

@@ -49,8 +49,8 @@ class Source:
         """Return the tree.
 
         Raises:
-            InvalidArgumentError: If it is no expression of Python, or reads otherwise
-                than it looks.
+            InvalidArgumentError: If it is not a Python expression, or does not mean
+                what it seems to.
         """
         try:
             tree = ast.parse(self._whole, mode="eval").body

@@ -1,8 +1,8 @@
 """The snapshot and the columns of a table, with bounds of their values.
 
-A column of a table is named by the table alone. In files it is found by its field id,
-or by a name that only files know: :class:`Naming` says how, and what reads a file sees
-its footer with the names of the table.
+Only the table names its columns. A file identifies a column by its field id, or by a
+name of its own: :class:`Naming` says how. Readers see a footer with the names of the
+table.
 """
 
 from __future__ import annotations
@@ -219,9 +219,9 @@ class TableColumns:
         return any(path.startswith(f"{column}.") for path in paths)
 
     def defaults_inside(self, column: str) -> Any | None:
-        """Return what structs in a column have of fields that a file lacks.
+        """Return the defaults of fields that structs in a column have and a file lacks.
 
-        A ``pyarrow.Scalar`` of nested structs, or None if that is null everywhere.
+        A ``pyarrow.Scalar`` of nested structs; None if all of it is null.
         """
         top = column.partition(".")[0]
         inside = {p[1:]: v for p, v in self.inner_defaults.items() if p[0] == top}
@@ -232,9 +232,10 @@ class TableColumns:
         return self.partition_decides and column in self.of_files
 
     def constants_of(self, column: str, num_files: int) -> FolderColumn | None:
-        """Return what rows have of a column in files that lack it.
+        """Return the values of a column in files that lack it.
 
-        By the partition of a file, else by the column's default, else null by rule.
+        The value is that of the partition of the file, else the default of the column,
+        else null if the rule allows it.
 
         Args:
             column: Its dotted name.
@@ -270,9 +271,10 @@ class TableColumns:
         )
 
     def type_of(self, column: str) -> Any | None:
-        """Return the Arrow type as pages have it: a field in structs with it alone.
+        """Return the Arrow type of a column as pages have it.
 
-        None of what lists and maps hold, and of what the table does not have.
+        A nested field comes as structs that hold this field alone. None for fields
+        inside lists and maps, and for columns that the table lacks.
         """
         if column in self.types:
             return self.types[column]

@@ -61,7 +61,7 @@ def records_of(
         structs: Ids of those whose values are lists of values too.
 
     Raises:
-        CorruptFileError: If it is no such file, or it ends before its end.
+        CorruptFileError: If it is not such a file, or is truncated.
         UnsupportedError: If its schema stores maps in another way.
     """
     from pyiceberg.avro.file import AvroFile

@@ -20,19 +20,18 @@ SMALL = 256 << 10
 
 
 def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
-    """Return the rows of a vector in a file: length, magic, bitmap, checksum.
+    """Return the deleted rows in a vector of a file: length, magic, bitmap, checksum.
 
     Args:
-        stored: The bytes.
-        cardinality: How many rows there must be, as the table says; None if it does
-            not.
+        stored: The bytes of the vector.
+        cardinality: Number of rows that the table says it has; None if it says nothing.
 
     Returns:
         Numbers of deleted rows of a file, rising: int64.
 
     Raises:
-        ChecksumError: If the checksum is not that of the bytes.
-        CorruptFileError: If these are no such vector, or of other rows.
+        ChecksumError: If the checksum does not match.
+        CorruptFileError: If the bytes are not such a vector, or have other rows.
     """
     size = 8 + int.from_bytes(stored[:4], "big")
     data, checksum = stored[4:-4], stored[-4:]
@@ -47,14 +46,14 @@ def rows_of_vector(stored: bytes, cardinality: int | None) -> Int64Array:
 
 
 def rows_of_bitmap(data: bytes, cardinality: int | None) -> Int64Array:
-    """Return the rows of a vector in a log: magic and bitmap.
+    """Return the deleted rows in a vector of a log: magic and bitmap.
 
     Args:
-        data: The bytes.
+        data: The bytes of the vector.
         cardinality: See :func:`rows_of_vector`.
 
     Raises:
-        CorruptFileError: If these are no such vector, or of other rows.
+        CorruptFileError: If the bytes are not such a vector, or have other rows.
     """
     library = require(
         "pyroaring", extra="iceberg,delta", purpose="reading deletion vectors"
@@ -77,16 +76,16 @@ def rows_of_bitmap(data: bytes, cardinality: int | None) -> Int64Array:
 def ranges_of_file(
     storage: Storage, path: str, magic: bytes, ranges: Sequence[tuple[int, int]]
 ) -> list[bytes]:
-    """Return ranges of a file, by one read where they are most of it.
+    """Return ranges of a file; with a single read if they are most of it.
 
     Args:
-        storage: Where it lies.
+        storage: Storage of the file.
         path: The file.
-        magic: Its first bytes.
-        ranges: Where each begins and ends.
+        magic: The first bytes that the file must have.
+        ranges: Begin and end of each.
 
     Raises:
-        CorruptFileError: If it does not begin so.
+        CorruptFileError: If the file does not begin with ``magic``.
     """
     end = max(end for _, end in ranges)
     wanted = sum(end - begin for begin, end in ranges)

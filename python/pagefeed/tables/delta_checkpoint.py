@@ -35,17 +35,17 @@ def log_of(root: str, options: StorageOptions | None) -> tuple[Storage, str]:
 def added_up_to(storage: Storage, log: str, version: int) -> list[dict[str, Any]]:
     """Return the files that a log adds up to a version, from a checkpoint on.
 
-    Of each file its path, the id of its first row and its deletion vector, as the log
-    has them, in the order of commits. Files that commits removed are among them.
+    For each file: its path, the id of its first row and its deletion vector, as the log
+    has them, in the order of commits. Files that later commits removed are among them.
 
     Args:
-        storage: Where the log lies.
+        storage: Storage of the log.
         log: Its folder.
         version: The version.
 
     Raises:
         FileAccessError: If a commit or the checkpoint cannot be read.
-        CorruptFileError: If a commit is not what it should be.
+        CorruptFileError: If a commit is malformed.
     """
 
     def of_commit(number: int) -> list[dict[str, Any]]:

@@ -28,9 +28,10 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 
 @dataclass(frozen=True, eq=False)
 class DeltaLog:
-    """The log of a table, of which old commits may have been removed.
+    """The log of a Delta table; old commits may have been removed.
 
-    To read a version takes its commits since a checkpoint; its time is in its own one.
+    Reading a version needs its commits since a checkpoint. Its time is in its own
+    commit.
     """
 
     opened: Any
@@ -46,7 +47,8 @@ class DeltaLog:
             given: What the caller wrote, for messages.
 
         Raises:
-            InvalidArgumentError: If the log does not say it, or lacks the version.
+            InvalidArgumentError: If the log does not tell the version, or does not hold
+                it.
             CorruptFileError: If a commit lacks a time that the protocol requires.
         """
         wanted, newest = milliseconds_of(time), self.opened.version()

@@ -72,31 +72,31 @@ def delta(
     storage_cache: str | int | None = None,
     **wanted: Unpack[Columns],
 ) -> ParquetDataset:
-    """Name a version of a Delta table as a dataset, without its deleted rows.
+    """Return a version of a Delta table as a dataset, without its deleted rows.
 
-    The version is pinned: rows that are added or deleted later are another dataset,
-    and a state tells of which version it is. Columns are called as the table calls
-    them; those of its partitions are columns for ``where`` and ``metadata``. Files come
-    in the order in which they were written.
+    The version is pinned: rows that are added or deleted later are in another dataset,
+    and a state records its version. Columns have the names that the table gives them.
+    Partition columns can be used in ``where`` and ``metadata``. Files come in the order
+    in which they were written.
 
     Args:
         table: Folder or URL of the table, or a ``DeltaTable`` at the version wanted,
             whose own ``storage_options`` are used too.
         version: Number of a version, or a time (``datetime``, or text such as
-            ``"2026-11-01T12:00:00Z"``) whose version it is; by default the newest one.
-            Of a table with in-commit timestamps the commits tell their time; else it is
-            when the files of the log were written.
-        key: What tells rows apart: a column of whole numbers or texts, each once, or
-            ``"_row_id"`` for the ids that the table gives its rows. With a cache folder
-            its values are kept there when a loader is made, so that the state loads
-            after a compaction whose old files are removed.
-        missing: What rows have of a column that the table got after their file was
-            written, and which the file lacks. By default it is refused by name where it
-            is asked for; with ``"null"`` it is null there, for ``where`` and
-            ``metadata``. Tokens and aligned columns are never made up.
+            ``"2026-11-01T12:00:00Z"``) for the version of that time; by default the
+            newest one. Times come from the commits of a table with in-commit
+            timestamps, else from the files of the log.
+        key: Column that identifies rows: whole numbers or texts, each of which occurs
+            once, or ``"_row_id"`` for the ids that the table gives its rows. With a
+            cache folder, its values are stored there when a loader is made. The state
+            then loads after a compaction whose old files are removed.
+        missing: Value of a column in files that were written before the table had it.
+            By default such a column is refused by name when it is used. With ``"null"``
+            it is null in these files, for ``where`` and ``metadata``. Tokens and
+            aligned columns are never made up.
         storage_options: Settings of remote storage, see :func:`pagefeed.parquet`; the
             table's log is read with the same.
-        storage_cache: What is kept of remote files, likewise.
+        storage_cache: Size of the cache of remote files, likewise.
         wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
 
     Returns:
@@ -108,8 +108,9 @@ def delta(
             files is gone.
         ColumnNotFoundError: If the table has no such column.
         InvalidArgumentError: If there is no such version.
-        UnsupportedError: If the table needs a reader that knows more; it names what.
-        CorruptFileError: If its log or a deletion vector is not what it should be.
+        UnsupportedError: If the table needs a feature that pagefeed does not read; the
+            message names it.
+        CorruptFileError: If its log or a deletion vector is malformed.
 
     Example:
         >>> web = delta("corpus/delta", version=0, column="tokens")  # doctest: +SKIP
@@ -181,7 +182,7 @@ def _time_of(given: str | datetime.datetime) -> datetime.datetime:
         return time_of(given)
     except ValueError:
         raise InvalidArgumentError(
-            f"version={given!r} is not a time such as '2026-11-01T12:00:00Z'; the "
+            f"version={given!r} is not a time such as '2026-11-01T12:00:00Z'; "
             "give the number of a version as an integer, such as version=12"
         ) from None
 
@@ -306,10 +307,10 @@ def _told(uri: str, location: str = "") -> Iterator[None]:
 
 
 def _check_features(uri: str, protocol: Any) -> None:
-    """Refuse a table that is not to be read without knowing more.
+    """Refuse a table with features that its readers must know, and pagefeed does not.
 
     Raises:
-        UnsupportedError: Naming what is not known.
+        UnsupportedError: Naming these features.
     """
     unknown = sorted({*(protocol.reader_features or ())} - READER_FEATURES)
     if protocol.min_reader_version > READER_VERSION:

@@ -1,6 +1,6 @@
 """Deleted rows of a Delta table: the deletion vectors that its log names.
 
-The library ``deltalake`` waits for ever for more than some 500 of them in files.
+The library ``deltalake`` hangs on more than about 500 of them in files.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def deleted_by_vectors(
         options: Settings of remote storage.
 
     Raises:
-        CorruptFileError: If the log or a vector is not what it should be.
-        ChecksumError: If the checksum of a vector is not that of its bytes.
+        CorruptFileError: If the log or a vector is malformed.
+        ChecksumError: If the checksum of a vector does not match.
         FileAccessError: If a commit or a file of vectors cannot be read.
     """
     added: dict[str, Any] = {}

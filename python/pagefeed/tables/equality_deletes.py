@@ -36,8 +36,8 @@ class _Rows(NamedTuple):
 class EqualityDeletes(Criterion):
     """Selects the rows that no newer file of equality deletes names.
 
-    Files of deletes are read when rows are looked at first. Of files of data the
-    columns of the keys are read, if a file of deletes is newer and of their partition.
+    Files of deletes are read when rows are first examined. The key columns of a file of
+    data are read only if a file of deletes is newer and applies to its partition.
     """
 
     storage: Storage

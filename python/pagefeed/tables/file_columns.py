@@ -52,16 +52,17 @@ class FileColumns:
         """Read columns, which have the types of the table.
 
         Args:
-            storage: Where the file lies.
+            storage: Storage of the file.
             path: The file.
-            ids: Which columns.
+            ids: Field ids of the columns.
             groups: Row groups; None for all.
-            constants: Values of columns that a file lacks, as its partition has them;
-                None if it must have all.
+            constants: Values of columns that a file lacks, from its partition; None if
+                it must have all columns.
 
         Raises:
-            CorruptFileError: If it cannot be read, or lacks a column that it must have.
-            MissingFileError: If it is gone.
+            CorruptFileError: If the file cannot be read, or lacks a column that it must
+                have.
+            MissingFileError: If the file is gone.
         """
         import pyarrow as pa
         from pyarrow import parquet

@@ -26,8 +26,8 @@ class Metrics(NamedTuple):
 def known_types(schema: Any, schemas: Iterable[Any]) -> dict[str, tuple[int, Any]]:
     """Return field ids and types of columns that always had this type.
 
-    Those of a struct are left out, and so is what a ``Schema`` of other times has of
-    another type: bounds of that are stored otherwise, and compare otherwise.
+    Fields of structs are left out. So are columns that another ``Schema`` gives another
+    type: bounds of that type are stored and compared differently.
     """
     kinds = {field.field_id: {str(field.field_type)} for field in schema.fields}
     for each in schemas:

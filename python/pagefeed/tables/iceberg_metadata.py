@@ -19,9 +19,9 @@ _VERSION = re.compile(r"v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json")
 
 
 def newest_metadata(table: str, options: StorageOptions | None) -> str:
-    """Return the metadata file that a table in a folder is at.
+    """Return the current metadata file of a table in a folder.
 
-    ``version-hint.text`` names it, else it is the one of the greatest version.
+    ``version-hint.text`` names it; else it is the one with the greatest version.
 
     Raises:
         MissingFileError: If there is none.
@@ -71,7 +71,7 @@ def types_of(schema: Any) -> ColumnTypes:
     """Return the types and defaults of columns.
 
     Args:
-        schema: The ``Schema`` of pyiceberg whose columns are meant.
+        schema: The ``Schema`` of pyiceberg that has the columns.
     """
     from pyarrow import ExtensionScalar
 

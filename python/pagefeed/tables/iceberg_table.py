@@ -78,37 +78,38 @@ def iceberg(
     storage_cache: str | int | None = None,
     **wanted: Unpack[Columns],
 ) -> ParquetDataset:
-    """Name a snapshot of an Iceberg table as a dataset, without its deleted rows.
+    """Return a snapshot of an Iceberg table as a dataset, without its deleted rows.
 
-    The snapshot is pinned: rows that are added or deleted later are another dataset,
-    and a state tells of which snapshot it is. Columns are those of the snapshot's
-    schema, found by their field ids in files that were written before a column got its
-    name; partitions are columns for ``where`` and ``metadata``. Files come in the order
+    The snapshot is pinned: rows that are added or deleted later are in another dataset,
+    and a state records its snapshot. Columns are those of the snapshot's schema. In
+    files that were written before a column got its name, its field id identifies it.
+    Partition columns can be used in ``where`` and ``metadata``. Files come in the order
     in which they were added.
 
     Args:
-        table: Name of a table in the catalog, such as ``"corpus.web"``; without a
-            catalog a ``Table`` of pyiceberg, the folder or URL of a table, of which the
-            newest metadata file counts, or the path or URL of such a file
+        table: Name of a table in the catalog, such as ``"corpus.web"``. Without a
+            catalog: a ``Table`` of pyiceberg; the folder or URL of a table, whose
+            newest metadata file is used; or the path or URL of such a file
             (``.metadata.json``).
-        snapshot: Id of a snapshot, name of a tag or branch, or a time (``datetime``,
-            or text such as ``"2026-11-01T12:00:00+00:00"``) whose snapshot it is; by
-            default the current one.
-        catalog: A catalog of pyiceberg, the name of one that it is configured for, or
-            properties of one: ``{"name": "prod", "type": "sql", "uri": ...}``.
-        key: What tells rows apart: a column of whole numbers or texts, each once, or
-            ``"_row_id"`` for the ids that the table gives its rows. With a cache folder
-            its values are kept there when a loader is made, so that the state loads
-            after a compaction whose old files are removed.
-        missing: What rows have of a column that the table got after their file was
-            written, and which the file lacks. By default it is refused by name where it
-            is asked for; with ``"null"`` it is null there, for ``where`` and
-            ``metadata``. Tokens and aligned columns are never made up.
-        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`, over
-            those of S3 that the catalog or ``Table`` has. The metadata of a table in a
-            catalog are read with the catalog's own; those of a metadata file with
-            these, if it is in S3.
-        storage_cache: What is kept of remote files, likewise.
+        snapshot: Id of a snapshot, name of a tag or branch, or a time (``datetime``, or
+            text such as ``"2026-11-01T12:00:00+00:00"``) for the snapshot of that time;
+            by default the current one.
+        catalog: A catalog of pyiceberg, the name of a catalog that pyiceberg is
+            configured for, or its properties:
+            ``{"name": "prod", "type": "sql", "uri": ...}``.
+        key: Column that identifies rows: whole numbers or texts, each of which occurs
+            once, or ``"_row_id"`` for the ids that the table gives its rows. With a
+            cache folder, its values are stored there when a loader is made. The state
+            then loads after a compaction whose old files are removed.
+        missing: Value of a column in files that were written before the table had it.
+            By default such a column is refused by name when it is used. With ``"null"``
+            it is null in these files, for ``where`` and ``metadata``. Tokens and
+            aligned columns are never made up.
+        storage_options: Settings of remote storage, see :func:`pagefeed.parquet`. They
+            override the S3 settings of the catalog or ``Table``. The metadata of a
+            table in a catalog are read with the catalog's own settings; a metadata file
+            in S3 is read with these.
+        storage_cache: Size of the cache of remote files, likewise.
         wanted: ``column`` and all else that :func:`pagefeed.parquet` takes.
 
     Returns:
@@ -120,9 +121,9 @@ def iceberg(
             files is gone.
         ColumnNotFoundError: If the snapshot has no such column.
         InvalidArgumentError: If there is no such snapshot.
-        UnsupportedError: If the snapshot has files that are no Parquet, or a column
-            that files call differently; it names them.
-        CorruptFileError: If metadata or deletes are not what they should be.
+        UnsupportedError: If the snapshot has files other than Parquet, or a column that
+            files call differently; the message names them.
+        CorruptFileError: If metadata or deletes are malformed.
 
     Example:
         >>> uri = "sqlite:///corpus/catalog.db"
@@ -298,7 +299,7 @@ def _unreachable() -> tuple[type[Exception], ...]:
 def _options_of(
     properties: Mapping[str, Any], storage_options: StorageOptions | None
 ) -> StorageOptions | None:
-    """Return the settings of storage of a table's catalog, and those given over them.
+    """Return the storage settings of a table's catalog, overridden by those given.
 
     A catalog whose endpoint is ``http://`` means to send its keys there.
     """
@@ -351,11 +352,11 @@ def _told(table: str) -> Iterator[None]:
 
 
 def _snapshot_of(opened: Any, wanted: object) -> Any:
-    """The snapshot that is meant.
+    """Return the snapshot that the user means.
 
     Raises:
         MissingFileError: If the table has no snapshot yet.
-        InvalidArgumentError: If there is no such one; it names those there are.
+        InvalidArgumentError: If it does not exist; the message lists those that do.
     """
     found, refs = None, opened.metadata.refs
     if wanted is None:

@@ -59,8 +59,8 @@ class Keys:
 
         Args:
             columns: The values of the rows, of the same types.
-            scopes: Of which scope each row is; -1 if of none. That of all keys which
-                are looked for everywhere counts too.
+            scopes: Scope of each row; -1 if it has none. Keys that apply everywhere
+                count for every row.
         """
         found = np.full(len(scopes), -1, dtype=np.int64)
         rows = np.arange(len(scopes))

@@ -107,12 +107,12 @@ def live_files(opened: Any, chosen: Any, schema: Any) -> LiveFiles:
     Args:
         opened: A ``Table`` of pyiceberg.
         chosen: Its ``Snapshot``.
-        schema: The ``Schema`` whose columns are meant.
+        schema: The ``Schema`` that has the columns.
 
     Raises:
         UnsupportedError: If there are files of other formats than Parquet; it names the
             first.
-        CorruptFileError: If a manifest or their list is not what it should be.
+        CorruptFileError: If a manifest or the list of manifests is malformed.
     """
     specs = {
         spec.spec_id: _Partitioning.of(spec, schema, opened.metadata.schemas)

@@ -20,11 +20,11 @@ def iceberg_naming(table: str, schema: Any, properties: Mapping[str, str]) -> Na
 
     Args:
         table: Its name, for messages.
-        schema: The ``Schema`` of pyiceberg whose columns are meant.
+        schema: The ``Schema`` of pyiceberg that has the columns.
         properties: Those of the table.
 
     Raises:
-        CorruptFileError: If the name mapping is none.
+        CorruptFileError: If the name mapping is malformed.
     """
     stored = properties.get(NAME_MAPPING)
     try:
@@ -83,7 +83,7 @@ def delta_naming(
 
     Raises:
         CorruptFileError: If a column lacks what the mapping needs.
-        UnsupportedError: If there is no such mapping.
+        UnsupportedError: If the mode of the mapping is unknown.
     """
     mode = configuration.get(f"{MAPPING}mode", "none")
     if mode not in ("none", "id", "name"):

@@ -47,12 +47,12 @@ class DeltaPast(KeyedRows):
         return self.reopen(self.root, version, **options)
 
     def keeps_rows(self, since: str, files: set[str]) -> bool:
-        """Return whether files that were rewritten since kept all their rows.
+        """Return whether rewrites since a version kept all rows of its files.
 
-        Commits tell it: they say whether they change data.
+        Commits say whether they change data.
 
         Args:
-            since: The version of before.
+            since: The earlier version.
             files: Files of that version.
         """
         held = {*files}
@@ -127,7 +127,7 @@ class IcebergPast(KeyedRows):
         return self.reopen(self.table, number, **self.arguments)
 
     def keeps_rows(self, since: str, files: set[str]) -> bool:  # noqa: ARG002
-        """Return whether files that were rewritten since kept all their rows.
+        """Return whether rewrites since a snapshot kept all rows of its files.
 
         Later snapshots say so: ``replace`` rewrites files, and ``append`` adds some.
 

@@ -22,8 +22,8 @@ ICEBERG_ROW_ID = 2147483540
 class RowIds:
     """Ids of the rows of some files.
 
-    A file that was rewritten holds the ids of its rows. Where it does not, the first
-    row has the id that the table says, and the others follow.
+    A rewritten file holds the ids of its rows. Otherwise the table gives the id of the
+    first row, and the others follow.
     """
 
     first: Mapping[str, int]

@@ -34,10 +34,10 @@ KeyArray = npt.NDArray[Any]
 
 
 def check_key(key: str | None, types: Mapping[str, Any], table: str) -> str | None:
-    """Return the key that a user named; its column is one of the table.
+    """Return the key that a user named, after a check that the table has it.
 
     Raises:
-        ColumnNotFoundError: If it is none, naming those there are.
+        ColumnNotFoundError: If it is not a column; the message lists the columns.
     """
     if key is None or check_column(key, "key") == ROW_ID or key in types:
         return key
@@ -62,7 +62,7 @@ class KeyedRows(ABC):
         """Keep the keys of an index in its cache folder, if the user named a key.
 
         Raises:
-            InvalidArgumentError: If values of the key do not tell rows.
+            InvalidArgumentError: If values of the key do not identify rows.
         """
         if self.key is None or index.cache_dir is None:
             return
@@ -88,10 +88,10 @@ class KeyedRows(ABC):
     def keys_of(self, index: PageIndex) -> KeyArray | None:
         """Return the keys of all rows of an index: stored ones, or read from files.
 
-        None if the user named no key, and the table gives no ids.
+        None if the user named no key, and the table gives no ids to rows.
 
         Raises:
-            MissingFileError: If they are not kept, and files are gone.
+            MissingFileError: If the keys are not stored, and files are gone.
         """
         folder, key = index.cache_dir, self._name_of(index)
         stored = folder and find_arrays(folder, f"row-keys-{key}", key)
@@ -118,7 +118,8 @@ def _joined(columns: list[Any], key: str | None) -> KeyArray:
     """Return the keys of several files, joined.
 
     Raises:
-        InvalidArgumentError: If values are null, or of a type that tells no rows.
+        InvalidArgumentError: If values are null, or of a type that cannot identify
+            rows.
     """
     return np.concatenate([_keys(column, key) for column in columns])
 

@@ -57,9 +57,9 @@ class DataFile(NamedTuple):
 def partitions_of(
     files: Sequence[DataFile], types: Mapping[str, Any]
 ) -> dict[str, FolderColumn]:
-    """Return the columns with one value in all rows of a file, of their Arrow types.
+    """Return the partition columns, with one value for each file and an Arrow type.
 
-    Files of another partitioning may say nothing of a column.
+    A file with another partitioning may have no value.
     """
     names = dict.fromkeys(name for file in files for name in file.partition)
     found = {}
@@ -84,17 +84,18 @@ def snapshot_dataset(
 
     Args:
         files: Its files, in the order of the dataset.
-        columns: What it says of their columns.
+        columns: The columns of the table in them.
         log: Path or URL of the table's log, which may lie elsewhere.
         storage_options: Settings of remote storage.
         storage_cache: Bytes kept on a local disk.
-        kept: Chooses rows of those that are not deleted by their numbers.
-        **wanted: What is wanted of the files.
+        kept: Selects rows among those that are not deleted by their numbers.
+        **wanted: The columns to read, and other arguments of the files.
 
     Raises:
-        ColumnNotFoundError: If the table has no such column; it names those it has.
-        CorruptFileError: If it names a file twice.
-        MissingFileError: If it has no file.
+        ColumnNotFoundError: If the table has no such column; the message lists its
+            columns.
+        CorruptFileError: If the snapshot names a file twice.
+        MissingFileError: If the snapshot has no file.
     """
     name, paths = columns.snapshot, [file.path for file in files]
     if not files:
@@ -178,7 +179,7 @@ def is_null_if_missing(missing: Missing) -> bool:
 def options_over(
     own: Mapping[str, str], storage_options: StorageOptions | None
 ) -> StorageOptions | None:
-    """Return the settings of storage that a table has, and those given over them.
+    """Return the storage settings of a table, overridden by those given.
 
     Example:
         >>> options_over({"aws_region": "a", "endpoint_url": "b"}, {"region": "c"})
@@ -201,7 +202,7 @@ def location_of(table: object) -> str:
     """Return the path or URL in what a caller gave: a table or a file of it.
 
     Raises:
-        InvalidArgumentError: If it is neither.
+        InvalidArgumentError: If it names neither.
     """
     if isinstance(table, str) and is_url(table):
         return table
@@ -209,10 +210,10 @@ def location_of(table: object) -> str:
 
 
 def time_of(value: str | datetime.datetime) -> datetime.datetime:
-    """Return a time, in UTC if it does not say where.
+    """Return a time; without a time zone it is in UTC.
 
     Raises:
-        ValueError: If a text is none.
+        ValueError: If a text is not a time.
 
     Example:
         >>> time_of("2026-11-01").isoformat()
@@ -235,8 +236,8 @@ def milliseconds_of(time: datetime.datetime) -> int:
 def path_of(uri: str) -> str:
     """Return the location of a file of a table as pagefeed names the file.
 
-    Nothing is unquoted: a location is not. A path of this machine becomes absolute, as
-    all names of files are.
+    Nothing is unquoted, since locations are not quoted. A local path becomes absolute,
+    like all names of files.
 
     Example:
         >>> path_of("file:///data/lang=en%2FUS/a.parquet"), path_of("s3a://bucket/a")

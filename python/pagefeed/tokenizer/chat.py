@@ -93,8 +93,8 @@ class ChatTemplate:
             )
         if tokenizer.engine == "python" or not tokenizer.takes_special_tokens:
             raise InvalidArgumentError(
-                "chats need a tokenizer that has a tokenizer.json and takes special "
-                "tokens for tokens: special_tokens='as_token'"
+                "chats need a tokenizer that has a tokenizer.json and encodes special "
+                "tokens as tokens: give special_tokens='as_token'"
             )
         tokens = {
             name: content

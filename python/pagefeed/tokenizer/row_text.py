@@ -103,7 +103,7 @@ def _parts(template: str) -> list[tuple[str, list[str] | None]]:
         raise InvalidArgumentError(f"text={template!r}: {problem}") from problem
     if any(spec or conversion for _, _, spec, conversion in parts):
         raise InvalidArgumentError(
-            f"text={template!r} names columns alone: no formats or conversions"
+            f"text={template!r} has a format or conversion: name columns only"
         )
     names = [name for _, name, _, _ in parts if name is not None]
     if not names or not all(all(name.split(".")) for name in names):

@@ -246,14 +246,14 @@ def rows_of(
     """Return the encoder of rows; None if the column holds plain texts.
 
     Args:
-        tokenizer: What encodes.
+        tokenizer: The tokenizer.
         column: The column of the dataset; None if any may be read.
         messages: The column of chats.
         tools: The column of the tools of chats.
-        roles: What roles of the data are called in the template.
-        template: In the place of the tokenizer's.
+        roles: Names that the template uses for roles of the data.
+        template: A template to use instead of the tokenizer's.
         text: A template over columns, or a function of a row.
-        columns: What the function reads beside ``column``.
+        columns: Further columns that the function reads.
 
     Raises:
         InvalidArgumentError: If these do not go together, or there is no template.
@@ -275,7 +275,9 @@ def rows_of(
         names = dict.fromkeys([first, *read])
         return TextRows(tokenizer, tuple(names), row_text)
     if text is not None:
-        raise InvalidArgumentError("text is of texts, messages of chats: give one")
+        raise InvalidArgumentError(
+            "text= is for texts and messages= for chats: give one of them"
+        )
     if column is not None and messages != column:
         raise InvalidArgumentError(
             f"messages={messages!r} is another column than the dataset's, {column!r}: "

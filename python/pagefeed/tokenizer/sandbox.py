@@ -25,7 +25,7 @@ class Sandbox:
     """A template, compiled.
 
     Args:
-        text: In Jinja.
+        text: The template, in Jinja.
         mark: Written before and after each generation block.
         now: The function ``strftime_now`` of templates.
 

@@ -56,9 +56,9 @@ def define(
     """Recognize a source.
 
     Args:
-        source: What was given.
-        pattern: Of ranks.
-        special_tokens: Of ranks.
+        source: The source, as the user gave it.
+        pattern: Pattern of tiktoken's ranks.
+        special_tokens: Special tokens of tiktoken's ranks.
         options: Settings of remote storage, for a URL.
 
     Raises:

@@ -145,8 +145,8 @@ class Tokenizer:
         if self.kind == "sentencepiece":
             if as_text:
                 raise InvalidArgumentError(
-                    "special_tokens='as_text' is not known for SentencePiece models, "
-                    "which take control symbols in a text for text anyhow"
+                    "special_tokens='as_text' is not for SentencePiece models, which "
+                    "encode control symbols in a text as text anyhow: leave it out"
                 )
             self._pieces = sentence_pieces(data, self._definition.name)
             return _core.Tokenizer.from_function(as_bytes(self._pieces.encode))
@@ -213,7 +213,7 @@ class Tokenizer:
         if self.kind in ("tokenizers", "tiktoken"):
             return str(self._definition.data)
         raise UnsupportedError(
-            f"{self.name} is {self.kind}: no tokenizer.json says the same"
+            f"{self.name} is {self.kind}: no tokenizer.json can express it"
         )
 
     def replaced(self, content: str) -> Tokenizer:

@@ -362,7 +362,7 @@ def test_flat_files_that_know_documents(tmp_path, make):
         left = {100 + n for n in range(60) if n not in numbers}
         assert {*found.tolist()} - {2, PADDING} == left
         assert pf.verify(loader).ok
-    with pytest.raises(InvalidArgumentError, match="convert writes documents"):
+    with pytest.raises(InvalidArgumentError, match="convert cannot leave them out"):
         pf.convert(gone, tmp_path / "out", to="stream")
 
 

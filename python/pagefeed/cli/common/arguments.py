@@ -128,7 +128,7 @@ def _declare(
 
 
 def step_size(text: str) -> int | tuple[int, int]:
-    """Return the size of a step, or of a stage by the step that it begins at.
+    """Return a step size; or the first step of a stage, and the step size in it.
 
     Raises:
         argparse.ArgumentTypeError: If the text is neither.
@@ -224,7 +224,7 @@ def whole_number(text: str) -> int:
     """Return a whole number, which may be written as 1e9.
 
     Raises:
-        InvalidArgumentError: If the text is none.
+        InvalidArgumentError: If the text is not a whole number.
     """
     value = parse_number(text)
     if not value.is_integer():
@@ -275,7 +275,7 @@ def storage_options(options: argparse.Namespace, *paths: str) -> StorageOptions 
 
 
 def check_storage_options(options: argparse.Namespace) -> None:
-    """Check that settings of remote storage have a URL to be for.
+    """Check that a command with settings of remote storage names a URL.
 
     Raises:
         InvalidArgumentError: If no path of the command is a URL.

@@ -97,9 +97,9 @@ def open_parquet(options: argparse.Namespace, paths: Paths) -> ParquetDataset:
 def same_named(
     options: argparse.Namespace, function: Callable[..., object]
 ) -> dict[str, Any]:
-    """Return the options that a function has a parameter for, by its name.
+    """Return the options whose names are parameters of a function.
 
-    Settings of remote storage are given if one of its paths is a URL.
+    Settings of remote storage are among them only if one of its paths is a URL.
     """
     names = inspect.signature(function).parameters
     arguments = {name: given for name, given in vars(options).items() if name in names}
@@ -123,10 +123,9 @@ def _format_of(paths: Sequence[str]) -> str | None:
 
 
 def _holds(path: str, names: tuple[str, ...]) -> bool:
-    """Return whether a path is such a file, the prefix of one, or a folder with some.
+    """Return whether a path is a file with such a name, a prefix of one, or its folder.
 
-    Of a URL the name alone counts: files of most formats are read from this machine,
-    and where their reader refuses a URL it says so.
+    For a URL only the name is checked. Readers of local formats refuse URLs themselves.
     """
     if is_url(path):
         return path.partition("?")[0].endswith(names)
@@ -212,8 +211,8 @@ def make_loader(
 
     Args:
         options: The arguments.
-        dataset: The dataset, in place of the one that they name.
-        **settings: Settings of the loader, in place of theirs.
+        dataset: A dataset to use instead of the one that the arguments name.
+        **settings: Settings of the loader that replace those of the arguments.
     """
     data = make_dataset(options) if dataset is None else dataset
     block = None if options.shuffle == "none" else options.shuffle
@@ -347,10 +346,10 @@ def read_json(file: str, wrong: str) -> dict[str, Any]:
 
     Args:
         file: Its path.
-        wrong: What to say if there is none.
+        wrong: How the message begins if the file holds no JSON object.
 
     Raises:
-        InvalidArgumentError: If there is none.
+        InvalidArgumentError: If the file holds no JSON object.
     """
     try:
         content = json.loads(Path(file).read_text())

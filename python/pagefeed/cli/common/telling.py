@@ -35,13 +35,13 @@ def tell(
     *,
     ok: bool = True,
 ) -> int:
-    """Print a report, as JSON or as lines, and what cannot be read; 1 if not all is.
+    """Print a report, as JSON or as lines, and its damage; return the exit code.
 
     Args:
         options: The arguments.
-        report: What JSON has; a dict also tells the damage.
-        lines: The same for people.
-        damage: What cannot be read; None where a verb does not look for it.
+        report: The report as JSON. A dict gets the damage too.
+        lines: The report as lines of text.
+        damage: What cannot be read; None if the verb does not check.
         ok: Whether all else is well.
     """
     damaged = list(damage or ())

@@ -1,7 +1,8 @@
 r"""Extend a tokenizer with frequent words of a domain.
 
-Prints what held-out texts come to, before and after; with a checkpoint, gives it rows
-for the new tokens, each the mean of those of the tokens that it replaces.
+Prints how many tokens held-out texts take, before and after. With --checkpoint, it adds
+rows for the new tokens to a checkpoint. Each row is the mean of the rows of the tokens
+that the new one replaces.
 
 For example:
   pagefeed tokenizer extend tokenizer.json law/ --column text --new-tokens 2000 \

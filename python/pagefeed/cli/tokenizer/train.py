@@ -1,6 +1,6 @@
 r"""Train a tokenizer on texts that are drawn at random straight from Parquet.
 
-Prints what held-out texts of each source come to, in tokens for a byte and a word.
+Prints how many tokens held-out texts of each source take, for a byte and a word.
 
 For example:
   pagefeed tokenizer train web/ --column text --vocab-size 32000 --output tokenizer.json

@@ -96,11 +96,11 @@ def tokenize(
             ``"{title}\n\n{doc.text}"``, or a function. It gets a row, a dict of
             ``column`` and ``columns``, and returns a text or None.
         columns: Further columns that the function of ``text`` reads.
-        messages: Instead, the column of chats: they are rendered by the chat template,
-            and ``labels`` are written beside the tokens: -100 where it is not the
-            assistant who speaks. Needs ``pagefeed[chat]``.
+        messages: Instead, the column of chats. The chat template renders them, and
+            ``labels`` are written beside the tokens: -100 except where the assistant
+            speaks. Needs ``pagefeed[chat]``.
         tools: The column of the tools of each chat.
-        roles: What roles of the data are called in the template, such as
+        roles: Names that the template uses for roles of the data, such as
             ``{"model": "assistant"}``.
         require_labels: Refuse the inputs if no chat has a learned token; if some have
             none, warn. False accepts them.

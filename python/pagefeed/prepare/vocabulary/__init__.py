@@ -1,9 +1,9 @@
 """Vocabularies: tokenizers trained on texts of Parquet, and extended for a domain.
 
-``sampling`` draws texts at random, balanced by their sources, ``recipes`` trains on
-them, and ``rates`` says what texts that were held out come to. ``segmentation`` chooses
-what to add for a domain, ``appending`` adds it to each kind, and ``embeddings`` gives
-``checkpoints`` rows for it.
+``sampling`` draws texts at random, balanced by their sources. ``training`` trains on
+them by the ``recipes``, and counts the tokens of held-out texts. ``segmentation``
+chooses tokens to add for a domain, ``appending`` adds them to each kind of tokenizer,
+and ``embeddings`` adds rows for them to ``checkpoints``.
 """
 
 from pagefeed.prepare.vocabulary.embeddings import (

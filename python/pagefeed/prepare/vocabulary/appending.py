@@ -20,10 +20,10 @@ MARGIN = 0.1
 
 
 def appending_of(tokenizer: Tokenizer) -> Appending:
-    """Return how to add to a tokenizer.
+    """Return the way to add tokens to a tokenizer.
 
     Raises:
-        UnsupportedError: If it is of a kind to which nothing can be added.
+        UnsupportedError: If nothing can be added to a tokenizer of this kind.
     """
     content = json.loads(tokenizer.to_json())
     kind = content["model"]["type"]
@@ -34,7 +34,9 @@ def appending_of(tokenizer: Tokenizer) -> Appending:
             "extend BPE or Unigram, or train one"
         )
     if kind not in _KINDS:
-        raise UnsupportedError(f"{tokenizer.name} is {kind}: BPE and Unigram grow")
+        raise UnsupportedError(
+            f"{tokenizer.name} is {kind}: only BPE and Unigram can be extended"
+        )
     return _KINDS[kind](content, tokenizer)
 
 
@@ -47,11 +49,11 @@ def merges_of(model: dict[str, Any]) -> list[list[str]]:
 
 
 class Appending(ABC):
-    """A tokenizer as its JSON, whose pieces of texts are looked at.
+    """A tokenizer as JSON, to which tokens can be added.
 
     Args:
-        content: What its ``tokenizer.json`` holds.
-        tokenizer: The same.
+        content: The contents of its ``tokenizer.json``.
+        tokenizer: The tokenizer itself.
     """
 
     def __init__(self, content: dict[str, Any], tokenizer: Tokenizer) -> None:

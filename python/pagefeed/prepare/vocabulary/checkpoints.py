@@ -43,8 +43,9 @@ def open_checkpoint(path: str) -> Checkpoint:
     Raises:
         MissingFileError: If there is no such file.
         CorruptFileError: If it is not what its name says.
-        MissingDependencyError: If it is torch's, and torch is not installed.
-        InvalidArgumentError: If its name says no kind.
+        MissingDependencyError: If it is a checkpoint of torch, and torch is not
+            installed.
+        InvalidArgumentError: If its name has no known suffix.
     """
     return _kind_of(path)(path)
 
@@ -53,7 +54,8 @@ def check_output(path: str, output: str) -> None:
     """Refuse to write a different kind of checkpoint than was read.
 
     Raises:
-        InvalidArgumentError: Then, or if shards would replace those that are read.
+        InvalidArgumentError: If the kinds differ, or shards would replace those that
+            are read.
     """
     kind = _kind_of(path)
     if _kind_of(output) is not kind:

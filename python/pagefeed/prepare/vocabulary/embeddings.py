@@ -67,22 +67,23 @@ def extend_embeddings(
     states of optimizers are not looked at.
 
     Args:
-        checkpoint: A file of safetensors, or of torch; of a model in several files of
+        checkpoint: A file of safetensors, or of torch; for a model in several files of
             safetensors its ``model.safetensors.index.json``.
-        output: The new one, of the same kind, which appears when it is complete; an
-            index in another folder, which gets all files.
+        output: Path of the new checkpoint, of the same kind. It appears when it is
+            complete. For an index, a path in another folder, which gets all files.
         old: The tokenizer of the checkpoint.
-        new: What :func:`extend_tokenizer` made of it.
-        tensors: Names of the tensors to extend; by default those that are called as
-            models call embeddings and heads.
-        multiple_of: Rows are filled up to a multiple of this, with zeros.
+        new: The tokenizer that :func:`extend_tokenizer` made of it.
+        tensors: Names of the tensors to extend. By default those with the usual names
+            of embeddings and heads.
+        multiple_of: Rows are padded to a multiple of this, with zeros.
 
     Returns:
         What was changed.
 
     Raises:
-        InvalidArgumentError: If the tokenizers do not belong together, a tensor is not
-            there or has fewer rows than there are tokens, or none is known by its name.
+        InvalidArgumentError: If the tokenizers do not belong together, a tensor does
+            not exist or has fewer rows than there are tokens, or no tensor has a usual
+            name.
         UnsupportedError: If a tensor is not of floats of 16, 32 or 64 bits.
         CorruptFileError: If the file is not what its name says.
         MissingDependencyError: If a torch checkpoint is given without torch.
@@ -116,8 +117,8 @@ def with_means(values: Rows, pieces: dict[int, Sequence[int]], num_rows: int) ->
 
     Args:
         values: float [rows, ...].
-        pieces: Old rows of each new one, by its number.
-        num_rows: Rows to have; those that are nobody's are zero.
+        pieces: For each new row, by its number, the old rows whose mean it is.
+        num_rows: Number of rows to return; rows without a token are zero.
     """
     wide = np.promote_types(values.dtype, np.float32)
     rows = np.zeros((num_rows, *values.shape[1:]), dtype=values.dtype)
@@ -131,8 +132,8 @@ def pieces_of(old: Tokenizer, new: Tokenizer) -> dict[int, Sequence[int]]:
     """Return the old tokens that each new token replaces, by its id.
 
     Raises:
-        InvalidArgumentError: If an old token has another id in the new tokenizer, or
-            there is no new one.
+        InvalidArgumentError: If an old token has another id in the new tokenizer, or no
+            token is new.
     """
     before, after = (
         json.loads(tokenizer.to_json())["model"] for tokenizer in (old, new)

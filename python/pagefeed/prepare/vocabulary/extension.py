@@ -83,26 +83,27 @@ def extend_tokenizer(
 ) -> ExtendedTokenizer:
     """Add the tokens that save the most in the texts of a domain.
 
-    Words of the domain, as the tokenizer splits texts, are encoded; then, again and
-    again, the two neighbouring tokens whose joining saves the most tokens become one.
-    The ids that there are stay: of BPE the new merges come behind all others, so a text
-    is encoded as before, and then some of its tokens are joined; of Unigram the best
-    way through a text is another one only if a new piece is on it.
+    It encodes the words of the domain, as the tokenizer splits texts. Then it repeats
+    one step: it joins the two neighbouring tokens whose joining saves the most tokens.
+
+    Existing ids stay. In BPE the new merges come after all others, so a text is encoded
+    as before, and then some of its tokens are joined. In Unigram the tokens of a text
+    change only if a new piece is part of the best split.
 
     Args:
-        tokenizer: What to extend: BPE or Unigram that a ``tokenizer.json`` can say,
-            tiktoken's ranks included.
+        tokenizer: The tokenizer to extend: BPE or Unigram that a ``tokenizer.json`` can
+            express, including tiktoken's ranks.
         domain: Texts of the domain: a dataset, or several by their names.
         output: Path of the new ``tokenizer.json``, or its URL in a bucket.
         new_tokens: How many tokens to add at most.
-        beside: Other texts, by which nothing is chosen: it is reported what they come
-            to.
-        source_column: A column of the domain whose values are sources, see
-            :func:`train_tokenizer`; so for the next arguments.
+        beside: Other texts, which do not affect the choice. The result says how many
+            tokens they take.
+        source_column: A column of the domain whose values are sources. For this and the
+            next arguments see :func:`train_tokenizer`.
         temperature: How sources are balanced.
         sample: Bytes of text to draw, at most those that there are.
-        held_out: Share of the rows by which nothing is chosen: it is reported what they
-            come to, before and after.
+        held_out: Share of the rows that does not affect the choice. The result says how
+            many tokens they take, before and after.
         min_gain: Tokens that a new one must save in the sample.
         shuffle: ``"page"`` or ``"row"``.
         seed: Another seed draws and holds out other rows.
@@ -113,8 +114,8 @@ def extend_tokenizer(
 
     Raises:
         InvalidArgumentError: If an argument is invalid, or there are no texts.
-        UnsupportedError: If tokens cannot be added so that others stay: to WordPiece,
-            SentencePiece models and functions.
+        UnsupportedError: For WordPiece, SentencePiece models and functions, to which no
+            token can be added without a change of others.
         MissingDependencyError: If tokenizers or pyarrow are not installed.
         FileAccessError: If the file cannot be written.
 

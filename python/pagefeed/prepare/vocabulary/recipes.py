@@ -193,9 +193,9 @@ def _unigram(recipe: Recipe, texts: Iterable[str]) -> str:
 def _even_scores(
     model: dict[str, Any], special: tuple[str, ...], others: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The vocabulary of Unigram in an order, and with scores, that never change.
+    """Return the vocabulary of Unigram with an order and scores that never change.
 
-    Letters that it holds though no text needs them have the least score.
+    Letters that no text needs have the lowest score.
     """
     scored = [(piece, score) for piece, score in model["vocab"] if piece not in special]
     least = min(score for _, score in scored)

@@ -136,7 +136,7 @@ def amounts(
     """Return the share of each source, in proportion to n ** (1 / T).
 
     Args:
-        sizes: Bytes that there are.
+        sizes: Bytes that each source has.
         num_bytes: Bytes to draw in all, at most those that there are.
         temperature: 1 is proportional, more is more even.
 

@@ -34,14 +34,14 @@ def best_joins(
     """Choose joins one at a time, always the one that saves the most tokens.
 
     Args:
-        words: How often each word is there, by the tokens that it comes to.
+        words: How often each word occurs, by the tokens that it consists of.
         most: How many joins to choose at most.
-        joined: The token that two make; None if they must not.
-        existing: Tokens that there are; what would make one of them is left out.
+        joined: Returns the token that two tokens make; None if they must not join.
+        existing: Existing tokens. Joins that would make one of them are left out.
         least_gain: Tokens that a join must save at least.
 
     Returns:
-        The joins in their order; of equal gain, by their tokens.
+        The joins in their order; joins of equal gain are ordered by their tokens.
 
     Example:
         >>> best_joins({("a", "b"): 3}, 9, joined=lambda a, b: a + b)

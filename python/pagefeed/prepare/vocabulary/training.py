@@ -233,7 +233,7 @@ def _special(names: Iterable[str] | None, model: Kind) -> tuple[str, ...]:
 def _pattern(pattern: str | None, model: Kind) -> str:
     if pattern is not None and model == "wordpiece":
         raise InvalidArgumentError(
-            f"pattern={pattern!r} is of BPE and Unigram: WordPiece splits as BERT does"
+            f"pattern={pattern!r} is for BPE and Unigram: WordPiece splits as BERT does"
         )
     return pattern_of(pattern or "cl100k_base")
 

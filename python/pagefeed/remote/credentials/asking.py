@@ -57,22 +57,22 @@ def ask(
     is_near: bool = False,
     ca_bundle: str | None = None,
 ) -> str:
-    """Return what a service answers.
+    """Return the answer of a service.
 
     Args:
-        url: Where it is.
-        source: What it is, for messages.
-        method: Of the request.
-        headers: Of the request.
-        body: Of the request.
-        limit: Seconds of silence after which it counts as not there.
-        is_near: Whether it is of this machine, which no proxy reaches.
+        url: Address of the service.
+        source: Name of the service, for messages.
+        method: Method of the request.
+        headers: Headers of the request.
+        body: Body of the request.
+        limit: Seconds of silence after which the service counts as absent.
+        is_near: Whether the service belongs to this machine, and so no proxy is used.
         ca_bundle: File of certificates to trust beside those of the system.
 
     Raises:
         Refused: If it refuses.
         SilentError: If it does not answer.
-        UnavailableError: If it has trouble of its own, also when it is asked again.
+        UnavailableError: If the service fails, also when it is asked again.
     """
     failed = f"credentials by {source}"
     trusted = ssl.create_default_context()

@@ -45,7 +45,8 @@ def keys_of(answer: Any, names: tuple[str, str, str, str], source: str) -> Keys:
         source: What answered, for messages.
 
     Raises:
-        AccessDeniedError: If the answer holds none, or a time that is none.
+        AccessDeniedError: If the answer holds no credentials, or no valid time of
+            expiry.
     """
     fields = answer if isinstance(answer, dict) else {}
     key, secret, token, expires = map(fields.get, names)

@@ -60,10 +60,10 @@ def profile_name(environment: Environment) -> str:
 
 
 def profile_settings(environment: Environment) -> dict[str, str]:
-    """Return ``region`` and ``endpoint_url`` of the profile that is meant.
+    """Return ``region`` and ``endpoint_url`` of the selected profile.
 
-    What cannot be read is an error when credentials are asked for, not here: other
-    storage needs no profile.
+    A file that cannot be read raises no error here, since other storage needs no
+    profile. The error comes when credentials are asked for.
     """
     try:
         profile = Profiles(environment)[profile_name(environment)]

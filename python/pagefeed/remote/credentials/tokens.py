@@ -24,7 +24,7 @@ _FORM = "application/x-www-form-urlencoded; charset=utf-8"
 def web_identity_role(
     role: str, token_file: str, session: str, region: str, environment: Environment
 ) -> Keys:
-    """Return keys of a role for a token that a file holds, which its writer renews.
+    """Return keys of a role for a token in a file, which its writer renews.
 
     Raises:
         AccessDeniedError: If the file cannot be read or the role is refused.
@@ -45,7 +45,7 @@ def web_identity_role(
 def assumed_role(
     form: dict[str, str], keys: Keys | None, region: str, environment: Environment
 ) -> Keys:
-    """Return keys of a role that other keys may assume, or a token in the form.
+    """Return keys of a role, asked for with other keys or with a token in the form.
 
     Raises:
         AccessDeniedError: If the role is refused.
@@ -104,13 +104,13 @@ def signature(
     """Return headers that sign a request, as Signature Version 4 defines it.
 
     Args:
-        url: Of the request; parameters in the order of their names.
-        headers: Which are signed as well.
-        body: Of the request.
-        keys: That sign.
-        region: Of the service.
+        url: URL of the request; its parameters in the order of their names.
+        headers: Headers that are signed as well.
+        body: Body of the request.
+        keys: Keys that sign.
+        region: Region of the service.
         service: Its name.
-        method: Of the request.
+        method: Method of the request.
         now: Seconds since 1970; the time now if None.
     """
     parts = urlsplit(url)

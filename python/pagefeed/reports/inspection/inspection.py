@@ -94,13 +94,14 @@ def inspect(
 ) -> Inspection:
     """Look at a dataset before training on it.
 
-    Of large datasets an even sample of footers and pages is read. What cannot be read
-    is told in ``damage``, and the rest is looked at.
+    For large datasets, it reads an even sample of footers and pages. ``damage`` lists
+    what cannot be read, and the rest is inspected.
 
     Args:
         dataset: What :func:`pagefeed.parquet` returned.
-        sequences: How it would be cut, for the costs; ``Windows(2048)`` by default.
-        memory: Bytes a loader would have, likewise.
+        sequences: How training cuts it, to estimate costs; ``Windows(2048)`` by
+            default.
+        memory: Bytes that a loader has, for the same estimate.
         whole: Read the lengths of all documents, however many there are.
 
     Raises:

@@ -43,7 +43,7 @@ def rewritings(dataset: Dataset, bytes_per_token: float) -> list[Rewriting]:
 
     Args:
         dataset: The dataset.
-        bytes_per_token: What a token takes now.
+        bytes_per_token: Bytes that a token takes now.
 
     Returns:
         Nothing if the sample cannot be read.

@@ -25,12 +25,12 @@ MOST_BLOCKS = 2 * MOST_ROWS
 def order_counts(loader: Loader) -> Int64Array:
     """Return how many sequences of each file region come in each stretch of the epoch.
 
-    Of long epochs some steps of this rank are looked at. Parts are as large each, in
-    the order of the files, and of a mixture one dataset follows the other. A sequence
-    of several documents is counted where each of them lies.
+    For long epochs, it samples steps of this rank. Regions have equal size and follow
+    the order of the files; the datasets of a mixture follow each other. A sequence of
+    several documents is counted where each of them lies.
 
     Returns:
-        int64 [parts, stretches].
+        int64 [regions, stretches].
     """
     session = loader.view()
     run = session.run
@@ -57,8 +57,8 @@ def _lines(
 ) -> tuple[Int64Array, npt.NDArray[np.float64]]:
     """Return indexes into sequences, and the position of their tokens in the files.
 
-    Sequences are numbered in the order of the files, but those of packed documents in
-    the order in which a block was packed.
+    Sequences are numbered in the order of the files; sequences of packed documents in
+    the order in which their block was packed.
     """
     dataset = joined.dataset_of(sequences)
     which, line = [], []

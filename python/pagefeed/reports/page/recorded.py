@@ -39,8 +39,8 @@ class Recorded:
 def read_metrics(lines: Iterable[str]) -> Recorded:
     """Read lines of JSON such as ``{"step": 10, "data/wait_fraction": 0.01}``.
 
-    Lines that a run was stopped in are passed over; of a step that was run again after
-    a resume the last line holds.
+    Incomplete lines of stopped runs are skipped. If a step ran again after a resume,
+    its last line counts.
 
     Raises:
         InvalidArgumentError: If no line has a step.

@@ -67,8 +67,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 def heat_map(counts: npt.NDArray[np.int64], *, title: str) -> str:
     """Return a picture of counts: int64 [height, width].
 
-    Where all are the same it is grey, white where there is nothing, and black from
-    twice the mean on.
+    The mean is grey, 0 is white, and everything from twice the mean on is black.
     """
     mean = max(1e-9, float(counts.mean()))
     pixels = (255 - np.minimum(225, 112.5 * counts / mean)).astype(np.uint8)
@@ -99,9 +98,9 @@ def report(
 
     Args:
         loader: The run.
-        metrics: Lines of JSON that a run wrote, each of a step: the numbers of
+        metrics: Lines of JSON that a run wrote, one for each step: the numbers of
             ``loader.metrics()`` with ``"step"``.
-        damage: What is known to be unreadable already.
+        damage: Damage that is known already.
 
     Returns:
         The page.

@@ -75,8 +75,8 @@ def smoke(
 ) -> Smoke:
     """Try a run before it is begun: batches, ids, labels, loss, ranks, resume, memory.
 
-    Takes some steps of twins of the loader, on up to four ranks, and trains a tiny
-    model on the first batches. The loader itself is left as it is.
+    It takes some steps with copies of the loader, on up to four ranks, and trains a
+    tiny model on the first batches. The loader itself does not move.
 
     Args:
         loader: The run, of any rank, with the fields and the transform of the training.
@@ -88,9 +88,9 @@ def smoke(
             vocabulary], freshly made; by default a tiny one. It is trained.
         shifted: Whether labels stand one place before their token, for a model that
             does not shift; by default as the loader's fields say.
-        ranks: Loaders of other ranks as their processes make them; by default they are
-            made of this one.
-        plan: What a smoke test of another rank or machine said of its plan.
+        ranks: Loaders of other ranks, as their processes make them; by default copies
+            of this one for these ranks.
+        plan: The plan that a smoke test of another rank or machine reported.
 
     Raises:
         InvalidArgumentError: If the loader delivers no tokens of one length.

@@ -31,7 +31,7 @@ def findings(seen: Seen, limits: Limits) -> Iterator[Finding]:
 
     Args:
         seen: What was delivered.
-        limits: What is allowed in place of what is by default, by the name of the test.
+        limits: Limits that replace the defaults, by the name of the test.
     """
     yield _once(seen)
     yield from _shares(seen)
@@ -135,7 +135,7 @@ def _shares(seen: Seen) -> Iterator[Finding]:
 def _datasets(seen: Seen, limits: Limits) -> Iterator[Finding]:
     """Test the shares of a mixture's datasets on single ranks, within each run.
 
-    What is off in another way under each seed does not show in a mean over them.
+    A deviation that differs between seeds does not show in a mean over them.
     """
     if seen.units.dataset is None or seen.num_ranks == 1:
         return

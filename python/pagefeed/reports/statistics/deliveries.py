@@ -46,13 +46,13 @@ class Units:
 
     Args:
         num_units: Units of an epoch.
-        page: The page of each: what is stored, and read, together.
-        source: The file of each.
-        dataset: The dataset of a mixture that each is of; their epochs are their own.
-        shares: Share of each dataset in what is delivered; None if it changes.
-        overlap: Units of a dataset of a mixture that may be left when its next epoch
-            begins: lanes end one by one.
-        costs: What each costs, by the name of the cost.
+        page: Page of each unit: units of a page are stored and read together.
+        source: File of each unit.
+        dataset: Dataset of each unit in a mixture. Every dataset has epochs of its own.
+        shares: Share of each dataset in the delivered units; None if it changes.
+        overlap: How many units of a dataset of a mixture may be left when its next
+            epoch begins, since lanes end one by one.
+        costs: Costs of the units, by the name of the cost.
     """
 
     num_units: int

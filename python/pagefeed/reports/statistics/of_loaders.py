@@ -38,17 +38,17 @@ def order_statistics(
     seeds: int | None = None,
     limits: Mapping[str, float | None] | None = None,
 ) -> OrderStatistics:
-    """Hold the order of a loader to what every user is promised, over many seeds.
+    """Test, over many seeds, that the order of a loader keeps what users are promised.
 
     Args:
-        order: A loader, whose index alone is looked at, or a function of a seed and an
-            epoch: it gives the numbers of the units that are delivered, [steps, rows]
-            or [steps, ranks, rows], -1 for padding, or a :class:`Taken`.
+        order: A loader, of which only the index is read, or a function of a seed and an
+            epoch. The function returns the numbers of the delivered units, [steps,
+            rows] or [steps, ranks, rows], with -1 for padding; or a :class:`Taken`.
         units: What is known of the units, for such a function.
-        seeds: How many seeds are looked at, in two epochs each; by default 12 to 128,
-            fewer for more units.
-        limits: What is allowed in place of what is by default, by the name of the test,
-            as a multiple of what a random order gives; None allows anything.
+        seeds: Number of seeds, with two epochs each; by default 12 to 128, fewer for
+            more units.
+        limits: Limits that replace the defaults, by the name of the test, as a multiple
+            of what a random order gives; None allows anything.
 
     Raises:
         InvalidArgumentError: If nothing or too much is delivered.
